@@ -1,0 +1,165 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+/// What every target of Tenure is compiled with: the strict settings of tomorrow's language mode.
+let strict: [SwiftSetting] = [
+  .enableUpcomingFeature("ExistentialAny"),  // SE-0335
+  .enableUpcomingFeature("InternalImportsByDefault"),  // SE-0409
+  .enableUpcomingFeature("MemberImportVisibility"),  // SE-0444
+  .enableUpcomingFeature("NonisolatedNonsendingByDefault"),  // SE-0461
+  .enableUpcomingFeature("InferIsolatedConformances"),  // SE-0470
+  .strictMemorySafety(),  // SE-0458: every `unsafe` is visible
+  .treatAllWarnings(as: .error),  // SE-0480
+]
+
+let argumentParser = Target.Dependency.product(
+  name: "ArgumentParser", package: "swift-argument-parser")
+let asyncHTTPClient = Target.Dependency.product(
+  name: "AsyncHTTPClient", package: "async-http-client")
+let collections = Target.Dependency.product(name: "Collections", package: "swift-collections")
+let configuration = Target.Dependency.product(
+  name: "Configuration", package: "swift-configuration")
+let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
+let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
+let httpTypes = Target.Dependency.product(name: "HTTPTypes", package: "swift-http-types")
+let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
+let hummingbirdCore = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
+let hummingbirdTesting = Target.Dependency.product(
+  name: "HummingbirdTesting", package: "hummingbird")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
+let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
+let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
+let serviceLifecycle = Target.Dependency.product(
+  name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let unixSignals = Target.Dependency.product(
+  name: "UnixSignals", package: "swift-service-lifecycle")
+let yams = Target.Dependency.product(name: "Yams", package: "Yams")
+
+let package = Package(
+  name: "tenure",
+  platforms: [.macOS(.v26)],
+  products: [.executable(name: "tenure", targets: ["tenure"])],
+  dependencies: [
+    .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
+    .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+    .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0"),
+    .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
+    .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
+    .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
+    .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
+    .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
+    .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.0"),
+    .package(url: "https://github.com/jpsim/Yams", from: "6.2.0"),
+    .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
+    .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+  ],
+  targets: [
+    // The rules. Nothing below them.
+    .target(name: "Subscriptions", swiftSettings: strict),
+
+    // PostgreSQL.
+    .systemLibrary(
+      name: "CLibpq", pkgConfig: "libpq", providers: [.apt(["libpq-dev"]), .brew(["libpq"])]),
+    .target(
+      name: "Postgres", dependencies: ["CLibpq", collections, logging], swiftSettings: strict),
+    .target(name: "PrivatePostgres", dependencies: [logging], swiftSettings: strict),
+    .target(
+      name: "LedgerStorage",
+      dependencies: ["Postgres", "Subscriptions", crypto, logging],
+      resources: [.embedInCode("Resources/schema.sql")],
+      swiftSettings: strict),
+
+    // Apple.
+    .target(
+      name: "AppStore",
+      dependencies: [
+        "Subscriptions", asyncHTTPClient, logging, nioCore, nioHTTP1, nioPosix, nioSSL,
+      ],
+      swiftSettings: strict),
+    .target(
+      name: "AppStoreSimulator",
+      dependencies: [
+        "AppStore", "Subscriptions", heap, httpTypes, hummingbird, logging, nioCore,
+        serviceLifecycle,
+      ],
+      swiftSettings: strict),
+
+    // What Tenure does with both.
+    .target(
+      name: "Intake",
+      dependencies: ["AppStore", "LedgerStorage", "Subscriptions", logging],
+      swiftSettings: strict),
+    .target(
+      name: "BackgroundJobs",
+      dependencies: [
+        "AppStore", "Intake", "LedgerStorage", "Subscriptions", logging, serviceLifecycle,
+      ],
+      swiftSettings: strict),
+    .target(
+      name: "HTTPAPI",
+      dependencies: [
+        "Intake", "LedgerStorage", "Subscriptions", crypto, httpTypes, hummingbird,
+        hummingbirdCore, logging, nioCore, nioHTTP1,
+      ],
+      resources: [.embedInCode("Resources/openapi.yaml")],
+      swiftSettings: strict),
+    .executableTarget(
+      name: "tenure",
+      dependencies: [
+        "AppStore", "AppStoreSimulator", "BackgroundJobs", "HTTPAPI", "Intake", "LedgerStorage",
+        "Postgres", "PrivatePostgres", "Subscriptions", argumentParser, asyncHTTPClient,
+        configuration, crypto, hummingbird, logging, nioCore, nioHTTP1, serviceLifecycle,
+        unixSignals,
+      ],
+      swiftSettings: strict),
+
+    // Tests. `ScratchDatabases` gives each test a PostgreSQL database of its own.
+    .target(
+      name: "ScratchDatabases",
+      dependencies: ["LedgerStorage", "Postgres", "PrivatePostgres", logging],
+      path: "Tests/ScratchDatabases", swiftSettings: strict),
+    .testTarget(
+      name: "SubscriptionsTests", dependencies: ["Subscriptions"], swiftSettings: strict),
+    .testTarget(
+      name: "PostgresTests", dependencies: ["Postgres", "PrivatePostgres", logging],
+      swiftSettings: strict),
+    .testTarget(
+      name: "LedgerStorageTests",
+      dependencies: ["LedgerStorage", "Postgres", "ScratchDatabases", "Subscriptions", logging],
+      swiftSettings: strict),
+    .testTarget(
+      name: "AppStoreTests",
+      dependencies: [
+        "AppStore", "Subscriptions", asyncHTTPClient, logging, nioCore, nioHTTP1, nioPosix,
+      ],
+      resources: [.copy("Samples")], swiftSettings: strict),
+    .testTarget(
+      name: "AppStoreSimulatorTests",
+      dependencies: [
+        "AppStore", "AppStoreSimulator", "Subscriptions", logging, nioCore, nioPosix,
+        serviceLifecycle,
+      ],
+      swiftSettings: strict),
+    .testTarget(
+      name: "HTTPAPITests",
+      dependencies: [
+        "AppStore", "AppStoreSimulator", "HTTPAPI", "Intake", "LedgerStorage", "Postgres",
+        "ScratchDatabases", "Subscriptions", asyncHTTPClient, httpTypes, hummingbird,
+        hummingbirdTesting, logging, nioCore, nioHTTP1, serviceLifecycle, yams,
+      ],
+      resources: [.copy("Samples")], swiftSettings: strict),
+    .testTarget(
+      name: "TenureTests",
+      dependencies: [
+        "AppStoreSimulator", "Intake", "LedgerStorage", "Postgres", "ScratchDatabases",
+        "Subscriptions", "tenure", asyncHTTPClient, logging, nioCore, nioHTTP1,
+      ],
+      swiftSettings: strict),
+    .testTarget(
+      name: "ConventionTests", dependencies: [], swiftSettings: strict),
+  ],
+  swiftLanguageModes: [.v6]
+)

@@ -1,0 +1,27 @@
+import Foundation
+import Testing
+
+/// Something that a rule of the house forbids, and where it stands.
+struct Finding: Hashable, CustomStringConvertible {
+  /// From the repository's root.
+  var path: String
+  /// From 1; nil for what concerns the whole file.
+  var line: Int?
+  /// What is wrong, and what would be right.
+  var fault: String
+
+  var description: String { "\(path)\(line.map { ":\($0)" } ?? ""): \(fault)" }
+}
+
+extension [Finding] {
+  /// Fails the test once for each finding, at its place.
+  func report() {
+    for finding in self {
+      Issue.record(
+        "\(finding)",
+        sourceLocation: SourceLocation(
+          fileID: finding.path, filePath: Repository.root.appending(path: finding.path).path(),
+          line: finding.line ?? 1, column: 1))
+    }
+  }
+}

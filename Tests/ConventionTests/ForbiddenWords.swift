@@ -1,0 +1,43 @@
+/// Words of Swift that the house does without, each with the places where it is needed after all.
+struct ForbiddenWord: Sendable {
+  /// A regular expression, matched against code without comments and literals.
+  var pattern: String
+  /// The only folders in which it is forbidden; nil: everywhere.
+  var within: String?
+  /// The folders in which it is allowed all the same.
+  var except: [String] = []
+  /// What is wrong with it, and what would be right.
+  var fault: String
+
+  static let all = [
+    ForbiddenWord(
+      pattern: #"\bpublic\b"#,
+      fault: "`public` has no meaning in an application: `package`, or nothing"),
+    // Also `UnsafePointer`, `withUnsafeBytes` and `nonisolated(unsafe)`.
+    ForbiddenWord(
+      pattern: #"\b\w*Unsafe[A-Z]\w*|\bunsafe\w*|@safe\b|@unchecked\b"#,
+      except: ["Sources/Postgres/", "Tests/PostgresTests/"],
+      fault: "only libpq's own target does what the compiler cannot check"),
+    ForbiddenWord(
+      pattern: #"\.detached\b"#,
+      fault: "a detached task outlives whoever waits for it: use a child task or a service"),
+    ForbiddenWord(
+      pattern: #"\btry!"#, fault: "`try!` ends the process without a sentence: handle the error"),
+    ForbiddenWord(
+      pattern: #"\bas!"#, fault: "`as!` ends the process without a sentence: use `as?`"),
+    ForbiddenWord(
+      pattern: #"\bfatalError\("#,
+      fault: "an impossible state is a preconditionFailure with a sentence"),
+    ForbiddenWord(
+      pattern:
+        #"\b(Date|\w*Clock|FileManager|FileHandle|Process|URLSession)\b|\.random\b|\bUUID\(\)"#,
+      within: "Sources/Subscriptions/",
+      fault: "the rules are pure: time and chance are parameters"),
+  ]
+
+  func findings(in source: SwiftSource) throws -> [Finding] {
+    guard source.path.hasPrefix(within ?? ""), !except.contains(where: source.path.hasPrefix)
+    else { return [] }
+    return try source.findings(of: pattern, fault: fault)
+  }
+}

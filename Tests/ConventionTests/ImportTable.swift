@@ -1,0 +1,86 @@
+/// Which of our targets may import which others.
+///
+/// SwiftPM lets a target import what it never declared, if only something else has built it; so the
+/// arrows of the architecture are held here. They point downward only: a row names earlier rows.
+enum ImportTable {
+  static let rows: [(target: String, mayImport: Set<String>)] = [
+    ("Subscriptions", []),
+    ("CLibpq", []),
+    ("Postgres", ["CLibpq"]),
+    ("PrivatePostgres", []),
+    ("LedgerStorage", ["Postgres", "Subscriptions"]),
+    ("Reports", ["Postgres", "Subscriptions"]),
+    ("AppStore", ["Subscriptions"]),
+    ("AppStoreSimulator", ["AppStore", "Subscriptions"]),
+    ("Intake", ["AppStore", "LedgerStorage", "Subscriptions"]),
+    ("BackgroundJobs", ["AppStore", "Intake", "LedgerStorage", "Subscriptions"]),
+    ("HTTPAPI", ["Intake", "LedgerStorage", "Reports", "Subscriptions"]),
+    (
+      "tenure",
+      [
+        "AppStore", "AppStoreSimulator", "BackgroundJobs", "HTTPAPI", "Intake", "LedgerStorage",
+        "Postgres", "PrivatePostgres", "Reports", "Subscriptions",
+      ]
+    ),
+    ("ScratchDatabases", ["LedgerStorage", "Postgres", "PrivatePostgres"]),
+  ]
+
+  /// What every test target may import beside what it tests.
+  static let support: Set<String> = ["AppStoreSimulator", "PrivatePostgres", "ScratchDatabases"]
+
+  /// What the rules may import from outside: values, and no sockets, loggers or libraries.
+  ///
+  /// Every other target imports what its dependencies in the manifest offer.
+  static let pure: [String: Set<String>] = ["Subscriptions": ["Foundation"]]
+
+  private static let allowed = Dictionary(
+    uniqueKeysWithValues: rows.map { ($0.target, $0.mayImport) })
+
+  /// What a target may import of ours; nil for one that the table doesn't know.
+  ///
+  /// A test target may import what it tests with everything below that, and the support targets.
+  static func mayImport(_ target: String) -> Set<String>? {
+    if let row = allowed[target] { return row }
+    guard target.hasSuffix("Tests") else { return nil }
+    if target == "ConventionTests" { return [] }
+    // `TenureTests` tests `tenure`.
+    let tested = target.dropLast("Tests".count).lowercased()
+    guard let row = rows.first(where: { $0.target.lowercased() == tested }) else { return nil }
+    return below([row.target]).union(below(support))
+  }
+
+  /// Targets, and whatever they may import directly or not.
+  private static func below(_ targets: Set<String>) -> Set<String> {
+    let next = targets.union(targets.flatMap { allowed[$0] ?? [] })
+    return next == targets ? targets : below(next)
+  }
+
+  /// Compares the imports of a file with the table.
+  static func findings(in source: SwiftSource) -> [Finding] {
+    guard let target = source.target else { return [] }
+    guard let allowed = mayImport(target) else {
+      let fault = "target \(target) is not in the import table: give it a row"
+      return [Finding(path: source.path, line: nil, fault: fault)]
+    }
+    return source.code.enumerated().compactMap { index, line in
+      guard let module = importedModule(line) else { return nil }
+      let isOurs = Self.allowed[module] != nil
+      let isAllowed = isOurs ? allowed.contains(module) : pure[target]?.contains(module) ?? true
+      let fault = "\(target) may not import \(module)"
+      return isAllowed ? nil : Finding(path: source.path, line: index + 1, fault: fault)
+    }
+  }
+
+  /// The module that a line of code imports, as in `@testable import X` or
+  /// `package import struct X.Y`.
+  static func importedModule(_ line: String) -> String? {
+    let words = line.split(whereSeparator: \.isWhitespace).drop { word in
+      word.hasPrefix("@")
+        || ["public", "package", "internal", "fileprivate", "private"].contains(word)
+    }
+    let kinds = ["typealias", "struct", "class", "enum", "protocol", "let", "var", "func"]
+    guard words.first == "import" else { return nil }
+    return words.dropFirst().first { !kinds.contains(String($0)) }?
+      .split(separator: ".").first.map(String.init)
+  }
+}

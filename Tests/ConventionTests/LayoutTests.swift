@@ -1,0 +1,39 @@
+import Foundation
+import Testing
+
+/// Whoever opens the repository sees six things.
+struct LayoutTests {
+  /// What is visible at the top level.
+  private static let topLevel: Set = [
+    "Package.swift", "README.md", "Sources", "Tests", "docker-compose.yml", "schema.sql",
+  ]
+
+  private static func visible(_ files: [String]) -> Set<String> {
+    Set(
+      files.compactMap { $0.split(separator: "/").first.map(String.init) }.filter {
+        !$0.hasPrefix(".")
+      })
+  }
+
+  @Test func theTopLevelIsFixed() {
+    #expect(Self.visible(Repository.files) == Self.topLevel)
+  }
+
+  @Test(arguments: [
+    ["README.md", "LICENSE"], ["Package.swift"], ["Sources/a.swift", "docs/a.md"],
+  ])
+  func canFail(files: [String]) {
+    #expect(Self.visible(files) != Self.topLevel)
+  }
+
+  @Test func hiddenFilesAreNotVisible() {
+    #expect(Self.visible([".ci/run", "Sources/X/X.swift"]) == ["Sources"])
+  }
+
+  /// The schema is one file: what the program embeds is a link to it.
+  @Test func theEmbeddedSchemaIsTheSchema() throws {
+    let link = Repository.root.appending(path: "Sources/LedgerStorage/Resources/schema.sql")
+    let target = Repository.root.appending(path: "schema.sql")
+    #expect(link.resolvingSymlinksInPath() == target.resolvingSymlinksInPath())
+  }
+}
