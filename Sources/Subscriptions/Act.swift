@@ -1,0 +1,54 @@
+/// An account's app server submitted a receipt or signed transaction in which this was selected.
+package struct Claim: Hashable, Codable, Sendable {
+  package var account: AccountKey
+  package var transaction: TransactionKey
+  /// When the submission arrived, however late Apple verified it.
+  package var receivedAt: Timestamp
+
+  package init(account: AccountKey, transaction: TransactionKey, receivedAt: Timestamp) {
+    self.account = account
+    self.transaction = transaction
+    self.receivedAt = receivedAt
+  }
+}
+
+/// An administrator decided whose a charge is.
+package struct Placement: Hashable, Codable, Sendable {
+  /// Nil: nobody's.
+  package var account: AccountKey?
+  package var transaction: TransactionKey
+  /// From when on the placement counts for later renewals: those charged before keep their owner.
+  package var effectiveFrom: Timestamp
+
+  package init(account: AccountKey?, transaction: TransactionKey, effectiveFrom: Timestamp) {
+    self.account = account
+    self.transaction = transaction
+    self.effectiveFrom = effectiveFrom
+  }
+}
+
+/// What people did about a line, as against what Apple said.
+package enum Act: Hashable, Codable, Sendable {
+  case claim(Claim)
+  case placement(Placement)
+
+  package var transaction: TransactionKey {
+    switch self {
+    case .claim(let claim): claim.transaction
+    case .placement(let placement): placement.transaction
+    }
+  }
+}
+
+/// An order that an account opened, as far as the rule looks at orders.
+package struct OpenedOrder: Hashable, Sendable {
+  package var account: AccountKey
+  package var productID: ProductID
+  package var openedAt: Timestamp
+
+  package init(account: AccountKey, productID: ProductID, openedAt: Timestamp) {
+    self.account = account
+    self.productID = productID
+    self.openedAt = openedAt
+  }
+}

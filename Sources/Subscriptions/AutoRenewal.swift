@@ -1,0 +1,171 @@
+/// "Actively auto-renewing as of t": the first row of the decision table.
+///
+/// Evidence dated at or after the charge says nothing about who was renewing when it was made, so
+/// every look at the history here stops before t.
+package struct AutoRenewal {
+  /// Renewals begin where the last period ends; purchases by hand within this time are taken for
+  /// one.
+  package static let periodEndTolerance: Duration = .seconds(60)
+  /// Apple charges up to this long before the period ends: an *off* inside is about the next
+  /// period.
+  package static let earlyCharge: Duration = .hours(24)
+  /// How long Apple goes on trying to charge.
+  package static let billingRetry: Duration = .days(60)
+  /// The same on a twelve-month commitment.
+  package static let commitmentBillingRetry: Duration = .days(90)
+  /// How far an order's clock may be off against Apple's.
+  package static let clockTolerance: Duration = .minutes(5)
+
+  let history: LineHistory
+  /// Every charge of the line, by date.
+  let charges: [Charge]
+
+  /// Finds who was renewing when the charge at `position` was made.
+  ///
+  /// - Parameters:
+  ///   - position: The charge's place among `charges`.
+  ///   - owner: The owner of an earlier charge as of a moment.
+  /// - Returns: The account, or why there is none, and what shows it.
+  package func finding(
+    forChargeAt position: Int, owner: (_ position: Int, _ asOf: Timestamp) -> AccountKey?
+  ) -> RenewalFinding {
+    let charge = charges[position]
+    guard charge.isSubscription else { return RenewalFinding(ground: .notASubscription) }
+    guard let previousPosition = positionBefore(position) else {
+      return RenewalFinding(ground: .noEarlierCharge)
+    }
+    let previous = charges[previousPosition]
+    func notRenewing(_ ground: RenewalFinding.Ground, statusAsOf: Timestamp? = nil)
+      -> RenewalFinding
+    {
+      RenewalFinding(ground: ground, previous: previous.id, statusAsOf: statusAsOf)
+    }
+
+    guard let account = owner(previousPosition, charge.date) else {
+      return notRenewing(.earlierChargeUnclaimed)
+    }
+    if let erasedAt = history.erasures[account], erasedAt <= charge.date {
+      return notRenewing(.accountErased)
+    }
+    guard previous.isSubscription else {
+      return notRenewing(.earlierChargeNotASubscription)
+    }
+    if let revocation = previous.revocation, revocation.at < charge.date {
+      return notRenewing(.earlierChargeRevoked)
+    }
+
+    let word = autoRenewWord(after: previousPosition, before: charge.date)
+    let verdict = verdict(on: charge, after: previous, word: word)
+    guard verdict.isRenewing else {
+      return notRenewing(verdict.ground, statusAsOf: verdict.statusAsOf)
+    }
+    if let offSince = word?.offSince,
+      tokenNamesAnother(than: account, for: charge, since: offSince)
+    {
+      return notRenewing(.tokenOfAnotherAccount, statusAsOf: offSince)
+    }
+    return RenewalFinding(
+      account: account, ground: verdict.ground, previous: previous.id,
+      statusAsOf: verdict.statusAsOf, switchedOffAt: word?.offSince)
+  }
+
+  /// Whether it was `account` that had switched auto-renew on again before a charge.
+  ///
+  /// So it was if it opened an order for the charge's product while auto-renew was off.
+  package func wasSwitchedOn(byOrderOf account: AccountKey, beforeChargeAt position: Int) -> Bool {
+    let charge = charges[position]
+    guard let previous = positionBefore(position),
+      let word = autoRenewWord(after: previous, before: charge.date), let offSince = word.offSince
+    else { return false }
+    let onAgainBy = word.autoRenews ? word.since : charge.date
+    return history.orders.contains {
+      $0.account == account && $0.productID == charge.productID
+        && $0.openedAt >= offSince - Self.clockTolerance
+        && $0.openedAt <= onAgainBy + Self.clockTolerance
+    }
+  }
+
+  // MARK: The table
+
+  private struct Verdict {
+    var isRenewing: Bool
+    var ground: RenewalFinding.Ground
+    var statusAsOf: Timestamp?
+  }
+
+  private func verdict(on charge: Charge, after previous: Charge, word: AutoRenewWord?) -> Verdict {
+    if charge.kind == .renewal { return Verdict(isRenewing: true, ground: .renewedByApple) }
+    guard let periodEnd = previous.end else {
+      return Verdict(isRenewing: false, ground: .earlierChargeNotASubscription)
+    }
+    let isNearPeriodEnd = (charge.date - periodEnd).isWithin(Self.periodEndTolerance)
+    let isOff = word.map { !$0.autoRenews } ?? false
+
+    switch charge.kind {
+    case .purchase where charge.date >= accessEnd(of: previous, at: periodEnd, for: charge):
+      return Verdict(isRenewing: false, ground: .boughtAfterPeriodEnd)
+    case .unknown where isNearPeriodEnd:
+      // An off in the last day may have come after Apple had charged.
+      if isOff, let word, word.since < charge.date - Self.earlyCharge {
+        return Verdict(isRenewing: false, ground: .autoRenewOff, statusAsOf: word.since)
+      }
+      return Verdict(isRenewing: true, ground: .renewedAtPeriodEnd, statusAsOf: word?.asOf)
+    case .unknown where charge.date > periodEnd:
+      return verdictOnLateCharge(charge, after: previous, endingAt: periodEnd)
+    case .renewal, .purchase, .unknown:
+      return isOff
+        ? Verdict(isRenewing: false, ground: .autoRenewOff, statusAsOf: word?.since)
+        : Verdict(isRenewing: true, ground: .changedWhileRenewing, statusAsOf: word?.asOf)
+    }
+  }
+
+  /// A charge of unknown kind after the period's end renews only what Apple still tries to renew.
+  private func verdictOnLateCharge(
+    _ charge: Charge, after previous: Charge, endingAt periodEnd: Timestamp
+  ) -> Verdict {
+    guard let status = phaseWord(from: periodEnd, before: charge.date) else {
+      return Verdict(isRenewing: false, ground: .lapsed)
+    }
+    switch status.phase {
+    case .gracePeriod, .billingRetry:
+      let isCommitment = previous.isCommitment || status.isCommitment
+      let limit = isCommitment ? Self.commitmentBillingRetry : Self.billingRetry
+      return charge.date <= periodEnd + limit
+        ? Verdict(
+          isRenewing: true, ground: .recoveredFromBillingProblem, statusAsOf: status.asOf)
+        : Verdict(isRenewing: false, ground: .billingRetryOver, statusAsOf: status.asOf)
+    case .expired:
+      return Verdict(isRenewing: false, ground: .expired, statusAsOf: status.asOf)
+    case .undisturbed, nil:
+      return Verdict(isRenewing: false, ground: .lapsed, statusAsOf: status.asOf)
+    }
+  }
+
+  // MARK: Parts
+
+  /// The end of a charge's period, with the grace period that was known before the next charge.
+  private func accessEnd(of charge: Charge, at periodEnd: Timestamp, for next: Charge) -> Timestamp
+  {
+    guard case .gracePeriod(let until) = phaseWord(from: charge.date, before: next.date)?.phase
+    else { return periodEnd }
+    return max(periodEnd, until)
+  }
+
+  /// Whether the charge, or what Apple said of renewals since, carries another account's token.
+  private func tokenNamesAnother(
+    than account: AccountKey, for charge: Charge, since offSince: Timestamp
+  ) -> Bool {
+    let renewalToken = history.statuses.last {
+      $0.asOf >= offSince && $0.asOf < charge.date && $0.appAccountToken != nil
+    }?.appAccountToken
+    return [charge.appAccountToken, renewalToken].contains { token in
+      history.holder(of: token).map { $0 != account } ?? false
+    }
+  }
+
+  /// The position of the line's latest charge dated before the one at `position`.
+  func positionBefore(_ position: Int) -> Int? {
+    let date = charges[position].date
+    return charges[..<position].lastIndex { $0.date < date }
+  }
+}

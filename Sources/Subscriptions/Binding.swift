@@ -1,0 +1,46 @@
+/// A stretch in which a line is bound to one account, or to nobody.
+///
+/// A line is bound, as of a moment, to the owner of its latest charge dated before that moment. So
+/// the history of bindings follows from the charges: it is no second truth.
+package struct Binding: Hashable, Sendable {
+  /// Nil: the latest charge is unclaimed.
+  package var account: AccountKey?
+  /// The date of the first charge of the stretch.
+  package var boundAt: Timestamp
+  package var charge: Charge.ID
+  package var rule: Decision.Rule
+
+  package init(
+    account: AccountKey?, boundAt: Timestamp, charge: Charge.ID, rule: Decision.Rule
+  ) {
+    self.account = account
+    self.boundAt = boundAt
+    self.charge = charge
+    self.rule = rule
+  }
+
+  /// Derives the bindings of a line, oldest first.
+  ///
+  /// - Parameters:
+  ///   - charges: The line's charges by date.
+  ///   - decisions: The decision on each.
+  /// - Returns: A binding for each change of the account, none before the first owner.
+  package static func bindings(of charges: [Charge], decisions: [Decision]) -> [Binding] {
+    var bindings: [Binding] = []
+    for (charge, decision) in zip(charges, decisions) {
+      if let last = bindings.last, last.account == decision.owner { continue }
+      if bindings.isEmpty, decision.owner == nil { continue }
+      bindings.append(
+        Binding(
+          account: decision.owner, boundAt: charge.date, charge: charge.id, rule: decision.rule))
+    }
+    return bindings
+  }
+}
+
+extension [Binding] {
+  /// The account bound as of a moment: bindings that begin at it or later do not count yet.
+  package func account(asOf moment: Timestamp) -> AccountKey? {
+    last { $0.boundAt < moment }?.account
+  }
+}

@@ -1,0 +1,108 @@
+package import struct Foundation.UUID
+
+/// What the customer paid for once.
+///
+/// Usually one transaction, but a restore or another device can report the same charge under
+/// another `transaction_id`. The first one recorded names the charge; the others are its aliases,
+/// never owned, granted, counted or delivered a second time.
+package struct Charge: Hashable, Sendable {
+  /// A charge is known by the transaction that names it.
+  package typealias ID = TransactionKey
+
+  /// The transaction that names the charge.
+  package let id: ID
+  package let aliases: [TransactionKey]
+  package let productID: ProductID
+  package let kind: ChargeKind
+  /// The date of the charge: the rule's t.
+  package let date: Timestamp
+  /// The end of the paid period, grace not included; nil for what has no period.
+  package let end: Timestamp?
+  package let productType: ProductType?
+  package let isCommitment: Bool
+  package let appAccountToken: UUID?
+  /// Apple's first word that the customer upgraded from this charge (`is_upgraded`).
+  package let upgradedAsOf: Timestamp?
+  /// When what was granted ended because the charge was taken back; never an upgrade's.
+  package internal(set) var revocation: Revocation?
+  /// From when on another charge of the line stands in this one's place.
+  package internal(set) var supersededAt: Timestamp?
+
+  /// Whether the rule's first row can hold: the charge is of an auto-renewable subscription.
+  package var isSubscription: Bool {
+    switch productType {
+    case .autoRenewable: true
+    case .consumable, .nonConsumable, .nonRenewing: false
+    case nil: end != nil
+    }
+  }
+
+  /// Every transaction that reports this charge, the naming one first.
+  package var transactions: [TransactionKey] { [id] + aliases }
+}
+
+extension Charge {
+  /// A revocation within this time of another product's charge on the line is an upgrade.
+  package static let upgradeTolerance: Duration = .seconds(60)
+
+  /// Finds the charges behind the transactions of a history, by date.
+  package static func charges(in history: LineHistory) -> [Charge] {
+    let transactions = history.transactions
+    var groups = Partition(count: transactions.count)
+    groups.uniteReportsOfOneCharge(transactions)
+    var charges = groups.groups.map { Charge(reports: $0.map { transactions[$0] }) }
+    // The smallest identifier decides between equal dates: it is the same in every order of
+    // arrival, as the naming transaction is not.
+    charges.sort { ($0.date, $0.smallestKey) < ($1.date, $1.smallestKey) }
+    charges.tellUpgradesFromRefunds()
+    return charges
+  }
+
+  /// - Parameter reports: The charge's transactions in recorded order, at least one.
+  private init(reports: [StoreTransaction]) {
+    // Facts come from the report with the smallest key, so that the order of arrival is no fact.
+    guard let naming = reports.first, let facts = reports.min(by: { $0.key < $1.key }) else {
+      preconditionFailure("A charge has at least one transaction.")
+    }
+    id = naming.key
+    aliases = reports.dropFirst().map(\.key)
+    productID = facts.key.productID
+    kind = reports.map(\.kind).min() ?? facts.kind
+    date = reports.map(\.chargedAt).min() ?? facts.chargedAt
+    end = reports.reduce(nil) { latest($0, $1.expiresDate, <) }?.value
+    productType = reports.compactMap(\.productType).min { $0.rawValue < $1.rawValue }
+    isCommitment = reports.contains(where: \.isCommitment)
+    appAccountToken = reports.reduce(nil) { latest($0, $1.appAccountToken, <) }?.value
+    upgradedAsOf = reports.compactMap(\.upgradedAsOf).min()
+    revocation = reports.reduce(nil) { latest($0, $1.revocation, Revocation.isWeaker) }?.value
+    supersededAt = nil
+  }
+
+  private var smallestKey: TransactionKey { transactions.min() ?? id }
+}
+
+extension [Charge] {
+  /// Marks what an upgrade replaced: superseded, and neither revoked nor refunded.
+  ///
+  /// That is a charge which was cancelled within a minute of a later charge of another product,
+  /// from the cancellation on; or of which Apple says `is_upgraded`, from the first sign of it on.
+  fileprivate mutating func tellUpgradesFromRefunds() {
+    for index in indices where self[index].isSubscription {
+      let charge = self[index]
+      let successors = self[(index + 1)...].filter {
+        $0.productID != charge.productID && $0.isSubscription
+      }
+      if let cancelledAt = charge.revocation?.at,
+        successors.contains(where: { ($0.date - cancelledAt).isWithin(Charge.upgradeTolerance) })
+      {
+        self[index].supersededAt = cancelledAt
+      } else if let saidAt = charge.upgradedAsOf {
+        let signs = [saidAt, successors.first?.date, charge.revocation?.at]
+        self[index].supersededAt = signs.compactMap(\.self).min()
+      } else {
+        continue
+      }
+      self[index].revocation = nil
+    }
+  }
+}

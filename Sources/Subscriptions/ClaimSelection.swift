@@ -1,0 +1,80 @@
+/// Which charges of a receipt a submission claims.
+///
+/// A receipt lists what the Apple ID ever bought, in no order, and some of it may belong to others.
+/// So everything in it is recorded, but only what the submission can be about is claimed.
+package enum ClaimSelection: Hashable, Sendable {
+  /// What the app says has just been bought.
+  case transaction(TransactionID)
+  /// The customer asked for everything.
+  case restore
+  /// The latest of each group, and whatever else of the group is still running.
+  case latest
+
+  /// How far the app server's clock and Apple's may differ.
+  package static let clockTolerance: Duration = .minutes(5)
+
+  /// Selects from the merged records of a receipt.
+  ///
+  /// A submission never selects what was purchased after it was received, however late Apple
+  /// verifies it.
+  ///
+  /// - Parameters:
+  ///   - records: One record for each transaction.
+  ///   - receivedAt: When the submission arrived.
+  ///   - catalogue: Tells the types of products that Apple's receipts don't tell.
+  /// - Returns: The selected records by purchase date.
+  package func select(
+    from records: [TransactionRecord], receivedAt: Timestamp, catalogue: Catalogue
+  ) -> [TransactionRecord] {
+    let eligible =
+      records
+      .filter { $0.chargedAt <= receivedAt + Self.clockTolerance }
+      .sorted { ($0.chargedAt, $0.key) < ($1.chargedAt, $1.key) }
+    switch self {
+    case .transaction(let id):
+      return eligible.filter { $0.key.transactionID == id }
+    case .restore:
+      return eligible
+    case .latest:
+      let groups = Dictionary(grouping: eligible) { Group(of: $0, in: catalogue) }
+      return eligible.filter { record in
+        let latest = groups[Group(of: record, in: catalogue)]?.last
+        return record.key == latest?.key || record.isRunning(at: receivedAt, in: catalogue)
+      }
+    }
+  }
+
+  /// What is looked at as one: the latest of a group stands for it.
+  private enum Group: Hashable {
+    case line(LineID)
+    case product(Environment, ProductID)
+    /// A receipt lists a consumable until the app finishes it: each counts.
+    case transaction(TransactionKey)
+
+    init(of record: TransactionRecord, in catalogue: Catalogue) {
+      self =
+        switch record.type(in: catalogue) {
+        case .autoRenewable: .line(record.key.line)
+        case .nonRenewing, .nonConsumable:
+          .product(record.key.line.environment, record.key.productID)
+        case .consumable, nil: .transaction(record.key)
+        }
+    }
+  }
+}
+
+extension TransactionRecord {
+  /// The product's type: as Apple says, else as the catalogue does, else inferred from an expiry.
+  package func type(in catalogue: Catalogue) -> ProductType? {
+    productType ?? catalogue[key.productID]?.type ?? (expiresDate == nil ? nil : .autoRenewable)
+  }
+
+  /// Whether what was paid for has an end that is not reached at a moment.
+  fileprivate func isRunning(at moment: Timestamp, in catalogue: Catalogue) -> Bool {
+    if let expiresDate { return moment < expiresDate }
+    guard type(in: catalogue) == .nonRenewing,
+      let period = catalogue.product(key.productID, at: chargedAt)?.period
+    else { return false }
+    return moment < period.end(from: chargedAt)
+  }
+}

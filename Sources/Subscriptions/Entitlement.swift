@@ -1,0 +1,122 @@
+package import struct Foundation.UUID
+
+/// What an account may use, and until when: the answer that everything else exists for.
+package struct Entitlement: Hashable, Sendable {
+  /// Whether, and why not, what was held can be used at the moment asked about.
+  package enum State: String, Codable, CaseIterable, Sendable {
+    case active
+    case inGracePeriod = "in_grace_period"
+    case inBillingRetry = "in_billing_retry"
+    case revoked
+    case expired
+
+    package var isActive: Bool { self == .active || self == .inGracePeriod }
+
+    /// Which of several inactive holdings of one entitlement is shown: what may come back first.
+    fileprivate var rank: Int {
+      switch self {
+      case .active: 0
+      case .inGracePeriod: 1
+      case .inBillingRetry: 2
+      case .revoked: 3
+      case .expired: 4
+      }
+    }
+  }
+
+  /// Where an entitlement comes from.
+  package enum Source: String, Codable, Sendable {
+    case appStore = "app_store"
+    case grant
+    case provisional
+  }
+
+  /// The entitlement's name, from the catalogue.
+  package var name: String
+  package var state: State
+  /// Nil for a grant.
+  package var productID: ProductID?
+  /// The end of the paid period; nil: never.
+  package var expiresAt: Timestamp?
+  /// The end of access, with grace; nil: never.
+  package var accessEndsAt: Timestamp?
+  package var willRenew: Bool
+  package var periodType: PeriodType
+  package var environment: Environment?
+  package var originalTransactionID: OriginalTransactionID?
+  package var transactionID: TransactionID?
+  package var source: Source
+
+  package var isActive: Bool { state.isActive }
+}
+
+/// An entitlement given by an administrator, or provisionally while Apple cannot be asked.
+package struct Grant: Hashable, Sendable {
+  package var id: UUID
+  package var entitlement: String
+  package var startsAt: Timestamp
+  /// Nil: never.
+  package var endsAt: Timestamp?
+  package var source: Entitlement.Source
+
+  package init(
+    id: UUID, entitlement: String, startsAt: Timestamp, endsAt: Timestamp?,
+    source: Entitlement.Source = .grant
+  ) {
+    self.id = id
+    self.entitlement = entitlement
+    self.startsAt = startsAt
+    self.endsAt = endsAt
+    self.source = source
+  }
+}
+
+extension Entitlement {
+  /// Computes what an account has at a moment.
+  ///
+  /// - Parameters:
+  ///   - holdings: What the account holds, of whichever lines.
+  ///   - grants: What it was given without paying.
+  ///   - catalogue: Which product grants what.
+  ///   - moment: The rule's t.
+  /// - Returns: One entitlement of each name, inactive ones included, by name.
+  package static func entitlements(
+    holdings: [Holding], grants: [Grant] = [], catalogue: Catalogue, at moment: Timestamp
+  ) -> [Entitlement] {
+    var best: [String: Entitlement] = [:]
+    func offer(_ entitlement: Entitlement) {
+      if let current = best[entitlement.name], !entitlement.isBetter(than: current) { return }
+      best[entitlement.name] = entitlement
+    }
+    // Most accounts hold one line: grouping is worth its while only for the others.
+    let lines =
+      holdings.count == 1
+      ? [holdings] : Array(Dictionary(grouping: holdings, by: \.charge.line).values)
+    for line in lines {
+      LineEntitlements(line, in: catalogue, at: moment).entitlements.forEach(offer)
+    }
+    for grant in grants where grant.startsAt <= moment {
+      offer(Entitlement(grant, at: moment))
+    }
+    return best.values.sorted { $0.name < $1.name }
+  }
+
+  private init(_ grant: Grant, at moment: Timestamp) {
+    self.init(
+      name: grant.entitlement, state: grant.endsAt.map { moment < $0 } ?? true ? .active : .expired,
+      expiresAt: grant.endsAt, accessEndsAt: grant.endsAt, willRenew: false, periodType: .normal,
+      source: grant.source)
+  }
+
+  /// Active before inactive; then the one lasting longest; a tie is decided by the transaction.
+  private func isBetter(than other: Entitlement) -> Bool {
+    if isActive != other.isActive { return isActive }
+    if !isActive, state != other.state { return state.rank < other.state.rank }
+    let (end, otherEnd) = (
+      accessEndsAt?.milliseconds ?? .max, other.accessEndsAt?.milliseconds ?? .max
+    )
+    if end != otherEnd { return end > otherEnd }
+    return (transactionID ?? "", originalTransactionID ?? "")
+      > (other.transactionID ?? "", other.originalTransactionID ?? "")
+  }
+}

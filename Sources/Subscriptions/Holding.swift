@@ -1,0 +1,156 @@
+/// A charge that an account owns, with all that is needed to say at any later moment what it
+/// grants.
+///
+/// Holdings are the read model. They carry no state: an entitlement ends on time because the state
+/// is computed at the moment of asking, and nothing has to run for it.
+package struct Holding: Hashable, Sendable {
+  package var charge: Charge.ID
+  package var productID: ProductID
+  /// Where Apple names it.
+  package var productType: ProductType?
+  package var periodType: PeriodType
+  package var startsAt: Timestamp
+  /// The end of the paid period; nil for what has none, or whose end the catalogue tells.
+  package var endsAt: Timestamp?
+  /// When what was granted ended: refunded, or withdrawn from the family.
+  package var revokedAt: Timestamp?
+  /// From when on another charge stands in this one's place.
+  package var supersededAt: Timestamp?
+  /// Set on the line's latest charge alone, of whomever the earlier ones are.
+  package var renewal: Renewal?
+
+  /// What Apple last said of the future of a line.
+  package struct Renewal: Hashable, Sendable {
+    package var autoRenews: Bool
+    package var phase: RenewalStatus.Phase
+
+    package init(autoRenews: Bool, phase: RenewalStatus.Phase) {
+      self.autoRenews = autoRenews
+      self.phase = phase
+    }
+  }
+
+  package init(
+    charge: Charge.ID, productID: ProductID, productType: ProductType? = nil,
+    periodType: PeriodType = .normal, startsAt: Timestamp, endsAt: Timestamp?,
+    revokedAt: Timestamp? = nil, supersededAt: Timestamp? = nil, renewal: Renewal? = nil
+  ) {
+    self.charge = charge
+    self.productID = productID
+    self.productType = productType
+    self.periodType = periodType
+    self.startsAt = startsAt
+    self.endsAt = endsAt
+    self.revokedAt = revokedAt
+    self.supersededAt = supersededAt
+    self.renewal = renewal
+  }
+}
+
+extension Line {
+  /// Every charge of the line that has an owner, as a holding of that owner.
+  ///
+  /// - Parameter rule: The line's charges and decisions.
+  /// - Returns: Holdings by the dates of their charges.
+  package func allHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)] {
+    let latest = rule.charges.indices.last
+    return rule.charges.indices.compactMap { position -> (account: AccountKey, holding: Holding)? in
+      let charge = rule.charges[position]
+      guard let owner = decisions[charge.id]?.decision.owner else { return nil }
+      let periodType = charge.transactions.compactMap { history[$0]?.periodType }.min()
+      return (
+        owner,
+        Holding(
+          charge: charge.id, productID: charge.productID, productType: charge.productType,
+          periodType: periodType ?? .normal, startsAt: charge.date, endsAt: charge.end,
+          revokedAt: charge.revocation?.at, supersededAt: charge.supersededAt,
+          renewal: position == latest && charge.isSubscription && charge.supersededAt == nil
+            ? rule.renewal(ofChargeAt: position) : nil)
+      )
+    }
+  }
+
+  /// The holdings that can still matter at or after `moment`.
+  ///
+  /// What is left out was over by then, and the same account holds the same product of the same
+  /// original transaction for longer: so it can neither grant anything nor be what is shown.
+  ///
+  /// - Parameters:
+  ///   - rule: The line's charges and decisions.
+  ///   - moment: When the line's last entry was recorded, so that the result is a function of the
+  ///     entries alone.
+  /// - Returns: Holdings by the dates of their charges.
+  package func holdings(_ rule: OwnershipRule, asOf moment: Timestamp)
+    -> [(account: AccountKey, holding: Holding)]
+  {
+    struct Group: Hashable {
+      let account: AccountKey
+      let line: LineID
+      let productID: ProductID
+    }
+    let all = allHoldings(rule)
+    var longest: [Group: Holding] = [:]
+    for (account, holding) in all
+    where holding.startsAt <= moment && holding.revokedAt == nil && holding.endsAt != nil {
+      let group = Group(account: account, line: holding.charge.line, productID: holding.productID)
+      if let known = longest[group], !known.endsEarlier(than: holding) { continue }
+      longest[group] = holding
+    }
+    return all.filter { account, holding in
+      let group = Group(account: account, line: holding.charge.line, productID: holding.productID)
+      guard let end = holding.reportedEnd, end <= moment, holding.renewal == nil,
+        let longest = longest[group]
+      else { return true }
+      return !holding.endsEarlier(than: longest)
+    }
+  }
+}
+
+extension OwnershipRule {
+  /// Apple's last word on what follows a charge.
+  package func renewal(ofChargeAt position: Int) -> Holding.Renewal {
+    Holding.Renewal(
+      autoRenews: autoRenewWord(after: position)?.autoRenews ?? true,
+      phase: phaseWord(from: charges[position].date)?.phase ?? .undisturbed)
+  }
+}
+
+extension Holding {
+  /// When the grant is over of itself, or because a later charge took its place; nil: never.
+  package func end(in catalogue: Catalogue) -> Timestamp? {
+    [endsAt ?? catalogueEnd(in: catalogue), supersededAt].compactMap(\.self).min()
+  }
+
+  /// The same as far as Apple tells; nil where only the catalogue can.
+  fileprivate var reportedEnd: Timestamp? {
+    endsAt.map { min($0, supersededAt ?? $0) }
+  }
+
+  /// Which of two is shown when both are over: the one that ended last, then the one that began
+  /// last.
+  fileprivate func endsEarlier(than other: Holding) -> Bool {
+    guard let end = reportedEnd, let otherEnd = other.reportedEnd else { return false }
+    return (end, startsAt, charge) < (otherEnd, other.startsAt, other.charge)
+  }
+
+  private func catalogueEnd(in catalogue: Catalogue) -> Timestamp? {
+    switch type(in: catalogue) {
+    case .nonConsumable: nil
+    case .nonRenewing:
+      catalogue.product(productID, at: startsAt)?.period?.end(from: startsAt) ?? startsAt
+    // Without its expiry (only trimmed old payloads lack it) a subscription's charge covers no
+    // time.
+    case .autoRenewable, .consumable: startsAt
+    }
+  }
+
+  /// The product's type: as Apple says, else as the catalogue does.
+  package func type(in catalogue: Catalogue) -> ProductType {
+    productType ?? catalogue[productID]?.type ?? (endsAt == nil ? .consumable : .autoRenewable)
+  }
+
+  /// Whether what was granted had ended by a moment because the charge was taken back.
+  package func isRevoked(at moment: Timestamp) -> Bool {
+    revokedAt.map { $0 <= moment } ?? false
+  }
+}

@@ -1,0 +1,147 @@
+/// One line of the ledger: something that was learned, or something that was decided.
+///
+/// Entries are appended and never changed. What accounts hold is a pure function of them.
+package struct LedgerEntry: Hashable, Codable, Sendable {
+  package var line: LineID
+  /// The entry's number in its line, from 1 without gaps.
+  package var number: Int
+  package var recordedAt: Timestamp
+  package var content: Content
+
+  package init(line: LineID, number: Int, recordedAt: Timestamp, content: Content) {
+    self.line = line
+    self.number = number
+    self.recordedAt = recordedAt
+    self.content = content
+  }
+
+  /// What was learned or decided.
+  package enum Content: Hashable, Codable, Sendable {
+    /// Apple said something new.
+    case evidence(Evidence)
+    /// Apple's answer of the date lists every transaction of the line, each as it is recorded.
+    case confirmation(asOf: Timestamp)
+    /// Somebody claimed or placed a charge.
+    case act(Act)
+    /// A charge's owner, or the reason for it, is now this.
+    case ownership(OwnershipChange)
+
+    /// The name under which the entry is stored and told.
+    package var kind: Kind {
+      switch self {
+      case .evidence(.transaction): .transaction
+      case .evidence(.renewalStatus): .renewalStatus
+      case .evidence(.link): .link
+      case .confirmation: .confirmation
+      case .act(.claim): .claim
+      case .act(.placement): .placement
+      case .ownership(let change):
+        switch change.action {
+        case .decided: .decided
+        case .claimed: .claimed
+        case .corrected: .corrected
+        case .placed: .placed
+        }
+      }
+    }
+
+    /// The date at which the evidence was true; nil for what is not evidence.
+    package var evidenceDate: Timestamp? {
+      switch self {
+      case .evidence(.transaction(let record)): record.asOf
+      case .evidence(.renewalStatus(let status, _)): status.asOf
+      case .confirmation(let asOf): asOf
+      case .evidence(.link), .act, .ownership: nil
+      }
+    }
+  }
+
+  /// The names of the contents, as they are stored.
+  package enum Kind: String, CaseIterable, Sendable {
+    case transaction
+    case renewalStatus = "renewal_status"
+    case link
+    case confirmation
+    case claim
+    case placement
+    case decided
+    case claimed
+    case corrected
+    case placed
+  }
+}
+
+/// A charge's new decision: the only thing that ever sets or changes an owner.
+package struct OwnershipChange: Hashable, Sendable {
+  /// Why the decision is what it is now.
+  package enum Action: String, Codable, Sendable {
+    /// Apple's evidence was enough.
+    case decided
+    /// A claim made it so.
+    case claimed
+    /// Apple's late evidence proves the recorded owner wrong.
+    case corrected
+    /// An administrator said so.
+    case placed
+  }
+
+  package var action: Action
+  package var charge: Charge.ID
+  package var previousOwner: AccountKey?
+  package var decision: Decision
+
+  package init(
+    action: Action, charge: Charge.ID, previousOwner: AccountKey?, decision: Decision
+  ) {
+    self.action = action
+    self.charge = charge
+    self.previousOwner = previousOwner
+    self.decision = decision
+  }
+
+  package var changesOwner: Bool { previousOwner != decision.owner }
+
+  /// Whether `charge` turned out to be none, and has no decision any more.
+  ///
+  /// Its transaction reports another charge: the one that `decision.finding.previous` names.
+  package var retiresCharge: Bool { decision.finding.ground == .reportsAnotherCharge }
+}
+
+extension OwnershipChange: Codable {
+  private enum CodingKeys: String, CodingKey {
+    case action, charge, previousOwner, owner, rule, isProvisional
+    case ground, previousCharge, statusAsOf, switchedOffAt, renewingAccount
+  }
+
+  package init(from decoder: any Decoder) throws {
+    let values = try decoder.container(keyedBy: CodingKeys.self)
+    action = try values.decode(Action.self, forKey: .action)
+    charge = try values.decode(Charge.ID.self, forKey: .charge)
+    previousOwner = try values.decodeIfPresent(AccountKey.self, forKey: .previousOwner)
+    decision = Decision(
+      owner: try values.decodeIfPresent(AccountKey.self, forKey: .owner),
+      rule: try values.decode(Decision.Rule.self, forKey: .rule),
+      finding: RenewalFinding(
+        account: try values.decodeIfPresent(AccountKey.self, forKey: .renewingAccount),
+        ground: try values.decode(RenewalFinding.Ground.self, forKey: .ground),
+        previous: try values.decodeIfPresent(Charge.ID.self, forKey: .previousCharge),
+        statusAsOf: try values.decodeIfPresent(Timestamp.self, forKey: .statusAsOf),
+        switchedOffAt: try values.decodeIfPresent(Timestamp.self, forKey: .switchedOffAt)),
+      isProvisional: try values.decode(Bool.self, forKey: .isProvisional))
+  }
+
+  package func encode(to encoder: any Encoder) throws {
+    var values = encoder.container(keyedBy: CodingKeys.self)
+    try values.encode(action, forKey: .action)
+    try values.encode(charge, forKey: .charge)
+    try values.encodeIfPresent(previousOwner, forKey: .previousOwner)
+    try values.encodeIfPresent(decision.owner, forKey: .owner)
+    try values.encode(decision.rule, forKey: .rule)
+    try values.encode(decision.isProvisional, forKey: .isProvisional)
+    try values.encode(decision.finding.ground, forKey: .ground)
+    try values.encodeIfPresent(decision.finding.account, forKey: .renewingAccount)
+    try values.encodeIfPresent(decision.finding.previous, forKey: .previousCharge)
+    try values.encodeIfPresent(decision.finding.statusAsOf, forKey: .statusAsOf)
+    try values.encodeIfPresent(decision.finding.switchedOffAt, forKey: .switchedOffAt)
+  }
+}

@@ -1,0 +1,231 @@
+/// One line as the ledger has it: its history, and the decisions that are recorded.
+///
+/// Lines that Apple links are one here. `record` is the only way anything gets in, and all it does
+/// is append entries and fold them: reading the same entries again gives the same line.
+package struct Line: Sendable {
+  package private(set) var history = LineHistory()
+  /// The recorded decisions by the charges' naming transactions.
+  package private(set) var decisions: [Charge.ID: RecordedDecision] = [:]
+  /// The number of each member's last entry.
+  package private(set) var heads: [LineID: Int]
+  /// Which line each continues, as Apple said.
+  package private(set) var links: [LineID: Set<LineID>] = [:]
+
+  /// A decision with the dates at which it was recorded.
+  package struct RecordedDecision: Hashable, Sendable {
+    package var decision: Decision
+    /// When the owner was decided.
+    package var decidedAt: Timestamp
+    /// When Apple's late evidence last changed the owner.
+    package var correctedAt: Timestamp?
+
+    package init(decision: Decision, decidedAt: Timestamp, correctedAt: Timestamp? = nil) {
+      self.decision = decision
+      self.decidedAt = decidedAt
+      self.correctedAt = correctedAt
+    }
+  }
+
+  /// - Parameter members: The lines that are folded as one; most often just one.
+  package init(members: some Sequence<LineID>) {
+    heads = Dictionary(members.map { ($0, 0) }) { first, _ in first }
+  }
+
+  /// Takes a line as it is stored.
+  package init(
+    history: LineHistory, decisions: [Charge.ID: RecordedDecision], heads: [LineID: Int],
+    links: [LineID: Set<LineID>] = [:]
+  ) {
+    self.history = history
+    self.decisions = decisions
+    self.heads = heads
+    self.links = links
+  }
+
+  /// Tells what the rule needs to know of accounts: who holds tokens, opened orders, was erased.
+  package mutating func updateContext(_ update: (inout LineHistory) -> Void) {
+    update(&history)
+  }
+
+  /// Records what arrived together: evidence from one source, and people's acts.
+  ///
+  /// Recording the same again records nothing.
+  ///
+  /// - Parameters:
+  ///   - evidence: What Apple said about the members of this line.
+  ///   - acts: What people did, in order; claims of what is recorded or stands in `evidence`.
+  ///   - now: The recording date; never before that of an earlier entry, whatever clocks do.
+  /// - Returns: The entries to append, in order.
+  package mutating func record(
+    _ evidence: [Evidence], acts: [Act] = [], at now: Timestamp
+  ) -> [LedgerEntry] {
+    var entries: [LedgerEntry] = []
+    var news = OwnershipRule.News()
+    let known = decisions
+
+    var confirmations: [TransactionRecord] = []
+    for item in evidence {
+      switch item {
+      case .transaction(let record):
+        switch history.change(by: record) {
+        case .nothing: continue
+        case .confirmation:
+          confirmations.append(record)
+          news.confirmsKnownTransactions = true
+          continue
+        case .new: news.transactions.insert(record.key)
+        case .facts where news.transactions.contains(record.key): break
+        case .facts: news.changesKnownCharges = true
+        }
+      case .renewalStatus(let status, _):
+        guard !history.statuses.contains(status) else { continue }
+        news.statusDates.append(status.asOf)
+      case .link(let line, let previous):
+        guard links[line]?.contains(previous) != true else { continue }
+        news.changesKnownCharges = true
+      }
+      entries.append(append(.evidence(item), to: item.line, at: now))
+    }
+    entries += confirm(confirmations, at: now)
+
+    for act in acts {
+      switch act {
+      case .claim(let claim):
+        guard !history.hasClaim(by: claim.account, on: claim.transaction) else { continue }
+        news.claims.append(claim)
+      case .placement:
+        news.changesKnownCharges = true
+      }
+      entries.append(append(.act(act), to: act.transaction.line, at: now))
+    }
+    guard !entries.isEmpty else { return [] }
+
+    let rule =
+      OwnershipRule(history, known: known.mapValues(\.decision), news: news)
+      ?? OwnershipRule(history)
+    return entries + recordDecisions(of: rule, acts: acts, at: now)
+  }
+
+  /// Applies one stored or newly made entry.
+  package mutating func fold(_ entry: LedgerEntry) {
+    heads[entry.line] = max(heads[entry.line] ?? 0, entry.number)
+    switch entry.content {
+    case .evidence(.transaction(let record)):
+      history.add(record, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
+    case .evidence(.renewalStatus(let status, _)):
+      history.add(status)
+    case .evidence(.link(let line, let previous)):
+      links[line, default: []].insert(previous)
+    case .confirmation(let asOf):
+      history.confirm(entry.line, asOf: asOf)
+    case .act(let act):
+      history.add(act)
+    case .ownership(let change):
+      fold(change, at: entry.recordedAt)
+    }
+  }
+
+  // MARK: Parts of recording
+
+  private mutating func append(
+    _ content: LedgerEntry.Content, to line: LineID, at now: Timestamp
+  ) -> LedgerEntry {
+    let entry = LedgerEntry(
+      line: line, number: (heads[line] ?? 0) + 1, recordedAt: now, content: content)
+    fold(entry)
+    return entry
+  }
+
+  /// Records that Apple said again, later, what was known.
+  ///
+  /// The date matters: an older answer that says otherwise can still arrive. One entry is enough
+  /// for an answer that repeats everything that is known of a line.
+  private mutating func confirm(_ records: [TransactionRecord], at now: Timestamp)
+    -> [LedgerEntry]
+  {
+    struct Answer: Hashable {
+      let line: LineID
+      let asOf: Timestamp
+    }
+    let answers = Dictionary(grouping: records) { Answer(line: $0.key.line, asOf: $0.asOf) }
+    return answers.sorted { ($0.key.line, $0.key.asOf) < ($1.key.line, $1.key.asOf) }
+      .flatMap { answer, records in
+        if records.count > 1,
+          history.isConfirmed(by: records, of: answer.line, asOf: answer.asOf)
+        {
+          return [append(.confirmation(asOf: answer.asOf), to: answer.line, at: now)]
+        }
+        return records.compactMap { record in
+          // An answer may list a transaction twice.
+          if history.change(by: record) == .nothing { return nil }
+          return append(.evidence(.transaction(record)), to: answer.line, at: now)
+        }
+      }
+  }
+
+  /// Records the decisions that differ from the recorded ones.
+  private mutating func recordDecisions(
+    of rule: OwnershipRule, acts: [Act], at now: Timestamp
+  ) -> [LedgerEntry] {
+    let placed = Set(
+      acts.compactMap {
+        if case .placement(let placement) = $0 { placement.transaction } else { nil }
+      })
+    func action(on charge: Charge, from recorded: Decision?, to decision: Decision)
+      -> OwnershipChange.Action
+    {
+      if charge.transactions.contains(where: placed.contains) { return .placed }
+      guard let recorded, !recorded.isProvisional else {
+        return decision.rule == .submitter ? .claimed : .decided
+      }
+      if recorded.owner == decision.owner { return .decided }
+      return placed.isEmpty ? .corrected : .placed
+    }
+
+    var changes: [OwnershipChange] = []
+    for (charge, decision) in zip(rule.charges, rule.decisions) {
+      let recorded = decisions[charge.id]?.decision
+      guard recorded != decision else { continue }
+      changes.append(
+        OwnershipChange(
+          action: action(on: charge, from: recorded, to: decision), charge: charge.id,
+          previousOwner: recorded?.owner, decision: decision))
+    }
+    return (changes + retirements(by: rule)).map {
+      append(.ownership($0), to: $0.charge.line, at: now)
+    }
+  }
+
+  /// Takes the decisions back of what turned out to report another charge.
+  private func retirements(by rule: OwnershipRule) -> [OwnershipChange] {
+    let names = Set(rule.charges.map(\.id))
+    return decisions.filter { !names.contains($0.key) }
+      .sorted { $0.key < $1.key }
+      .map { retired, recorded in
+        let charge = rule.position(of: retired).map { rule.charges[$0].id }
+        return OwnershipChange(
+          action: recorded.decision.isProvisional ? .decided : .corrected, charge: retired,
+          previousOwner: recorded.decision.owner,
+          decision: Decision(
+            owner: nil, rule: .unclaimed,
+            finding: RenewalFinding(ground: .reportsAnotherCharge, previous: charge)))
+      }
+  }
+
+  private mutating func fold(_ change: OwnershipChange, at now: Timestamp) {
+    if change.retiresCharge {
+      decisions[change.charge] = nil
+      return
+    }
+    var recorded =
+      decisions[change.charge] ?? RecordedDecision(decision: change.decision, decidedAt: now)
+    // A correction is told beside the decision that it corrects.
+    if change.action == .corrected {
+      recorded.correctedAt = now
+    } else if change.changesOwner {
+      recorded.decidedAt = now
+    }
+    recorded.decision = change.decision
+    decisions[change.charge] = recorded
+  }
+}

@@ -1,0 +1,111 @@
+/// What one account holds of one line, and what that grants at a moment.
+struct LineEntitlements {
+  /// A charge with its end and with what its product grants.
+  private struct Part {
+    var holding: Holding
+    /// Nil: never.
+    var end: Timestamp?
+    var entitlements: [String]
+  }
+
+  private let parts: [Part]
+  private let moment: Timestamp
+
+  /// - Parameters:
+  ///   - holdings: One account's of one line. What the catalogue doesn't know grants nothing yet,
+  ///     and consumables never do.
+  ///   - catalogue: Which product grants what.
+  ///   - moment: The moment that is asked about.
+  init(_ holdings: [Holding], in catalogue: Catalogue, at moment: Timestamp) {
+    self.moment = moment
+    parts = holdings.compactMap { holding in
+      guard let product = catalogue[holding.productID], holding.type(in: catalogue) != .consumable
+      else { return nil }
+      return Part(
+        holding: holding, end: holding.end(in: catalogue), entitlements: product.entitlements)
+    }
+  }
+
+  /// One entitlement for each name that the line's deciding charge grants.
+  var entitlements: [Entitlement] {
+    let begun = parts.filter { $0.holding.startsAt <= moment }
+    let unrevoked = begun.filter { !$0.holding.isRevoked(at: moment) }.max(by: endsEarlier)
+    if let unrevoked, state(of: unrevoked) != .expired {
+      return unrevoked.entitlements.map {
+        entitlement(named: $0, of: prolonged(unrevoked, for: $0), state: state(of: unrevoked))
+      }
+    }
+    let revoked =
+      begun
+      .filter { part in
+        part.holding.isRevoked(at: moment) && part.end.map { moment < $0 } ?? true
+      }
+      .max(by: endsEarlier)
+    if let revoked {
+      return revoked.entitlements.map { entitlement(named: $0, of: revoked, state: .revoked) }
+    }
+    guard let over = unrevoked ?? begun.max(by: endsEarlier) else { return [] }
+    return over.entitlements.map { entitlement(named: $0, of: over, state: .expired) }
+  }
+
+  /// The state of what is not revoked.
+  private func state(of part: Part) -> Entitlement.State {
+    guard let end = part.end, moment >= end else { return .active }
+    switch part.holding.renewal?.phase {
+    case .gracePeriod(let until) where moment < until: return .inGracePeriod
+    case .billingRetry: return .inBillingRetry
+    case .gracePeriod, .undisturbed, .expired, nil: return .expired
+    }
+  }
+
+  /// The part with the later end of what follows it without a gap and grants the same entitlement.
+  ///
+  /// Apple reports renewals up to a day early: the entitlement is one, unbroken.
+  private func prolonged(_ part: Part, for name: String) -> Part {
+    var longest = part
+    for next in parts.sorted(by: { $0.holding.startsAt < $1.holding.startsAt }) {
+      guard let end = longest.end else { break }
+      guard next.holding.revokedAt == nil, next.entitlements.contains(name),
+        next.holding.startsAt <= end, next.end.map({ $0 > end }) ?? true
+      else { continue }
+      longest.end = next.end
+      longest.holding.renewal = next.holding.renewal
+    }
+    return longest
+  }
+
+  private func entitlement(named name: String, of part: Part, state: Entitlement.State)
+    -> Entitlement
+  {
+    let holding = part.holding
+    return Entitlement(
+      name: name, state: state, productID: holding.productID, expiresAt: part.end,
+      accessEndsAt: accessEnd(of: part), willRenew: willRenew(part, state: state),
+      periodType: holding.periodType, environment: holding.charge.line.environment,
+      originalTransactionID: holding.charge.line.originalTransactionID,
+      transactionID: holding.charge.transactionID, source: .appStore)
+  }
+
+  private func accessEnd(of part: Part) -> Timestamp? {
+    if let revokedAt = part.holding.revokedAt { return revokedAt }
+    guard let end = part.end, case .gracePeriod(let until) = part.holding.renewal?.phase else {
+      return part.end
+    }
+    return max(end, until)
+  }
+
+  private func willRenew(_ part: Part, state: Entitlement.State) -> Bool {
+    guard let renewal = part.holding.renewal, part.holding.revokedAt == nil else { return false }
+    switch state {
+    case .active, .inGracePeriod, .inBillingRetry:
+      return renewal.autoRenews && renewal.phase != .expired
+    case .revoked, .expired: return false
+    }
+  }
+
+  private func endsEarlier(_ lhs: Part, _ rhs: Part) -> Bool {
+    let (left, right) = (lhs.end?.milliseconds ?? .max, rhs.end?.milliseconds ?? .max)
+    return (left, lhs.holding.startsAt, lhs.holding.charge)
+      < (right, rhs.holding.startsAt, rhs.holding.charge)
+  }
+}

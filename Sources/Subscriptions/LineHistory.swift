@@ -1,0 +1,157 @@
+package import struct Foundation.UUID
+
+/// Everything that the rule looks at: Apple's evidence on a line as a set, and people's acts in
+/// order.
+///
+/// Lines that Apple links are folded as one: their transactions and statuses stand here together.
+package struct LineHistory: Sendable {
+  /// In the order in which the ledger first heard of them.
+  package private(set) var transactions: [StoreTransaction] = []
+  /// By date; of one date, off after on.
+  package private(set) var statuses: [RenewalStatus] = []
+  /// In the order in which they were decided.
+  package private(set) var acts: [Act] = []
+
+  /// The accounts to which this ledger issued the tokens that occur here.
+  package var tokenHolders: [UUID: AccountKey] = [:]
+  /// The orders of the accounts that claim here, for the products that occur here.
+  package var orders: Set<OpenedOrder> = []
+  /// When accounts that occur here were erased.
+  package var erasures: [AccountKey: Timestamp] = [:]
+
+  private var positions: [TransactionKey: Int] = [:]
+
+  package init() {}
+
+  package subscript(key: TransactionKey) -> StoreTransaction? {
+    positions[key].map { transactions[$0] }
+  }
+
+  /// What adding an answer about a transaction changed.
+  package enum Change: Sendable {
+    case nothing
+    /// The facts are known; the answer is later than all that said so.
+    case confirmation
+    case facts
+    case new
+  }
+
+  /// What `record` would change.
+  package func change(by record: TransactionRecord) -> Change {
+    guard let known = self[record.key] else { return .new }
+    var merged = known
+    merged.merge(record)
+    if merged == known { return .nothing }
+    return merged.statesTheSame(as: known) ? .confirmation : .facts
+  }
+
+  /// Adds an answer about a transaction, known or new.
+  package mutating func add(_ record: TransactionRecord, recorded: RecordingOrder) {
+    if let position = positions[record.key] {
+      transactions[position].merge(record)
+    } else {
+      insert(StoreTransaction(record, recorded: recorded))
+    }
+  }
+
+  /// Puts a transaction as it was stored back in its place.
+  package mutating func insert(_ transaction: StoreTransaction) {
+    let end = transactions.endIndex
+    let position =
+      transactions.last.map { $0.wasRecorded(before: transaction) } ?? true
+      ? end : transactions.firstIndex { transaction.wasRecorded(before: $0) } ?? end
+    transactions.insert(transaction, at: position)
+    for index in position..<transactions.endIndex { positions[transactions[index].key] = index }
+  }
+
+  /// Adds a status unless Apple said exactly this at exactly this date before.
+  ///
+  /// - Returns: Whether it is news.
+  @discardableResult
+  package mutating func add(_ status: RenewalStatus) -> Bool {
+    var position = statuses.endIndex
+    while position > 0, status.precedes(statuses[position - 1]) { position -= 1 }
+    if position > 0, statuses[position - 1] == status { return false }
+    statuses.insert(status, at: position)
+    return true
+  }
+
+  /// Adds an act unless the same account claimed the same transaction before.
+  ///
+  /// - Returns: Whether it is news.
+  @discardableResult
+  package mutating func add(_ act: Act) -> Bool {
+    if case .claim(let claim) = act, hasClaim(by: claim.account, on: claim.transaction) {
+      return false
+    }
+    acts.append(act)
+    return true
+  }
+
+  /// Whether an account claimed a transaction before.
+  package func hasClaim(by account: AccountKey, on transaction: TransactionKey) -> Bool {
+    acts.contains {
+      if case .claim(let claim) = $0 {
+        claim.account == account && claim.transaction == transaction
+      } else {
+        false
+      }
+    }
+  }
+
+  /// Notes that Apple's answer of `asOf` lists every transaction of `line`, each as it is recorded.
+  package mutating func confirm(_ line: LineID, asOf: Timestamp) {
+    for index in transactions.indices where transactions[index].key.line == line {
+      transactions[index].confirm(asOf: asOf)
+    }
+  }
+
+  /// Whether `records`, an answer of `asOf`, say of `line` just what `confirm` notes.
+  func isConfirmed(by records: [TransactionRecord], of line: LineID, asOf: Timestamp) -> Bool {
+    var (merged, confirmed) = (self, self)
+    for record in records {
+      guard let position = positions[record.key] else { return false }
+      merged.transactions[position].merge(record)
+    }
+    confirmed.confirm(line, asOf: asOf)
+    return merged.transactions == confirmed.transactions
+  }
+
+  /// The account to which this ledger issued a token; nil for none, and for a stranger's.
+  package func holder(of token: UUID?) -> AccountKey? {
+    token.flatMap { tokenHolders[$0] }
+  }
+}
+
+extension RenewalStatus {
+  /// A total order: by date, then on before off, then from harmless to final, then by the rest.
+  fileprivate func precedes(_ other: RenewalStatus) -> Bool {
+    asOf == other.asOf
+      ? tieBreaker.lexicographicallyPrecedes(other.tieBreaker) : asOf < other.asOf
+  }
+
+  private var tieBreaker: [String] {
+    [
+      autoRenews.map { $0 ? "1" : "2" } ?? "0",
+      String(phase?.gravity ?? 0), phase?.until?.description ?? "",
+      autoRenewProductID?.rawValue ?? "", String(expirationIntent ?? 0),
+      appAccountToken?.uuidString ?? "", isCommitment ? "1" : "0",
+    ]
+  }
+}
+
+extension RenewalStatus.Phase {
+  /// How far from an undisturbed subscription, from 1 up.
+  package var gravity: Int {
+    switch self {
+    case .undisturbed: 1
+    case .gracePeriod: 2
+    case .billingRetry: 3
+    case .expired: 4
+    }
+  }
+
+  fileprivate var until: Timestamp? {
+    if case .gracePeriod(let until) = self { until } else { nil }
+  }
+}

@@ -1,0 +1,164 @@
+/// The rule at the heart of Tenure, replayed over everything known of a line.
+///
+/// > A charge goes to the account that is still actively auto-renewing on that
+/// > original_transaction_id. If there is none, it goes to the account that submitted it.
+///
+/// The result is a pure function of Apple's evidence as a set and of people's acts in their order;
+/// so whatever order the evidence arrives in, the owners are the same. First the table runs without
+/// claims over all charges by date. Then each claim, in order, settles the charge that it names;
+/// and what follows from that is worked out again for the charges which nobody has settled. An
+/// owner once settled stays, whatever claims come later. Administrators stand above all of it: what
+/// they placed is theirs to say, and whoever they named counts as the owner from the placement's
+/// moment on.
+package struct OwnershipRule: Sendable {
+  /// By date.
+  package let charges: [Charge]
+  /// The decision on each of `charges`.
+  package private(set) var decisions: [Decision]
+
+  private let autoRenewal: AutoRenewal
+  private let history: LineHistory
+  private let positions: [TransactionKey: Int]
+  /// Whether the owner stays, whatever claims come.
+  private var isSettled: [Bool]
+  /// The placements of each charge, in order.
+  private let placements: [Int: [Placement]]
+
+  /// Replays the whole history.
+  package init(_ history: LineHistory) {
+    self.init(
+      history, charges: Charge.charges(in: history), knowing: [], performing: history.acts)
+  }
+
+  /// Takes the decisions on the first charges as they are known, and works out the others.
+  init(
+    _ history: LineHistory, charges: [Charge], knowing known: [Decision], performing acts: [Act]
+  ) {
+    self.history = history
+    self.charges = charges
+    autoRenewal = AutoRenewal(history: history, charges: charges)
+    decisions = known + charges[known.count...].map { _ in .undecided }
+    isSettled = decisions.map { !$0.isProvisional }
+
+    var positions: [TransactionKey: Int] = [:]
+    for (position, charge) in charges.enumerated() {
+      for transaction in charge.transactions { positions[transaction] = position }
+    }
+    self.positions = positions
+    var placements: [Int: [Placement]] = [:]
+    for case .placement(let placement) in history.acts {
+      guard let position = positions[placement.transaction] else { continue }
+      placements[position, default: []].append(placement)
+    }
+    self.placements = placements
+
+    sweep(from: known.count)
+    perform(acts)
+    decidePlaced()
+  }
+
+  /// The position among `charges` of the charge that a transaction reports.
+  package func position(of transaction: TransactionKey) -> Int? { positions[transaction] }
+
+  /// Apple's last word on whether what follows the charge at `position` will renew; nil: the charge
+  /// itself is the word, on.
+  package func autoRenewWord(after position: Int) -> AutoRenewal.AutoRenewWord? {
+    autoRenewal.autoRenewWord(after: position, before: nil)
+  }
+
+  /// Apple's last word on the line's phase, dated from `start` on.
+  package func phaseWord(from start: Timestamp) -> RenewalStatus? {
+    autoRenewal.phaseWord(from: start)
+  }
+
+  // MARK: The table
+
+  /// Runs the table without claims over the charges that nobody has settled, by date.
+  private mutating func sweep(from start: Int) {
+    for position in start..<charges.endIndex where !isSettled[position] {
+      let decision = decisionWithoutClaim(at: position)
+      decisions[position] = decision
+      isSettled[position] = decision.rule == .activelyAutoRenewing && !decision.isProvisional
+    }
+  }
+
+  /// Rows 1, 3 and 4.
+  private func decisionWithoutClaim(at position: Int) -> Decision {
+    let finding = finding(at: position)
+    if let account = finding.account {
+      return Decision(
+        owner: account, rule: .activelyAutoRenewing, finding: finding,
+        isProvisional: finding.switchedOffAt != nil || restsOnProvisionalOwner(position))
+    }
+    if let account = history.holder(of: charges[position].appAccountToken) {
+      return Decision(
+        owner: account, rule: .appAccountToken, finding: finding, isProvisional: true)
+    }
+    return Decision(owner: nil, rule: .unclaimed, finding: finding, isProvisional: true)
+  }
+
+  /// Rows 1 and 2.
+  private func decision(at position: Int, claimedBy claimant: AccountKey) -> Decision {
+    var finding = finding(at: position)
+    if let account = finding.account, account != claimant,
+      autoRenewal.wasSwitchedOn(byOrderOf: claimant, beforeChargeAt: position)
+    {
+      finding.account = nil
+      finding.ground = .orderedByAnotherAccount
+    }
+    return finding.account.map {
+      Decision(owner: $0, rule: .activelyAutoRenewing, finding: finding)
+    } ?? Decision(owner: claimant, rule: .submitter, finding: finding)
+  }
+
+  private func finding(at position: Int) -> RenewalFinding {
+    autoRenewal.finding(forChargeAt: position, owner: owner(at:asOf:))
+  }
+
+  /// Whether the charge before is owned by somebody whom a claim could still replace.
+  private func restsOnProvisionalOwner(_ position: Int) -> Bool {
+    guard let previous = autoRenewal.positionBefore(position) else { return false }
+    return placement(at: previous, asOf: charges[position].date) == nil && !isSettled[previous]
+  }
+
+  /// The owner of a charge as of a moment: placements count from the moment when they take effect.
+  private func owner(at position: Int, asOf moment: Timestamp) -> AccountKey? {
+    if let placement = placement(at: position, asOf: moment) { return placement.account }
+    return decisions[position].owner
+  }
+
+  private func placement(at position: Int, asOf moment: Timestamp) -> Placement? {
+    placements[position]?.last { $0.effectiveFrom <= moment }
+  }
+
+  // MARK: Acts
+
+  /// Lets acts take effect one after the other, and what follows from each.
+  private mutating func perform(_ acts: [Act]) {
+    var placed: Set<Int> = []
+    for act in acts {
+      guard let position = positions[act.transaction] else { continue }
+      switch act {
+      case .placement:
+        placed.insert(position)
+      case .claim(let claim) where !isSettled[position] && !placed.contains(position):
+        decisions[position] = decision(at: position, claimedBy: claim.account)
+        isSettled[position] = true
+        sweep(from: position + 1)
+      case .claim:
+        continue
+      }
+    }
+  }
+
+  /// Row 0, which is the first: the last placement of a charge holds, whatever the rest of the
+  /// table says.
+  private mutating func decidePlaced() {
+    for (position, placements) in placements {
+      guard let last = placements.last else { continue }
+      decisions[position] = Decision(
+        owner: last.account, rule: .administrator, finding: decisions[position].finding)
+      isSettled[position] = true
+    }
+  }
+}

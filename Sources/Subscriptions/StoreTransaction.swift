@@ -1,0 +1,222 @@
+package import struct Foundation.UUID
+
+/// A value that Apple may change, with the date of the answer it comes from: the latest answer
+/// holds.
+package struct Dated<Value: Hashable & Sendable>: Hashable, Sendable {
+  package var value: Value
+  package var asOf: Timestamp
+
+  package init(_ value: Value, asOf: Timestamp) {
+    self.value = value
+    self.asOf = asOf
+  }
+}
+
+/// A charge that was taken back: the moment when what it granted ended, and Apple's reason.
+package struct Revocation: Hashable, Codable, Sendable {
+  package var at: Timestamp
+  package var reason: String?
+
+  package init(at: Timestamp, reason: String?) {
+    self.at = at
+    self.reason = reason
+  }
+}
+
+/// Everything that Apple's answers said about one transaction, merged.
+///
+/// Merging is commutative, associative and idempotent, so the order in which answers arrive cannot
+/// matter: what Apple may change is dated, and what it may not change takes the smaller value
+/// should two answers ever disagree.
+package struct StoreTransaction: Hashable, Sendable {
+  package let key: TransactionKey
+  /// When the ledger first heard of it: the first one of a charge names it.
+  package let recorded: RecordingOrder
+
+  package var kind: ChargeKind
+  package var purchaseDate: Timestamp
+  package var originalPurchaseDate: Timestamp?
+  package var chargedAt: Timestamp
+  package var webOrderLineItemID: WebOrderLineItemID?
+  package var productType: ProductType?
+  package var subscriptionGroup: String?
+  package var quantity: Int
+  package var ownershipType: OwnershipType
+  package var periodType: PeriodType
+  package var offerID: String?
+  package var priceMilliunits: Int64?
+  package var currency: String?
+  package var isCommitment: Bool
+  /// The earliest answer that said so; that it is replaced never becomes untrue.
+  package var upgradedAsOf: Timestamp?
+
+  package var expiresDate: Dated<Timestamp>?
+  package var appAccountToken: Dated<UUID>?
+  /// Nil: no answer that could know has spoken; a value of nil: not revoked.
+  package var revocation: Dated<Revocation?>?
+
+  /// Begins with the first answer about a transaction.
+  package init(_ record: TransactionRecord, recorded: RecordingOrder) {
+    key = record.key
+    self.recorded = recorded
+    kind = record.kind
+    purchaseDate = record.purchaseDate
+    originalPurchaseDate = record.originalPurchaseDate
+    chargedAt = record.chargedAt
+    webOrderLineItemID = record.webOrderLineItemID
+    productType = record.productType
+    subscriptionGroup = record.subscriptionGroup
+    quantity = record.quantity
+    ownershipType = record.ownershipType
+    periodType = record.periodType
+    offerID = record.offerID
+    priceMilliunits = record.priceMilliunits
+    currency = record.currency
+    isCommitment = record.isCommitment
+    upgradedAsOf = record.isUpgraded ? record.asOf : nil
+    expiresDate = record.expiresDate.map { Dated($0, asOf: record.asOf) }
+    appAccountToken = record.appAccountToken.map { Dated($0, asOf: record.asOf) }
+    revocation = record.datedRevocation
+  }
+
+  /// Whether the ledger heard of this first; of one moment on linked lines, the identifiers decide.
+  package func wasRecorded(before other: StoreTransaction) -> Bool {
+    (recorded, key) < (other.recorded, other.key)
+  }
+
+  /// Whether this reports a charge of an auto-renewable subscription.
+  package var isSubscription: Bool {
+    productType.map { $0 == .autoRenewable } ?? (expiresDate != nil)
+  }
+
+  /// Takes in another answer about the same transaction.
+  package mutating func merge(_ record: TransactionRecord) {
+    kind = min(kind, record.kind)
+    purchaseDate = min(purchaseDate, record.purchaseDate)
+    originalPurchaseDate = least(originalPurchaseDate, record.originalPurchaseDate)
+    chargedAt = min(chargedAt, record.chargedAt)
+    webOrderLineItemID = least(webOrderLineItemID, record.webOrderLineItemID)
+    productType = least(productType, record.productType) { $0.rawValue < $1.rawValue }
+    subscriptionGroup = least(subscriptionGroup, record.subscriptionGroup)
+    quantity = min(quantity, record.quantity)
+    ownershipType = min(ownershipType, record.ownershipType)
+    periodType = min(periodType, record.periodType)
+    offerID = least(offerID, record.offerID)
+    priceMilliunits = least(priceMilliunits, record.priceMilliunits)
+    currency = least(currency, record.currency)
+    isCommitment = isCommitment || record.isCommitment
+    upgradedAsOf = least(upgradedAsOf, record.isUpgraded ? record.asOf : nil)
+    expiresDate = latest(expiresDate, record.expiresDate.map { Dated($0, asOf: record.asOf) }) {
+      $0 < $1
+    }
+    appAccountToken = latest(
+      appAccountToken, record.appAccountToken.map { Dated($0, asOf: record.asOf) }
+    ) { $0 < $1 }
+    revocation = latest(revocation, record.datedRevocation, Revocation.isWeaker)
+  }
+
+  /// Notes that Apple's answer of `asOf` says of this transaction just what is recorded.
+  package mutating func confirm(asOf: Timestamp) {
+    expiresDate = expiresDate.map { Dated($0.value, asOf: max($0.asOf, asOf)) }
+    appAccountToken = appAccountToken.map { Dated($0.value, asOf: max($0.asOf, asOf)) }
+    revocation = revocation.map { Dated($0.value, asOf: max($0.asOf, asOf)) }
+  }
+
+  /// Whether this holds the same facts as `other`, whatever the dates of the answers.
+  package func statesTheSame(as other: StoreTransaction) -> Bool {
+    var copy = self
+    if let dated = other.expiresDate { copy.expiresDate?.asOf = dated.asOf }
+    if let dated = other.appAccountToken { copy.appAccountToken?.asOf = dated.asOf }
+    if let dated = other.revocation { copy.revocation?.asOf = dated.asOf }
+    return copy == other
+  }
+}
+
+/// When the ledger recorded something, and as which entry of its line.
+package struct RecordingOrder: Hashable, Comparable, Codable, Sendable {
+  package var at: Timestamp
+  /// The entry's number in its line.
+  package var number: Int
+
+  package init(at: Timestamp, number: Int) {
+    self.at = at
+    self.number = number
+  }
+
+  package static func < (lhs: RecordingOrder, rhs: RecordingOrder) -> Bool {
+    (lhs.at, lhs.number) < (rhs.at, rhs.number)
+  }
+}
+
+extension TransactionRecord {
+  fileprivate var datedRevocation: Dated<Revocation?>? {
+    switch revocation {
+    case .notSaid: nil
+    case .notRevoked: Dated(nil, asOf: asOf)
+    case .revoked(let at, let reason): Dated(Revocation(at: at, reason: reason), asOf: asOf)
+    }
+  }
+}
+
+extension Revocation {
+  /// Which of two answers of one date yields: a revocation is the stronger word, then the earlier.
+  static func isWeaker(_ lhs: Revocation?, _ rhs: Revocation?) -> Bool {
+    guard let lhs else { return rhs != nil }
+    guard let rhs else { return false }
+    return (rhs.at, rhs.reason ?? "") < (lhs.at, lhs.reason ?? "")
+  }
+}
+
+/// The later of two dated values; of one date, the one that the order puts last.
+func latest<Value>(
+  _ lhs: Dated<Value>?, _ rhs: Dated<Value>?, _ isBefore: (Value, Value) -> Bool
+) -> Dated<Value>? {
+  guard let lhs, let rhs else { return lhs ?? rhs }
+  if lhs.asOf != rhs.asOf { return lhs.asOf < rhs.asOf ? rhs : lhs }
+  return isBefore(lhs.value, rhs.value) ? rhs : lhs
+}
+
+private func least<Value: Comparable>(_ lhs: Value?, _ rhs: Value?) -> Value? {
+  least(lhs, rhs, by: <)
+}
+
+private func least<Value>(
+  _ lhs: Value?, _ rhs: Value?, by isBefore: (Value, Value) -> Bool
+) -> Value? {
+  guard let lhs, let rhs else { return lhs ?? rhs }
+  return isBefore(rhs, lhs) ? rhs : lhs
+}
+
+/// What is known before what is not, so that merging prefers knowledge.
+extension ChargeKind: Comparable {
+  package static func < (lhs: ChargeKind, rhs: ChargeKind) -> Bool { lhs.rank < rhs.rank }
+
+  private var rank: Int {
+    switch self {
+    case .purchase: 0
+    case .renewal: 1
+    case .unknown: 2
+    }
+  }
+}
+
+/// What is particular before what is the default, which old answers leave out.
+extension PeriodType: Comparable {
+  package static func < (lhs: PeriodType, rhs: PeriodType) -> Bool { lhs.rank < rhs.rank }
+
+  private var rank: Int {
+    switch self {
+    case .trial: 0
+    case .intro: 1
+    case .offer: 2
+    case .normal: 3
+    }
+  }
+}
+
+/// What is particular before what is the default, which old answers leave out.
+extension OwnershipType: Comparable {
+  package static func < (lhs: OwnershipType, rhs: OwnershipType) -> Bool {
+    lhs == .familyShared && rhs == .purchased
+  }
+}

@@ -1,0 +1,99 @@
+extension Timestamp: CustomStringConvertible {
+  /// RFC 3339 in UTC with milliseconds, as every answer of the API writes times.
+  ///
+  /// For example: `2026-11-21T09:30:00.000Z`.
+  package var description: String {
+    let (date, millisecond) = dayAndTime
+    let second = millisecond / 1000
+    return String(dateTimeFields: [
+      (date.year, 4), (date.month, 2), (date.day, 2), (Int(second / 3600), 2),
+      (Int(second / 60 % 60), 2), (Int(second % 60), 2), (Int(millisecond % 1000), 3),
+    ])
+  }
+
+  /// Reads RFC 3339: a date, `T` or a space, a time with an optional fraction, and `Z` or an
+  /// offset.
+  ///
+  /// Digits beyond the millisecond are cut off. Nil for anything else, a date alone included.
+  package init?(rfc3339 text: some StringProtocol) {
+    var reader = DigitReader(text)
+    guard let year = reader.digits(4), reader.skip("-"),
+      let month = reader.digits(2), (1...12).contains(month), reader.skip("-"),
+      let day = reader.digits(2), (1...CalendarDate.daysInMonth(month, ofYear: year)).contains(day),
+      reader.skip("T") || reader.skip("t") || reader.skip(" "),
+      let hour = reader.digits(2), hour < 24, reader.skip(":"),
+      let minute = reader.digits(2), minute < 60, reader.skip(":"),
+      let second = reader.digits(2), second < 61,
+      let millisecond = reader.fraction(), let offset = reader.offset(), reader.isAtEnd
+    else { return nil }
+    let time = ((hour * 60 + minute - offset) * 60 + second) * 1000 + millisecond
+    self.init(CalendarDate(year: year, month: month, day: day), millisecondOfDay: Int64(time))
+  }
+}
+
+extension String {
+  /// Joins the seven fields of a date and time, each with its number of digits.
+  fileprivate init(dateTimeFields fields: [(value: Int, width: Int)]) {
+    let separators: [UInt8] = [45, 45, 84, 58, 58, 46, 90]  // - - T : : . Z
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(24)
+    for (field, separator) in zip(fields, separators) {
+      var divisor = (1..<field.width).reduce(1) { power, _ in power * 10 }
+      while divisor > 0 {
+        bytes.append(UInt8(48 + field.value / divisor % 10))
+        divisor /= 10
+      }
+      bytes.append(separator)
+    }
+    self.init(decoding: bytes, as: UTF8.self)
+  }
+}
+
+/// Reads fixed-width decimal fields from the UTF-8 of a text.
+private struct DigitReader {
+  private var rest: ArraySlice<UInt8>
+
+  init(_ text: some StringProtocol) {
+    rest = ArraySlice(text.utf8)
+  }
+
+  var isAtEnd: Bool { rest.isEmpty }
+
+  mutating func skip(_ character: Unicode.Scalar) -> Bool {
+    guard let first = rest.first, UInt32(first) == character.value else { return false }
+    rest.removeFirst()
+    return true
+  }
+
+  mutating func digits(_ count: Int) -> Int? {
+    guard rest.count >= count else { return nil }
+    var value = 0
+    for byte in rest.prefix(count) {
+      guard (48...57).contains(byte) else { return nil }
+      value = value * 10 + Int(byte - 48)
+    }
+    rest.removeFirst(count)
+    return value
+  }
+
+  /// The milliseconds of an optional fraction; nil for a point without digits.
+  mutating func fraction() -> Int? {
+    guard skip(".") else { return 0 }
+    let digits = rest.prefix { (48...57).contains($0) }
+    guard !digits.isEmpty else { return nil }
+    rest.removeFirst(digits.count)
+    return (0..<3).reduce(0) { value, place in
+      value * 10 + (place < digits.count ? Int(digits[digits.startIndex + place] - 48) : 0)
+    }
+  }
+
+  /// Minutes east of UTC.
+  mutating func offset() -> Int? {
+    if skip("Z") || skip("z") { return 0 }
+    let sign = skip("+") ? 1 : skip("-") ? -1 : 0
+    guard sign != 0, let hours = digits(2), hours < 24, skip(":"), let minutes = digits(2),
+      minutes < 60
+    else { return nil }
+    return sign * (hours * 60 + minutes)
+  }
+}

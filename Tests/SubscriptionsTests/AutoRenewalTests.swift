@@ -1,0 +1,252 @@
+import Subscriptions
+import Testing
+
+/// "Actively auto-renewing as of t", row by row and with each boundary on both sides.
+///
+/// A owns P, a month from day 0 to day 30. B claims C. So C is A's where A was renewing, else B's.
+struct AutoRenewalTests {
+  struct Case: Sendable, CustomTestStringConvertible {
+    var name: String
+    var kind: ChargeKind
+    var date: Timestamp
+    var heard: [RenewalStatus]
+    var ground: RenewalFinding.Ground
+    var previous: TransactionRecord
+    var product: ProductID
+    var erased: Timestamp?
+
+    init(
+      _ name: String, _ kind: ChargeKind, _ date: Timestamp, _ heard: [RenewalStatus] = [],
+      is ground: RenewalFinding.Ground,
+      previous: TransactionRecord = charge("P", from: day(0), to: day(30)),
+      product: ProductID = .monthly, erased: Timestamp? = nil
+    ) {
+      self.name = name
+      self.kind = kind
+      self.date = date
+      self.heard = heard
+      self.ground = ground
+      self.previous = previous
+      self.product = product
+      self.erased = erased
+    }
+
+    var testDescription: String { name }
+  }
+
+  static let minute = Duration.seconds(60)
+
+  static func retry(_ asOf: Timestamp, isCommitment: Bool = false) -> RenewalStatus {
+    status(asOf, .billingRetry, isCommitment: isCommitment)
+  }
+
+  static func grace(_ asOf: Timestamp, to end: Timestamp) -> RenewalStatus {
+    status(asOf, .gracePeriod(until: end))
+  }
+
+  static func expired(_ asOf: Timestamp) -> RenewalStatus { status(asOf, .expired) }
+
+  // swift-format-ignore
+  static let renewals: [Case] = [
+    Case("on time",                            .renewal, day(30),                                is: .renewedByApple),
+    Case("within the period",                  .renewal, day(10),                                is: .renewedByApple),
+    Case("half a year after the end",          .renewal, day(200),                               is: .renewedByApple),
+    Case("after Apple had given up",           .renewal, day(50), [expired(day(31))],            is: .renewedByApple),
+    Case("although off",                       .renewal, day(30), [off(day(10))],                is: .renewedByApple),
+  ]
+
+  // swift-format-ignore
+  static let purchases: [Case] = [
+    Case("at the millisecond of the end",      .purchase, day(30),                               is: .boughtAfterPeriodEnd),
+    Case("just before the end",                .purchase, day(30, minus(ms)),                    is: .changedWhileRenewing),
+    Case("just before the end, off",           .purchase, day(30, minus(ms)), [off(day(10))],    is: .autoRenewOff),
+    Case("long after the end, on",             .purchase, day(50), [on(day(10))],                is: .boughtAfterPeriodEnd),
+    Case("at the end of the grace",            .purchase, day(46), [grace(day(31), to: day(46))], is: .boughtAfterPeriodEnd),
+    Case("just before the end of the grace",   .purchase, day(46, minus(ms)), [grace(day(31), to: day(46))], is: .changedWhileRenewing),
+    Case("in the grace, off",                  .purchase, day(40), [grace(day(31), to: day(46)), off(day(35))], is: .autoRenewOff),
+    Case("in a grace heard of just before",    .purchase, day(40), [grace(day(40, minus(ms)), to: day(46))], is: .changedWhileRenewing),
+    Case("in a grace heard of at the charge",  .purchase, day(40), [grace(day(40), to: day(46))], is: .boughtAfterPeriodEnd),
+    Case("in a grace that had ended early",    .purchase, day(40), [grace(day(31), to: day(46)), expired(day(35))], is: .boughtAfterPeriodEnd),
+    Case("in the middle, on",                  .purchase, day(15), [on(day(5))],                 is: .changedWhileRenewing),
+    Case("in the middle, off",                 .purchase, day(15), [off(day(5))],                is: .autoRenewOff),
+  ]
+
+  // swift-format-ignore
+  static let beforeTheEnd: [Case] = [
+    Case("no word at all: P is the word, on",  .unknown, day(15),                                is: .changedWhileRenewing),
+    Case("on",                                 .unknown, day(15), [on(day(5))],                  is: .changedWhileRenewing),
+    Case("off",                                .unknown, day(15), [off(day(5))],                 is: .autoRenewOff),
+    Case("off, then on",                       .unknown, day(15), [off(day(5)), on(day(10))],    is: .changedWhileRenewing),
+    Case("on, then off",                       .unknown, day(15), [on(day(5)), off(day(10))],    is: .autoRenewOff),
+    Case("off just before",                    .unknown, day(15), [off(day(15, minus(ms)))],     is: .autoRenewOff),
+    Case("off at the charge says nothing",     .unknown, day(15), [off(day(15))],                is: .changedWhileRenewing),
+    Case("off after the charge says nothing",  .unknown, day(15), [off(day(15, ms))],            is: .changedWhileRenewing),
+    Case("on after the charge says nothing",   .unknown, day(15), [off(day(5)), on(day(15, ms))], is: .autoRenewOff),
+    Case("on and off of one date",             .unknown, day(15), [on(day(5)), off(day(5))],     is: .autoRenewOff),
+    Case("off and on of one date",             .unknown, day(15), [off(day(5)), on(day(5))],     is: .autoRenewOff),
+    Case("an off that P outlived",             .unknown, day(15), [off(day(-1))],                is: .changedWhileRenewing),
+    Case("an off of P's own date",             .unknown, day(15), [off(day(0))],                 is: .autoRenewOff),
+    Case("an off that P outlived, repeated",   .unknown, day(15), [off(day(-1)), off(day(2))],   is: .autoRenewOff),
+    Case("60 s and 1 ms before the end, off",  .unknown, day(30, minus(minute + ms)), [off(day(29.9))], is: .autoRenewOff),
+  ]
+
+  // swift-format-ignore
+  static let atTheEnd: [Case] = [
+    Case("at the end",                         .unknown, day(30),                                is: .renewedAtPeriodEnd),
+    Case("60 s after the end",                 .unknown, day(30, minute),                        is: .renewedAtPeriodEnd),
+    Case("60 s before the end, off that day",  .unknown, day(30, minus(minute)), [off(day(29.9))], is: .renewedAtPeriodEnd),
+    Case("60 s and 1 ms after the end",        .unknown, day(30, minute + ms),                   is: .lapsed),
+    Case("on",                                 .unknown, day(30), [on(day(10))],                 is: .renewedAtPeriodEnd),
+    Case("off for 24 h",                       .unknown, day(30), [off(day(29))],                is: .renewedAtPeriodEnd),
+    Case("off for 24 h and 1 ms",              .unknown, day(30), [off(day(29, minus(ms)))],     is: .autoRenewOff),
+    Case("off for 24 h of a charge 60 s late", .unknown, day(30, minute), [off(day(29, minute))], is: .renewedAtPeriodEnd),
+    Case("off since long, said again",         .unknown, day(30), [off(day(20)), off(day(29.9))], is: .autoRenewOff),
+    Case("off, on, off again that day",        .unknown, day(30), [off(day(20)), on(day(29)), off(day(29.5))], is: .renewedAtPeriodEnd),
+    Case("off, then on and off of one date",   .unknown, day(30), [off(day(20)), on(day(29.5)), off(day(29.5))], is: .autoRenewOff),
+    Case("off at the charge says nothing",     .unknown, day(30), [off(day(30))],                is: .renewedAtPeriodEnd),
+    Case("off long before P",                  .unknown, day(30), [off(day(-5))],                is: .renewedAtPeriodEnd),
+  ]
+
+  // swift-format-ignore
+  static let later: [Case] = [
+    Case("silence is a lapse",                 .unknown, day(50),                                is: .lapsed),
+    Case("on is no word of trying",            .unknown, day(50), [on(day(40))],                 is: .lapsed),
+    Case("billing retry",                      .unknown, day(50), [retry(day(31))],              is: .recoveredFromBillingProblem),
+    Case("grace",                              .unknown, day(40), [grace(day(31), to: day(46))], is: .recoveredFromBillingProblem),
+    Case("retry said at the end of P",         .unknown, day(50), [retry(day(30))],              is: .recoveredFromBillingProblem),
+    Case("retry said before the end of P",     .unknown, day(50), [retry(day(30, minus(ms)))],   is: .lapsed),
+    Case("retry said just before the charge",  .unknown, day(50), [retry(day(50, minus(ms)))],   is: .recoveredFromBillingProblem),
+    Case("retry said at the charge",           .unknown, day(50), [retry(day(50))],              is: .lapsed),
+    Case("on the 60th day",                    .unknown, day(90), [retry(day(31))],              is: .recoveredFromBillingProblem),
+    Case("after the 60th day",                 .unknown, day(90, ms), [retry(day(31))],          is: .billingRetryOver),
+    Case("commitment, on the 90th day",        .unknown, day(120), [retry(day(31), isCommitment: true)], is: .recoveredFromBillingProblem),
+    Case("commitment, after the 90th day",     .unknown, day(120, ms), [retry(day(31), isCommitment: true)], is: .billingRetryOver),
+    Case("P of a commitment, on the 90th day", .unknown, day(120), [retry(day(31))],             is: .recoveredFromBillingProblem,
+         previous: charge("P", from: day(0), to: day(30), isCommitment: true)),
+    Case("retry, then expired",                .unknown, day(50), [retry(day(31)), expired(day(45))], is: .expired),
+    Case("expired, then retry",                .unknown, day(50), [expired(day(31)), retry(day(45))], is: .recoveredFromBillingProblem),
+    Case("retry and expired of one date",      .unknown, day(50), [expired(day(31)), retry(day(31))], is: .expired),
+    Case("expired said after the charge",      .unknown, day(50), [retry(day(31)), expired(day(51))], is: .recoveredFromBillingProblem),
+    Case("retry, then nothing is wrong",       .unknown, day(50), [retry(day(31)), status(day(40), .undisturbed)], is: .lapsed),
+    Case("retry, then a word on auto-renew",   .unknown, day(50), [retry(day(31)), on(day(40))],  is: .recoveredFromBillingProblem),
+    Case("retry, then off",                    .unknown, day(50), [retry(day(31)), off(day(40))], is: .recoveredFromBillingProblem),
+  ]
+
+  // swift-format-ignore
+  static let theChargeBefore: [Case] = [
+    Case("refunded before",                    .unknown, day(12),                                is: .earlierChargeRevoked, previous: revoked(at: day(12, minus(ms)))),
+    Case("refunded at the charge",             .unknown, day(12),                                is: .changedWhileRenewing, previous: revoked(at: day(12))),
+    Case("refunded, Apple calls C a renewal",  .renewal, day(30),                                is: .earlierChargeRevoked, previous: revoked(at: day(12))),
+    Case("upgraded from, 60 s before",         .unknown, day(12),                                is: .changedWhileRenewing, previous: revoked(at: day(12, minus(minute))), product: .quarterly),
+    Case("refunded 60 s and 1 ms before",      .unknown, day(12),                                is: .earlierChargeRevoked, previous: revoked(at: day(12, minus(minute + ms))), product: .quarterly),
+    Case("Apple says upgraded, cancelled long before", .unknown, day(12),                        is: .changedWhileRenewing, previous: revoked(at: day(10), isUpgraded: true), product: .quarterly),
+    Case("owner erased before",                .unknown, day(30),                                is: .accountErased, erased: day(20)),
+    Case("owner erased at the charge",         .unknown, day(30),                                is: .accountErased, erased: day(30)),
+    Case("owner erased after",                 .unknown, day(30),                                is: .renewedAtPeriodEnd, erased: day(30, ms)),
+    Case("no subscription",                    .unknown, day(30),                                is: .earlierChargeNotASubscription, previous: charge("P", .season, from: day(0))),
+    Case("no expiry known",                    .unknown, day(30),                                is: .earlierChargeNotASubscription, previous: charge("P", from: day(0), productType: .autoRenewable)),
+    Case("no expiry known, C a renewal",       .renewal, day(30),                                is: .renewedByApple, previous: charge("P", from: day(0), productType: .autoRenewable)),
+    Case("of the same date is not before",     .unknown, day(0),                                 is: .noEarlierCharge, product: .quarterly),
+  ]
+
+  static func revoked(at moment: Timestamp, isUpgraded: Bool = false) -> TransactionRecord {
+    charge(
+      "P", from: day(0), to: day(30), asOf: day(60), isUpgraded: isUpgraded,
+      revocation: .revoked(at: moment, reason: nil))
+  }
+
+  @Test("A renewal", arguments: renewals) func renewal(_ test: Case) { check(test) }
+  @Test("A purchase", arguments: purchases) func purchase(_ test: Case) { check(test) }
+  @Test("Before P's end", arguments: beforeTheEnd) func before(_ test: Case) { check(test) }
+  @Test("Within 60 s of P's end", arguments: atTheEnd) func near(_ test: Case) { check(test) }
+  @Test("After P's end", arguments: later) func late(_ test: Case) { check(test) }
+  @Test("P itself", arguments: theChargeBefore) func previous(_ test: Case) { check(test) }
+
+  private func check(_ test: Case) {
+    var ledger = Ledger(erasures: test.erased.map { [a: $0] } ?? [:])
+    ledger.hear(test.previous)
+    ledger.claim(test.previous.key, by: a)
+    ledger.hear(test.heard)
+    ledger.hear(
+      charge(
+        "C", test.product, from: test.date, to: test.date + .days(30), asOf: day(300),
+        kind: test.kind))
+    ledger.claim(key("C", test.product), by: b)
+
+    let decision = ledger.decision("C")
+    #expect(decision?.finding.ground == test.ground)
+    #expect(decision?.owner == (test.ground.isRenewing ? a : b))
+    #expect(decision?.rule == (test.ground.isRenewing ? .activelyAutoRenewing : .submitter))
+    #expect(decision?.finding.account == (test.ground.isRenewing ? a : nil))
+  }
+
+  @Test(arguments: [nil, ProductType.consumable, .nonConsumable, .nonRenewing])
+  func rowOneNeverHoldsForWhatIsNoSubscription(_ type: ProductType?) {
+    var ledger = Ledger()
+    ledger.hear(charge("P", from: day(0), to: day(30)))
+    ledger.claim(key("P"), by: a)
+    ledger.hear(charge("C", .gems, from: day(30), kind: .renewal, productType: type))
+    ledger.claim(key("C", .gems), by: b)
+    #expect(ledger.decision("C")?.finding.ground == .notASubscription)
+    #expect(ledger.owner("C") == b)
+  }
+
+  @Test func anUnclaimedChargeBeforeRenewsNobody() {
+    var ledger = Ledger()
+    ledger.hear(charge("P", from: day(0), to: day(30)))
+    ledger.hear(charge("C", from: day(30), to: day(60), kind: .renewal))
+    #expect(ledger.decision("C")?.finding.ground == .earlierChargeUnclaimed)
+    ledger.claim(key("C"), by: b)
+    #expect(ledger.owner("C") == b)
+    #expect(ledger.owner("P") == nil)
+  }
+
+  @Test func theLatestChargeBeforeDecidesAndNotAnEarlierOne() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    ledger.hear(charge("2", from: day(40), to: day(70), kind: .purchase))
+    ledger.claim(key("2"), by: b)
+    ledger.hear(charge("3", from: day(70), to: day(100)))
+    #expect(ledger.owner("3") == b)
+    #expect(ledger.decision("3")?.finding.previous == key("2"))
+  }
+
+  @Test("An off in the day before a renewal is about the period after it")
+  func offInTheDayBeforeARenewal() {
+    // Bought on day 0, renewed on day 30; switched off 20 hours before, said again just before day
+    // 60.
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    ledger.hear([off(day(29.2)), off(day(59.9))])
+    ledger.hear(charge("2", from: day(30), to: day(60)), charge("3", from: day(60), to: day(90)))
+    #expect(ledger.owner("2") == a)
+    #expect(ledger.decision("3")?.finding.ground == .autoRenewOff)
+    #expect(ledger.decision("3")?.finding.statusAsOf == day(29.2))
+  }
+
+  @Test("An off of more than a day before a purchase at the period's end is over")
+  func offOutlivedByAPurchaseAtThePeriodEnd() {
+    // A is off from day 5 on, as every poll says; B buys in the very second when A's month ends.
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    ledger.hear((5..<30).map { off(day(Double($0) + 0.9)) })
+    ledger.hear(charge("2", from: day(30), to: day(60)))
+    ledger.claim(key("2"), by: b)
+    ledger.hear(charge("3", from: day(60), to: day(90)))
+    #expect(ledger.owner("2") == b)
+    #expect(ledger.owner("3") == b)
+  }
+}
+
+extension RenewalFinding.Ground {
+  var isRenewing: Bool {
+    switch self {
+    case .renewedByApple, .renewedAtPeriodEnd, .recoveredFromBillingProblem, .changedWhileRenewing:
+      true
+    default: false
+    }
+  }
+}

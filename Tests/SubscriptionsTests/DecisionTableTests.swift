@@ -1,0 +1,220 @@
+import Subscriptions
+import Testing
+
+/// The rows of the decision table, and which of them comes first.
+struct DecisionTableTests {
+  /// A month from day 0 and its renewal on day 30.
+  static let month = charge("1", from: day(0), to: day(30))
+  static let renewal = charge("2", from: day(30), to: day(60))
+
+  // MARK: Row 4 and row 2
+
+  @Test func nobodyClaimedIt() {
+    var ledger = Ledger()
+    ledger.hear(Self.month)
+    #expect(ledger.decision("1")?.rule == .unclaimed)
+    #expect(ledger.owner("1") == nil)
+    #expect(ledger.lastAction("1") == .decided)
+    #expect(ledger.holdings(of: a).isEmpty)
+  }
+
+  @Test func theFirstClaimDecides() {
+    var ledger = Ledger()
+    ledger.hear(Self.month)
+    ledger.claim(key("1"), by: b)
+    ledger.claim(key("1"), by: a)
+    #expect(ledger.decision("1")?.rule == .submitter)
+    #expect(ledger.owner("1") == b)
+    #expect(ledger.lastAction("1") == .claimed)
+  }
+
+  @Test func aClaimOfAnAliasIsAClaimOfItsCharge() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30), item: "w"))
+    ledger.hear(charge("9", from: day(0), to: day(30), item: "w"))
+    ledger.claim(key("9"), by: b)
+    ledger.claim(key("1"), by: a)
+    #expect(ledger.owner("1") == b)
+  }
+
+  @Test func laterUnclaimedChargesFollowAClaim() {
+    var ledger = Ledger()
+    ledger.hear(Self.month, Self.renewal, charge("3", from: day(60), to: day(90)))
+    ledger.claim(key("1"), by: a)
+    #expect(ledger.owner("2") == a)
+    #expect(ledger.owner("3") == a)
+    #expect(ledger.decision("3")?.rule == .activelyAutoRenewing)
+    #expect(ledger.decision("3")?.isProvisional == false)
+  }
+
+  @Test func earlierChargesDoNotFollowAClaim() {
+    var ledger = Ledger()
+    ledger.hear(Self.month, Self.renewal)
+    ledger.claim(key("2"), by: a)
+    #expect(ledger.owner("1") == nil)
+  }
+
+  // MARK: Row 1 before row 2 and row 3
+
+  @Test func whoIsRenewingComesBeforeWhoClaims() {
+    var ledger = Ledger()
+    ledger.hear(Self.month)
+    ledger.claim(key("1"), by: a)
+    ledger.hear(Self.renewal)
+    ledger.claim(key("2"), by: b)
+    #expect(ledger.owner("2") == a)
+    #expect(ledger.decision("2")?.rule == .activelyAutoRenewing)
+  }
+
+  @Test func whoIsRenewingComesBeforeTheToken() {
+    var ledger = Ledger()
+    ledger.hear(Self.month)
+    ledger.claim(key("1"), by: a)
+    ledger.hear(charge("2", from: day(30), to: day(60), token: issuedToken(t)))
+    #expect(ledger.owner("2") == a)
+  }
+
+  // MARK: Row 3
+
+  @Test func theTokenNamesTheOwnerUntilTheFirstClaim() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30), token: issuedToken(t)))
+    #expect(ledger.owner("1") == t)
+    #expect(ledger.decision("1")?.rule == .appAccountToken)
+    #expect(ledger.decision("1")?.isProvisional == true)
+    ledger.claim(key("1"), by: b)
+    #expect(ledger.owner("1") == b)
+    #expect(ledger.decision("1")?.rule == .submitter)
+    ledger.claim(key("1"), by: t)
+    #expect(ledger.owner("1") == b)
+  }
+
+  @Test func aTokenThatWasNeverIssuedNamesNobody() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30), token: strangeToken))
+    #expect(ledger.decision("1")?.rule == .unclaimed)
+  }
+
+  @Test func theLatestAnswersTokenCounts() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(5), token: issuedToken(t)))
+    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(3), token: issuedToken(c)))
+    #expect(ledger.owner("1") == t)
+    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(6)))
+    #expect(ledger.owner("1") == t, "an answer without a token says nothing of tokens")
+    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(7), token: issuedToken(c)))
+    #expect(ledger.owner("1") == c)
+  }
+
+  @Test func renewalsOfATokensOwnerYieldTogetherWithIt() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30), token: issuedToken(t)), Self.renewal)
+    #expect(ledger.owner("2") == t)
+    #expect(ledger.decision("2")?.isProvisional == true)
+    ledger.claim(key("1"), by: b)
+    #expect(ledger.owner("2") == b)
+    #expect(ledger.decision("2")?.isProvisional == false)
+  }
+
+  @Test func aClaimOfTheRenewalSettlesItForTheTokensOwner() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30), token: issuedToken(t)), Self.renewal)
+    ledger.claim(key("2"), by: b)
+    #expect(ledger.owner("2") == t)
+    ledger.claim(key("1"), by: b)
+    #expect(ledger.owner("1") == b)
+    #expect(ledger.owner("2") == t, "an owner once settled stays, whatever claims come later")
+  }
+
+  // MARK: Row 0
+
+  @Test func anAdministratorComesFirst() {
+    var ledger = Ledger()
+    ledger.hear(Self.month)
+    ledger.claim(key("1"), by: a)
+    ledger.place(key("1"), with: b, from: day(10))
+    #expect(ledger.owner("1") == b)
+    #expect(ledger.decision("1")?.rule == .administrator)
+    #expect(ledger.lastAction("1") == .placed)
+    ledger.claim(key("1"), by: c)
+    #expect(ledger.owner("1") == b)
+    ledger.place(key("1"), with: nil, from: day(11))
+    #expect(ledger.owner("1") == nil)
+    #expect(ledger.decision("1")?.rule == .administrator)
+    ledger.claim(key("1"), by: c)
+    #expect(ledger.owner("1") == nil)
+  }
+
+  @Test func anAdministratorComesBeforeWhoIsRenewing() {
+    var ledger = Ledger()
+    ledger.hear(Self.month)
+    ledger.claim(key("1"), by: a)
+    ledger.hear(Self.renewal)
+    ledger.place(key("2"), with: b, from: day(31))
+    #expect(ledger.owner("2") == b)
+    ledger.hear(charge("3", from: day(60), to: day(90)))
+    #expect(ledger.owner("3") == b)
+  }
+
+  @Test(
+    "A placement counts for what is charged from its moment on",
+    arguments: [(day(30, ms), a), (day(30), b), (day(10), b)])
+  func placementsCountFromTheirMomentOn(_ effectiveFrom: Timestamp, _ owner: AccountKey) {
+    // Whether the renewal was known when the administrator acted or came later.
+    for isKnownBefore in [true, false] {
+      var ledger = Ledger()
+      ledger.hear(Self.month)
+      ledger.claim(key("1"), by: a)
+      if isKnownBefore { ledger.hear(Self.renewal) }
+      ledger.place(key("1"), with: b, from: effectiveFrom)
+      ledger.hear(Self.renewal)
+      #expect(ledger.owner("1") == b)
+      #expect(ledger.owner("2") == owner)
+    }
+  }
+
+  @Test func aPlacementOfAnUnknownTransactionWaitsForIt() {
+    var ledger = Ledger()
+    ledger.place(key("1"), with: b, from: day(0))
+    ledger.hear(Self.month, Self.renewal)
+    #expect(ledger.owner("1") == b)
+    #expect(ledger.owner("2") == b)
+  }
+
+  // MARK: What is no subscription
+
+  @Test func theFirstClaimDecidesOnAConsumableOnce() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", .gems, from: day(0)))
+    ledger.claim(key("1", .gems), by: b)
+    ledger.claim(key("1", .gems), by: a)
+    #expect(ledger.owner("1") == b)
+    #expect(ledger.decision("1")?.finding.ground == .notASubscription)
+  }
+
+  // MARK: Corrections
+
+  @Test func lateEvidenceCorrectsASettledOwner() {
+    var ledger = Ledger()
+    ledger.hear(Self.month)
+    ledger.claim(key("1"), by: a)
+    ledger.hear([off(day(10))])
+    ledger.hear(Self.renewal)
+    ledger.claim(key("2"), by: b)
+    #expect(ledger.owner("2") == b)
+    ledger.hear([on(day(29))])
+    #expect(ledger.owner("2") == a)
+    #expect(ledger.lastAction("2") == .corrected)
+    let charge = ledger.charge("2")?.id
+    #expect(charge.flatMap { ledger.line.decisions[$0]?.correctedAt } != nil)
+  }
+
+  @Test func aRowThreeOwnerIsNotCorrectedButReplaced() {
+    var ledger = Ledger()
+    ledger.hear(charge("2", from: day(30), to: day(60), token: issuedToken(t)))
+    ledger.hear(Self.month)
+    ledger.claim(key("1"), by: a)
+    #expect(ledger.owner("2") == a)
+    #expect(ledger.lastAction("2") == .decided)
+  }
+}

@@ -1,0 +1,224 @@
+import Foundation
+import Subscriptions
+import Testing
+
+/// What an account has at a moment.
+struct EntitlementTests {
+  /// What A has of one line, told as charges that A owns, the latest of which may renew.
+  struct Case: Sendable, CustomTestStringConvertible {
+    var name: String
+    var holdings: [Holding]
+    var at: Timestamp
+    var state: Entitlement.State?
+    var expires: Timestamp?
+    var accessEnds: Timestamp?
+    var willRenew: Bool
+
+    init(
+      _ name: String, _ holdings: [Holding], at moment: Timestamp, _ state: Entitlement.State?,
+      expires: Timestamp? = nil, accessEnds: Timestamp? = nil, willRenew: Bool = false
+    ) {
+      self.name = name
+      self.holdings = holdings
+      at = moment
+      self.state = state
+      self.expires = expires
+      self.accessEnds = accessEnds ?? expires
+      self.willRenew = willRenew
+    }
+
+    var testDescription: String { name }
+  }
+
+  static func holding(
+    _ id: TransactionID, _ product: ProductID = .monthly, _ start: Double, _ end: Double?,
+    revoked: Double? = nil, superseded: Double? = nil, renewal: Holding.Renewal? = nil,
+    type: ProductType? = nil, line: LineID = mainLine, period: PeriodType = .normal
+  ) -> Holding {
+    Holding(
+      charge: key(id, product, line: line), productID: product, productType: type,
+      periodType: period, startsAt: day(start), endsAt: end.map { day($0) },
+      revokedAt: revoked.map { day($0) }, supersededAt: superseded.map { day($0) },
+      renewal: renewal)
+  }
+
+  static func month(
+    _ id: TransactionID = "1", _ start: Double = 0, _ end: Double = 30, revoked: Double? = nil,
+    superseded: Double? = nil, then renewal: Holding.Renewal? = nil
+  ) -> Holding {
+    holding(id, .monthly, start, end, revoked: revoked, superseded: superseded, renewal: renewal)
+  }
+
+  static func renewal(_ autoRenews: Bool, _ phase: RenewalStatus.Phase = .undisturbed)
+    -> Holding.Renewal
+  {
+    Holding.Renewal(autoRenews: autoRenews, phase: phase)
+  }
+
+  static let on = renewal(true)
+  static let off = renewal(false)
+  static let grace = renewal(true, .gracePeriod(until: day(46)))
+  static let retry = renewal(true, .billingRetry)
+  static let over = renewal(true, .expired)
+
+  // swift-format-ignore
+  static let states: [Case] = [
+    Case("not begun",                        [month()], at: day(0, minus(ms)),                          nil),
+    Case("just begun",                       [month()], at: day(0),                                     .active,  expires: day(30)),
+    Case("the last millisecond",             [month()], at: day(30, minus(ms)),                         .active,  expires: day(30)),
+    Case("the millisecond of the expiry",    [month()], at: day(30),                                    .expired, expires: day(30)),
+
+    Case("in grace",                         [month(then: grace)], at: day(30),                               .inGracePeriod, expires: day(30), accessEnds: day(46), willRenew: true),
+    Case("the last millisecond of grace",    [month(then: grace)], at: day(46, minus(ms)),                    .inGracePeriod, expires: day(30), accessEnds: day(46), willRenew: true),
+    Case("grace over",                       [month(then: grace)], at: day(46),                               .expired, expires: day(30), accessEnds: day(46)),
+    Case("grace said before the end",        [month(then: grace)], at: day(29),                               .active,  expires: day(30), accessEnds: day(46), willRenew: true),
+    Case("billing retry",                    [month(then: retry)], at: day(30),                               .inBillingRetry, expires: day(30), willRenew: true),
+    Case("billing retry said before the end", [month(then: retry)], at: day(30, minus(ms)),                   .active,  expires: day(30), willRenew: true),
+    Case("Apple says expired",               [month(then: over)], at: day(31),                                .expired, expires: day(30)),
+    Case("expired, said before the end",     [month(then: over)], at: day(29),                                .active,  expires: day(30)),
+
+    Case("revoked",                          [month(revoked: 10)], at: day(10),                         .revoked, expires: day(30), accessEnds: day(10)),
+    Case("just before the revocation",       [month(revoked: 10)], at: day(10, minus(ms)),              .active,  expires: day(30), accessEnds: day(10)),
+    Case("revoked, would be over anyway",    [month(revoked: 10)], at: day(30),                         .expired, expires: day(30), accessEnds: day(10)),
+    Case("revoked in grace",                 [month(revoked: 31, then: grace)], at: day(32), .expired, expires: day(30), accessEnds: day(31)),
+    Case("one of two is revoked",            [month("1", revoked: 10), month("2", 5, 35)], at: day(12), .active,  expires: day(35)),
+    Case("both that would cover are revoked", [month("1", revoked: 10), month("2", 5, 35, revoked: 11)], at: day(12), .revoked, expires: day(35), accessEnds: day(11)),
+    Case("an old one is revoked",            [month("1", revoked: 40), month("2", 30, 60, then: on)], at: day(41), .active, expires: day(60), willRenew: true),
+    Case("the current one is revoked",       [month("1"), month("2", 30, 60, revoked: 40)], at: day(41), .revoked, expires: day(60), accessEnds: day(40)),
+    Case("superseded",                       [month(superseded: 10)], at: day(10),                      .expired, expires: day(10)),
+    Case("just before it is superseded",     [month(superseded: 10)], at: day(10, minus(ms)),           .active,  expires: day(10)),
+
+    Case("will renew",                       [month(then: on)],  at: day(10),                                 .active,  expires: day(30), willRenew: true),
+    Case("off",                              [month(then: off)], at: day(10),                                 .active,  expires: day(30)),
+    Case("somebody else's is the latest",    [month()],    at: day(10),                                 .active,  expires: day(30)),
+    Case("on, but lapsed",                   [month(then: on)],  at: day(31),                                 .expired, expires: day(30)),
+    Case("on, but revoked",                  [month(revoked: 5, then: on)], at: day(10),                      .revoked, expires: day(30), accessEnds: day(5)),
+    Case("in grace, off",                    [month(then: renewal(false, .gracePeriod(until: day(46))))], at: day(31), .inGracePeriod, expires: day(30), accessEnds: day(46)),
+  ]
+
+  // swift-format-ignore
+  static let prolongations: [Case] = [
+    Case("a renewal that begins tomorrow",   [month("1"), month("2", 30, 60, then: on)], at: day(29),         .active,  expires: day(60), willRenew: true),
+    Case("in the millisecond between",       [month("1"), month("2", 30, 60, then: on)], at: day(30),         .active,  expires: day(60), willRenew: true),
+    Case("several renewals on",              [month("1"), month("2", 30, 60), month("3", 60, 90, then: off)], at: day(29), .active, expires: day(90)),
+    Case("a gap is a gap",                   [month("1"), month("2", 30.001, 60, then: on)], at: day(29),     .active,  expires: day(30)),
+    Case("in the gap",                       [month("1"), month("2", 31, 60, then: on)], at: day(30.5),       .expired, expires: day(30)),
+    Case("one that overlaps",                [month("1"), month("2", 20, 50)], at: day(10),             .active,  expires: day(50)),
+    Case("one that ends earlier",            [month("1"), month("2", 20, 25)], at: day(10),             .active,  expires: day(30)),
+    Case("a revoked one does not",           [month("1"), month("2", 30, 60, revoked: 29)], at: day(29), .active, expires: day(30)),
+    Case("another plan of the same grant",   [month("1"), holding("2", .quarterly, 30, 120)], at: day(29), .active, expires: day(120)),
+    Case("another product, other grant",     [month("1"), holding("2", "basic", 30, 60)], at: day(29),  .active,  expires: day(30)),
+    Case("another product at its own date",  [month("1"), holding("2", "basic", 30, 60)], at: day(30),  nil),
+    Case("an upgrade's successor",           [month("1", superseded: 10), holding("2", .quarterly, 10, 100, renewal: on)], at: day(10), .active, expires: day(100), willRenew: true),
+    Case("for ever",                         [month("1"), holding("2", .lifetime, 20, nil)], at: day(10), .active),
+  ]
+
+  /// Day 0 is 1 January 2026; a season lasts a month, and two from day 100 (11 April) on.
+  // swift-format-ignore
+  static let others: [Case] = [
+    Case("a lifetime",                       [holding("1", .lifetime, 0, nil)], at: day(5000),          .active),
+    Case("a lifetime, revoked",              [holding("1", .lifetime, 0, nil, revoked: 9)], at: day(9), .revoked, accessEnds: day(9)),
+    Case("a season, its last millisecond",   [holding("1", .season, 0, nil)], at: day(31, minus(ms)),   .active,  expires: day(31)),
+    Case("a season, over",                   [holding("1", .season, 0, nil)], at: day(31),              .expired, expires: day(31)),
+    Case("a season keeps its old length",    [holding("1", .season, 99, nil)], at: day(128),            .active,  expires: day(129)),
+    Case("a season of the new length",       [holding("1", .season, 100, nil)], at: day(160),           .active,  expires: day(161)),
+    Case("a consumable grants nothing",      [holding("1", .gems, 0, nil)], at: day(1),                 nil),
+    Case("what the catalogue doesn't know",  [holding("1", "unheard", 0, 30)], at: day(1),              nil),
+    Case("a consumable, as Apple says",      [holding("1", .monthly, 0, 30, type: .consumable)], at: day(1), nil),
+    Case("a subscription without an expiry", [holding("1", .monthly, 0, nil)], at: day(1),              .expired, expires: day(0)),
+    Case("nothing",                          [],             at: day(1),                                nil),
+    Case("two lines, the longer",            [month("1"), holding("2", .quarterly, 5, 95, line: otherLine)], at: day(10), .active, expires: day(95)),
+    Case("two lines, one not begun",         [month("1"), holding("2", .quarterly, 40, 130, line: otherLine)], at: day(35), .expired, expires: day(30)),
+    Case("two lines, retry before expired",  [month(then: retry), holding("2", .quarterly, -90, 0, line: otherLine)], at: day(35), .inBillingRetry, expires: day(30), willRenew: true),
+    Case("two lines, for ever wins",         [month("1", then: on), holding("2", .lifetime, 5, nil, line: otherLine)], at: day(10), .active),
+  ]
+
+  @Test("States", arguments: states) func state(_ test: Case) { check(test) }
+  @Test("Prolongations", arguments: prolongations) func prolongation(_ test: Case) { check(test) }
+  @Test("Other products, several lines", arguments: others) func other(_ test: Case) {
+    check(test)
+  }
+
+  private func check(_ test: Case) {
+    for holdings in [test.holdings, test.holdings.reversed()] {
+      let premium = Entitlement.entitlements(
+        holdings: holdings, catalogue: catalogue, at: test.at
+      ).first { $0.name == "premium" }
+      #expect(premium?.state == test.state)
+      #expect(premium?.expiresAt == test.expires)
+      #expect(premium?.accessEndsAt == test.accessEnds)
+      #expect(premium?.willRenew ?? false == test.willRenew)
+    }
+  }
+
+  @Test func eachNameOfAProductIsGrantedAndSortedByName() {
+    let entitlements = Entitlement.entitlements(
+      holdings: [Self.holding("1", "both", 0, 30, period: .trial)], catalogue: catalogue,
+      at: day(1))
+    #expect(entitlements.map(\.name) == ["basic", "premium"])
+    #expect(entitlements.map(\.periodType) == [.trial, .trial])
+    #expect(entitlements.map(\.transactionID) == ["1", "1"])
+    #expect(entitlements.map(\.source) == [.appStore, .appStore])
+  }
+
+  @Test func aProlongationIsForTheNamesThatBothGrant() {
+    let entitlements = Entitlement.entitlements(
+      holdings: [Self.holding("1", "both", 0, 30), Self.holding("2", "basic", 30, 60)],
+      catalogue: catalogue, at: day(29))
+    #expect(entitlements.map(\.expiresAt) == [day(60), day(30)])
+  }
+
+  @Test func activeStatesAreTwo() {
+    #expect(Entitlement.State.allCases.filter(\.isActive) == [.active, .inGracePeriod])
+  }
+
+  // MARK: Grants
+
+  struct Given: Sendable, CustomTestStringConvertible {
+    var name: String
+    var grant: Grant
+    var at: Timestamp
+    var state: Entitlement.State?
+    var source: Entitlement.Source?
+
+    init(
+      _ name: String, from start: Double, to end: Double?, at moment: Timestamp,
+      _ state: Entitlement.State?, _ source: Entitlement.Source?,
+      as given: Entitlement.Source = .grant
+    ) {
+      self.name = name
+      grant = Grant(
+        id: strangeToken, entitlement: "premium", startsAt: day(start),
+        endsAt: end.map { day($0) }, source: given)
+      at = moment
+      self.state = state
+      self.source = source
+    }
+
+    var testDescription: String { name }
+  }
+
+  /// Beside a month from day 0 to day 30.
+  // swift-format-ignore
+  static let grants: [Given] = [
+    Given("longer than the month",   from: 5,  to: 40,  at: day(10),            .active,  .grant),
+    Given("shorter than the month",  from: 5,  to: 20,  at: day(10),            .active,  .appStore),
+    Given("for ever",                from: 5,  to: nil, at: day(10),            .active,  .grant),
+    Given("not begun",               from: 15, to: 40,  at: day(10),            .active,  .appStore),
+    Given("after the month",         from: 5,  to: 40,  at: day(35),            .active,  .grant),
+    Given("the last millisecond",    from: 5,  to: 40,  at: day(40, minus(ms)), .active,  .grant),
+    Given("over, as is the month",   from: 5,  to: 40,  at: day(40),            .expired, .grant),
+    Given("provisional",             from: 31, to: 32,  at: day(31),            .active,  .provisional, as: .provisional),
+    Given("alone, not begun",        from: 15, to: 40,  at: day(-1),            nil,      nil),
+  ]
+
+  @Test("Grants", arguments: grants)
+  func grant(_ test: Given) {
+    let premium = Entitlement.entitlements(
+      holdings: [Self.month()], grants: [test.grant], catalogue: catalogue, at: test.at
+    ).first
+    #expect(premium?.state == test.state)
+    #expect(premium?.source == test.source)
+    #expect(premium?.willRenew ?? false == false)
+  }
+}

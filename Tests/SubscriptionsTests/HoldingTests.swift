@@ -1,0 +1,112 @@
+import Subscriptions
+import Testing
+
+/// What accounts hold of a line, as it is recorded.
+struct HoldingTests {
+  @Test func everyOwnedChargeIsHeldByItsOwner() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    ledger.hear([off(day(5))])
+    ledger.hear(charge("2", .quarterly, from: day(35), to: day(125)))
+    #expect(ledger.holdings(of: a).map(\.charge) == [key("1")])
+    ledger.claim(key("2", .quarterly), by: b)
+    #expect(ledger.holdings(of: a).map(\.charge) == [key("1")])
+    #expect(ledger.holdings(of: b).map(\.charge) == [key("2", .quarterly)])
+  }
+
+  @Test func onlyTheLinesLatestChargeRenews() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    #expect(ledger.premium(a, at: day(1))?.willRenew == true)
+    ledger.hear([off(day(5))])
+    #expect(ledger.premium(a, at: day(6))?.willRenew == false)
+    ledger.hear([on(day(7))])
+    #expect(ledger.premium(a, at: day(8))?.willRenew == true)
+    ledger.hear(charge("2", .quarterly, from: day(20), to: day(110), kind: .purchase))
+    ledger.hear([on(day(21))])
+    #expect(ledger.holdings(of: a).map { $0.renewal != nil } == [false, true])
+    ledger.place(key("2", .quarterly), with: b, from: day(22))
+    #expect(ledger.holdings(of: a).map(\.renewal) == [nil])
+    #expect(ledger.premium(a, at: day(22))?.willRenew == false)
+    #expect(ledger.premium(b, at: day(22))?.willRenew == true)
+  }
+
+  @Test func anUnclaimedLatestChargeTakesTheRenewalAway() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    ledger.hear([off(day(5))])
+    ledger.hear(charge("2", .quarterly, from: day(20), to: day(110), kind: .purchase))
+    #expect(ledger.owner("2") == nil)
+    #expect(ledger.holdings(of: a).map(\.renewal) == [nil])
+  }
+
+  @Test("Apple's latest word on the latest charge, by date")
+  func latestWord() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    ledger.hear([status(day(31), .gracePeriod(until: day(46)), autoRenews: true)])
+    #expect(ledger.premium(a, at: day(32))?.state == .inGracePeriod)
+    ledger.hear([status(day(29), .expired, autoRenews: false)])
+    #expect(ledger.premium(a, at: day(32))?.state == .inGracePeriod)
+    ledger.hear([status(day(40), .billingRetry, autoRenews: true)])
+    #expect(ledger.premium(a, at: day(41))?.state == .inBillingRetry)
+    ledger.hear([status(day(90), .expired, autoRenews: false)])
+    #expect(ledger.premium(a, at: day(91))?.state == .expired)
+  }
+
+  @Test func whatWasSaidOfAnEarlierPeriodSaysNothingOfTheLatest() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    ledger.hear([status(day(31), .gracePeriod(until: day(400)), autoRenews: true)])
+    ledger.hear(charge("2", from: day(35), to: day(65), kind: .renewal))
+    #expect(ledger.premium(a, at: day(66))?.state == .expired)
+  }
+
+  @Test func aliasesAreHeldOnce() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30), item: "w"))
+    ledger.hear(charge("9", from: day(0), to: day(30), item: "w"))
+    ledger.claim(key("9"), by: a)
+    #expect(ledger.holdings(of: a).map(\.charge) == [key("1")])
+  }
+
+  @Test func consumablesAreHeldButGrantNothing() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", .gems, from: day(0)))
+    ledger.claim(key("1", .gems), by: a)
+    #expect(ledger.holdings(of: a).count == 1)
+    #expect(ledger.entitlements(of: a, at: day(1)).isEmpty)
+  }
+
+  @Test func whatIsOverIsLeftOutOnceSomethingLastedLonger() {
+    var ledger = Ledger()
+    for number in 0..<24 {
+      let start = day(Double(number) * 30)
+      ledger.hear(charge(TransactionID("\(number + 1)"), from: start, to: start + .days(30)))
+    }
+    ledger.claim(key("1"), by: a)
+    func held(at moment: Timestamp) -> [TransactionID] {
+      ledger.line.holdings(ledger.rule, asOf: moment).map(\.holding.charge.transactionID)
+    }
+    #expect(held(at: day(680)) == ["23", "24"])
+    #expect(held(at: day(720)) == ["24"])
+    #expect(held(at: day(9000)) == ["24"])
+    #expect(held(at: day(0)).count == 24)
+  }
+
+  @Test func theLastOfAnAccountThatOwnsNoMoreIsKept() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    ledger.hear([off(day(5))])
+    ledger.hear(charge("2", from: day(35), to: day(65)))
+    ledger.claim(key("2"), by: b)
+    let pruned = ledger.line.holdings(ledger.rule, asOf: day(900))
+    #expect(pruned.map(\.account) == [a, b])
+  }
+}

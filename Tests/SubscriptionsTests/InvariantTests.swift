@@ -1,0 +1,206 @@
+import Subscriptions
+import Testing
+
+/// The invariants of the ownership rule, for random evidence, claims and placements.
+struct InvariantTests {
+  @Test("Apple's evidence in every order, with repeats: the same owners, bindings and holdings")
+  func orderOfArrival() {
+    forAll("The order of arrival does not matter", iterations: 150) { generator in
+      let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
+      let items = rearranged(history.items, using: &generator)
+      var ledger = history.ledger
+      for batch in batches(items, using: &generator) { ledger.record(batch) }
+      let expected = Outcome(ledger)
+
+      for _ in 0..<3 {
+        var other = history.ledger
+        for batch in batches(
+          withRepeats(rearranged(items, using: &generator), using: &generator), using: &generator)
+        {
+          other.record(batch)
+        }
+        let outcome = Outcome(other)
+        if outcome != expected { return difference(outcome, expected) }
+      }
+      return nil
+    }
+  }
+
+  @Test("Recording the same again appends nothing")
+  func repeats() {
+    forAll("The same again appends nothing", iterations: 150) { generator in
+      let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
+      let items = rearranged(history.items, using: &generator)
+      var ledger = history.ledger
+      let batches = batches(items, using: &generator)
+      for batch in batches { ledger.record(batch) }
+      let before = Outcome(ledger)
+      for batch in batches + [withoutPlacements(items)] {
+        let entries = ledger.record(withoutPlacements(batch))
+        if let first = entries.first { return "appended \(first)" }
+      }
+      return Outcome(ledger) == before ? nil : "something changed"
+    }
+  }
+
+  @Test("The entries folded again give the same line")
+  func folding() {
+    forAll("The line is a function of its entries", iterations: 150) { generator in
+      let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
+      var ledger = history.ledger
+      let items = rearranged(history.items, using: &generator)
+      for batch in batches(items, using: &generator) { ledger.record(batch) }
+      let (line, folded) = (ledger.line, ledger.folded)
+      if folded.decisions != line.decisions { return "other decisions" }
+      if folded.heads != line.heads { return "other heads" }
+      if folded.history.transactions != line.history.transactions { return "other transactions" }
+      if folded.history.statuses != line.history.statuses { return "other statuses" }
+      if folded.history.acts != line.history.acts { return "other acts" }
+      for line in history.members {
+        let numbers = ledger.entries.filter { $0.line == line }.map(\.number)
+        if numbers != Array(1..<(numbers.count + 1)) { return "gaps in \(numbers)" }
+      }
+      return nil
+    }
+  }
+
+  @Test("Only entries change owners, and only to what the replay says")
+  func owners() {
+    forAll("Every owner has an entry", iterations: 150) { generator in
+      let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
+      var ledger = history.ledger
+      var owners: [Charge.ID: AccountKey] = [:]
+      for batch in batches(rearranged(history.items, using: &generator), using: &generator) {
+        for entry in ledger.record(batch) {
+          guard case .ownership(let change) = entry.content else { continue }
+          if owners[change.charge] != change.previousOwner { return "a wrong previous owner" }
+          owners[change.charge] = change.decision.owner
+        }
+        if owners != ledger.line.decisions.compactMapValues(\.decision.owner) {
+          return "an owner without an entry"
+        }
+        let rule = ledger.rule
+        let recorded = rule.charges.map { ledger.line.decisions[$0.id]?.decision }
+        if recorded != rule.decisions { return "not what the replay says" }
+        if ledger.line.decisions.count != rule.charges.count { return "a decision too many" }
+      }
+      return nil
+    }
+  }
+
+  @Test("A claim never corrects: what is settled stays")
+  func claimsNeverCorrect() {
+    forAll("Claims leave settled owners alone", iterations: 150) { generator in
+      let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
+      var ledger = history.ledger
+      for item in rearranged(history.items, using: &generator) { ledger.record([item]) }
+      let before = ledger.line.decisions
+      let keys = ledger.line.history.transactions.map(\.key)
+      for _ in 0..<4 {
+        ledger.claim(generator.pick(from: keys), by: generator.pick(a, b, c, t))
+      }
+      for (charge, recorded) in before where !recorded.decision.isProvisional {
+        let decision = ledger.line.decisions[charge]?.decision
+        if decision?.owner != recorded.decision.owner || decision?.rule != recorded.decision.rule {
+          return "\(recorded.decision) became \(String(describing: decision))"
+        }
+      }
+      return nil
+    }
+  }
+
+  @Test("No entitlement without an unrevoked charge of that account")
+  func entitlements() {
+    forAll("Entitlements rest on charges", iterations: 150) { generator in
+      let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
+      var ledger = history.ledger
+      for batch in batches(rearranged(history.items, using: &generator), using: &generator) {
+        ledger.record(batch)
+      }
+      let moment = RandomHistory.moment(
+        near: day(Double(generator.number(0...9)) * 30), using: &generator)
+      let rule = ledger.rule
+      for account in [a, b, c, t] {
+        for entitlement in ledger.entitlements(of: account, at: moment) where entitlement.isActive {
+          let charge = rule.charges.first {
+            $0.id.transactionID == entitlement.transactionID
+              && $0.id.line.originalTransactionID == entitlement.originalTransactionID
+          }
+          guard let charge, ledger.line.decisions[charge.id]?.decision.owner == account else {
+            return "not that account's"
+          }
+          if charge.date > moment { return "not begun" }
+          if let revocation = charge.revocation, revocation.at <= moment { return "revoked" }
+          if let end = entitlement.accessEndsAt, end <= moment { return "over" }
+        }
+      }
+      return nil
+    }
+  }
+
+  @Test("Leaving out what cannot matter any more changes no entitlement from then on")
+  func pruning() {
+    var dropped = 0
+    forAll("Pruned holdings entitle to the same", iterations: 150) { generator in
+      let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
+      var ledger = history.ledger
+      for batch in batches(rearranged(history.items, using: &generator), using: &generator) {
+        ledger.record(batch)
+      }
+      let moment = RandomHistory.moment(
+        near: day(Double(generator.number(0...9)) * 30), using: &generator)
+      let known =
+        generator.once(in: 2)
+        ? catalogue
+        : Catalogue(
+          catalogue.products.filter { $0.id == generator.pick(.monthly, .quarterly) })
+      let rule = ledger.rule
+      let (all, pruned) = (
+        ledger.line.allHoldings(rule), ledger.line.holdings(rule, asOf: moment)
+      )
+      dropped += all.count - pruned.count
+      for account in [a, b, c, t] {
+        for later in [.zero, ms, .seconds(60), .days(1), .days(30), .days(200)] as [Duration] {
+          let entitlements = [all, pruned].map { holdings in
+            Entitlement.entitlements(
+              holdings: holdings.filter { $0.account == account }.map(\.holding),
+              catalogue: known, at: moment + later)
+          }
+          if entitlements[0] != entitlements[1] {
+            return "\(entitlements[0]) against \(entitlements[1])"
+          }
+        }
+      }
+      return nil
+    }
+    #expect(dropped > 10, "the property is about something")
+  }
+
+  // MARK: Parts
+
+  private func withRepeats(_ items: [Item], using generator: inout SeededGenerator) -> [Item] {
+    var result: [Item] = []
+    for item in items {
+      result.append(item)
+      let earlier = generator.pick(from: result)
+      if generator.once(in: 3), withoutPlacements([earlier]) == [earlier] {
+        result.append(earlier)
+      }
+    }
+    return result
+  }
+
+  /// An administrator who says the same twice has said it twice.
+  private func withoutPlacements(_ items: [Item]) -> [Item] {
+    items.filter { if case .act(.placement) = $0 { false } else { true } }
+  }
+
+  private func difference(_ one: Outcome, _ other: Outcome) -> String {
+    for (left, right) in zip(one.charges, other.charges) where left != right {
+      return "\(left)\nagainst \(right)"
+    }
+    if one.bindings != other.bindings { return "other bindings" }
+    if one.statuses != other.statuses { return "other statuses" }
+    return "other holdings or charges"
+  }
+}

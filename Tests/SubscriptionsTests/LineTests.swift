@@ -1,0 +1,195 @@
+import Foundation
+import Subscriptions
+import Testing
+
+/// What a line appends when it records.
+struct LineTests {
+  static let first = charge("1", from: day(0), to: day(30), item: "w1")
+  static let second = charge("2", from: day(30), to: day(60), item: "w2")
+
+  /// The same facts, as a later answer tells them.
+  static func again(_ record: TransactionRecord, _ asOf: Double) -> TransactionRecord {
+    var record = record
+    record.asOf = day(asOf)
+    return record
+  }
+
+  private func kinds(_ entries: [LedgerEntry]) -> [LedgerEntry.Kind] { entries.map(\.content.kind) }
+
+  @Test func entriesTellWhatWasLearnedAndThenWhatFollows() {
+    var ledger = Ledger()
+    let entries = ledger.record([
+      .evidence(.transaction(Self.first)), .evidence(.renewalStatus(on(day(1)), line: mainLine)),
+      claimItem(key("1"), by: a),
+    ])
+    #expect(kinds(entries) == [.transaction, .renewalStatus, .claim, .claimed])
+    #expect(entries.map(\.number) == [1, 2, 3, 4])
+    #expect(entries.map(\.content.evidenceDate) == [day(0), day(1), nil, nil])
+    #expect(kinds(ledger.hear(Self.second)) == [.transaction, .decided])
+    #expect(kinds(ledger.place(key("2"), with: b, from: day(31))) == [.placement, .placed])
+    #expect(ledger.line.heads == [mainLine: 8])
+  }
+
+  @Test func anAnswerThatRepeatsEverythingIsOneEntry() {
+    var ledger = Ledger()
+    ledger.hear(Self.first, Self.second)
+    let entries = ledger.hear(Self.again(Self.first, 40), Self.again(Self.second, 40))
+    #expect(entries.map(\.content) == [.confirmation(asOf: day(40))])
+    #expect(ledger.hear(Self.again(Self.first, 40), Self.again(Self.second, 40)) == [])
+    #expect(ledger.hear(Self.again(Self.first, 35), Self.again(Self.second, 35)) == [])
+  }
+
+  @Test func anAnswerMayListATransactionTwice() {
+    var ledger = Ledger()
+    ledger.hear(Self.first, Self.second, charge("3", from: day(60), to: day(90), item: "w3"))
+    let again = Self.again(Self.first, 70)
+    #expect(kinds(ledger.hear(again, again)) == [.transaction])
+    let new = charge("4", from: day(90), to: day(120), item: "w4")
+    #expect(kinds(ledger.hear(new, new)) == [.transaction, .decided])
+  }
+
+  @Test func anAnswerThatRepeatsOnlyAPartIsToldByTransaction() {
+    var ledger = Ledger()
+    ledger.hear(Self.first, Self.second, charge("3", from: day(60), to: day(90), item: "w3"))
+    let entries = ledger.hear(Self.again(Self.first, 70), Self.again(Self.second, 70))
+    #expect(kinds(entries) == [.transaction, .transaction])
+  }
+
+  @Test func anAnswerWithoutTheKnownTokenConfirmsNoToken() {
+    var ledger = Ledger()
+    var told = Self.first
+    told.appAccountToken = issuedToken(t)
+    ledger.hear(told, Self.second)
+    ledger.hear(Self.again(Self.first, 40), Self.again(Self.second, 40))
+    told.appAccountToken = issuedToken(c)
+    ledger.hear(Self.again(told, 35))
+    #expect(ledger.charge("1")?.appAccountToken == issuedToken(c))
+  }
+
+  @Test func anAnswerTooOldToKnowOfRefundsConfirmsNone() {
+    var ledger = Ledger()
+    ledger.hear(Self.first, Self.second)
+    var inApp = [Self.again(Self.first, 40), Self.again(Self.second, 40)]
+    for index in inApp.indices { inApp[index].revocation = .notSaid }
+    ledger.hear(inApp[0], inApp[1])
+    var refunded = Self.again(Self.first, 35)
+    refunded.revocation = .revoked(at: day(34), reason: nil)
+    ledger.hear(refunded)
+    #expect(ledger.charge("1")?.revocation?.at == day(34))
+  }
+
+  @Test func aConfirmationOfOneReportCanChangeTheCharge() {
+    // Two reports of A's month disagree on a refund: the later answer about either of them holds.
+    func answer(_ id: TransactionID, _ asOf: Double, isRefunded: Bool) -> TransactionRecord {
+      charge(
+        id, from: day(0), to: day(30), asOf: day(asOf), item: "w1",
+        revocation: isRefunded ? .revoked(at: day(5), reason: nil) : .notRevoked)
+    }
+    var ledger = Ledger()
+    ledger.hear(answer("1", 6, isRefunded: true), answer("9", 8, isRefunded: false))
+    ledger.claim(key("1"), by: a)
+    ledger.hear(charge("2", from: day(12), to: day(42), item: "w2"))
+    ledger.claim(key("2"), by: b)
+    #expect(ledger.owner("2") == a)
+    ledger.hear(answer("1", 10, isRefunded: true))
+    #expect(ledger.owner("2") == b)
+    #expect(ledger.lastAction("2") == .corrected)
+  }
+
+  @Test func aStatusIsNewsOnceForEachDate() {
+    var ledger = Ledger()
+    #expect(ledger.hear([off(day(1)), off(day(1)), off(day(2))]).count == 2)
+    #expect(ledger.hear([off(day(2)), off(day(1))]) == [])
+    #expect(ledger.hear([on(day(1))]).count == 1)
+    #expect(ledger.line.history.statuses == [on(day(1)), off(day(1)), off(day(2))])
+  }
+
+  @Test func aLinkIsNewsOnce() {
+    var ledger = Ledger(members: [mainLine, otherLine])
+    let link = Item.evidence(.link(line: otherLine, previous: mainLine))
+    #expect(kinds(ledger.record([link])) == [.link])
+    #expect(ledger.record([link]) == [])
+    #expect(ledger.line.links == [otherLine: [mainLine]])
+    let stored = Line(
+      history: ledger.line.history, decisions: ledger.line.decisions, heads: ledger.line.heads,
+      links: ledger.line.links)
+    var reread = stored
+    #expect(reread.record([.link(line: otherLine, previous: mainLine)], at: day(9)) == [])
+  }
+
+  @Test func linkedLinesAreOneByDate() {
+    // A's line was moved to another original id; it renews there.
+    var ledger = Ledger(members: [mainLine, otherLine])
+    ledger.hear(Self.first)
+    ledger.claim(key("1"), by: a)
+    ledger.record([.evidence(.link(line: otherLine, previous: mainLine))])
+    ledger.hear(charge("2", from: day(30), to: day(60), line: otherLine, item: "w2"))
+    #expect(ledger.owner("2") == a)
+    #expect(ledger.bindings.count == 1)
+    #expect(ledger.holdings(of: a).map { $0.renewal != nil } == [false, true])
+  }
+
+  @Test func eachMemberCountsItsOwnEntries() {
+    var ledger = Ledger(members: [mainLine, otherLine])
+    ledger.hear(Self.first, charge("5", from: day(60), to: day(90), line: otherLine))
+    #expect(ledger.line.heads == [mainLine: 2, otherLine: 2])
+  }
+
+  @Test func theFirstRecordedOfLinkedLinesNamesACharge() {
+    var ledger = Ledger(members: [mainLine, otherLine])
+    ledger.hear(charge("7", from: day(0), to: day(30), line: otherLine, item: "w"), at: day(1))
+    ledger.hear(charge("3", from: day(0), to: day(30), item: "w"), at: day(2))
+    #expect(ledger.rule.charges.map(\.id) == [key("7", line: otherLine)])
+  }
+
+  @Test func decisionsRememberWhenTheyWereMade() {
+    var ledger = Ledger()
+    ledger.hear(Self.first, at: day(1))
+    ledger.record([claimItem(key("1"), by: a)], at: day(2))
+    let recorded = ledger.line.decisions[key("1")]
+    #expect(recorded?.decidedAt == day(2))
+    #expect(recorded?.correctedAt == nil)
+  }
+
+  @Test func entriesSurviveJSON() throws {
+    var generator = SeededGenerator(seed: 11)
+    for _ in 0..<50 {
+      let history = RandomHistory(isHostile: true, using: &generator)
+      var ledger = history.ledger
+      ledger.record([.evidence(.link(line: otherLine, previous: mainLine))])
+      for item in rearranged(history.items, using: &generator) { ledger.record([item]) }
+      let data = try JSONEncoder().encode(ledger.entries)
+      #expect(try JSONDecoder().decode([LedgerEntry].self, from: data) == ledger.entries)
+    }
+  }
+}
+
+/// The account that a line is bound to, as of a moment.
+struct BindingTests {
+  @Test func aLineIsBoundToTheOwnerOfItsLatestChargeBefore() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    ledger.hear([off(day(5))])
+    ledger.hear(charge("2", from: day(35), to: day(65), kind: .purchase))
+    ledger.hear(charge("3", from: day(65), to: day(95)))
+    ledger.claim(key("3"), by: b)
+    let bindings = ledger.bindings
+    #expect(bindings.map(\.account) == [a, nil, b])
+    #expect(bindings.map(\.charge) == [key("1"), key("2"), key("3")])
+    #expect(bindings.map(\.rule) == [.submitter, .unclaimed, .submitter])
+    #expect(bindings.account(asOf: day(0)) == nil)
+    #expect(bindings.account(asOf: day(0, ms)) == a)
+    #expect(bindings.account(asOf: day(35)) == a)
+    #expect(bindings.account(asOf: day(35, ms)) == nil)
+    #expect(bindings.account(asOf: day(65, ms)) == b)
+  }
+
+  @Test func beforeTheFirstOwnerThereIsNoBinding() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)), charge("2", from: day(40), to: day(70)))
+    #expect(ledger.bindings.isEmpty)
+    ledger.claim(key("2"), by: b)
+    #expect(ledger.bindings.map(\.account) == [b])
+  }
+}

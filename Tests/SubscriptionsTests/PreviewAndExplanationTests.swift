@@ -1,0 +1,122 @@
+import Subscriptions
+import Testing
+
+/// Who would own what is bought or renewed now.
+struct OwnershipPreviewTests {
+  /// A's month from day 0 to day 30, and what was heard since; asked by B.
+  static func preview(_ heard: [RenewalStatus], at moment: Timestamp) -> OwnershipPreview {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    ledger.hear(heard)
+    return OwnershipPreview(of: ledger.line, account: b, id: mainLine, at: moment)
+  }
+
+  // swift-format-ignore
+  static let previews: [(name: String, heard: [RenewalStatus], at: Timestamp, purchase: AccountKey, renewal: AccountKey)] = [
+    ("while A's month runs, on",       [],                                                      day(10), a, a),
+    ("while A's month runs, off",      [off(day(5))],                                           day(10), b, a),
+    ("a day before A's month ends",    [],                                                      day(29), a, a),
+    ("when A's month is over",         [],                                                      day(30), b, a),
+    ("in A's grace",                   [status(day(30), .gracePeriod(until: day(46)))],         day(40), a, a),
+    ("before A's month, clocks differ", [],                                                     day(-1), a, a),
+  ]
+
+  @Test(arguments: previews)
+  func tellsWhoWouldOwn(
+    _ name: String, _ heard: [RenewalStatus], _ moment: Timestamp, _ purchase: AccountKey,
+    _ renewal: AccountKey
+  ) {
+    let preview = Self.preview(heard, at: moment)
+    #expect(preview.purchase.owner == purchase)
+    #expect(preview.renewal.owner == renewal)
+  }
+
+  @Test func aLineWithoutChargesIsTheBuyers() {
+    let preview = OwnershipPreview(of: Ledger().line, account: b, id: mainLine, at: day(0))
+    #expect(preview.purchase.owner == b)
+    #expect(preview.purchase.rule == .submitter)
+    #expect(preview.renewal.rule == .unclaimed)
+  }
+
+  @Test func previewsTellTheTruth() {
+    forAll("What was previewed comes true", iterations: 150) { generator in
+      let history = RandomHistory(isHostile: false, using: &generator)
+      var ledger = history.ledger
+      for batch in batches(rearranged(history.items, using: &generator), using: &generator) {
+        ledger.record(batch)
+      }
+      guard let latest = ledger.rule.charges.last else { return nil }
+      let now = latest.date + .days(generator.number(1...60))
+      let preview = OwnershipPreview(of: ledger.line, account: b, id: mainLine, at: now)
+      var (bought, renewed) = (ledger, ledger)
+      let end = day(9000)
+      bought.hear(
+        charge("p", latest.productID, from: now, to: end, kind: .purchase, item: "p"))
+      bought.claim(key("p", latest.productID), by: b)
+      renewed.hear(
+        charge("p", latest.productID, from: now, to: end, kind: .renewal, item: "p"))
+      if bought.decision("p") != preview.purchase { return "the purchase" }
+      if renewed.decision("p") != preview.renewal { return "the renewal" }
+      return nil
+    }
+  }
+}
+
+/// The sentences that say why.
+struct ExplanationTests {
+  static func sentence(
+    _ rule: Decision.Rule, _ owner: AccountKey?, _ ground: RenewalFinding.Ground,
+    statusAsOf: Timestamp? = day(5), switchedOffAt: Timestamp? = nil,
+    previous: Charge.ID? = key("7")
+  ) -> String {
+    let finding = RenewalFinding(
+      account: ground.isRenewing ? owner : nil, ground: ground, previous: previous,
+      statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)
+    return Explanation(Decision(owner: owner, rule: rule, finding: finding)) {
+      $0 == a ? "alice" : "bob"
+    }.sentence
+  }
+
+  @Test(arguments: RenewalFinding.Ground.allCases, Decision.Rule.allCases)
+  func eachGroundGivesASentence(_ ground: RenewalFinding.Ground, _ rule: Decision.Rule) {
+    for (statusAsOf, previous) in [(day(5), key("7")), (nil, nil)] as [(Timestamp?, Charge.ID?)] {
+      let sentence = Self.sentence(rule, a, ground, statusAsOf: statusAsOf, previous: previous)
+      #expect(sentence.first?.isUppercase == true)
+      #expect(sentence.hasSuffix("."))
+      for fault in ["  ", " ,", " .", "..", "nil", "Optional", "()", " :", "( "] {
+        #expect(!sentence.contains(fault), "\(sentence)")
+      }
+    }
+  }
+
+  @Test func eachGroundGivesItsOwnSentence() {
+    let sentences = RenewalFinding.Ground.allCases.map { ground in
+      Self.sentence(ground.isRenewing ? .activelyAutoRenewing : .submitter, a, ground)
+    }
+    #expect(Set(sentences).count == sentences.count)
+  }
+
+  @Test func sentences() {
+    #expect(
+      Self.sentence(.activelyAutoRenewing, a, .renewedAtPeriodEnd)
+        == "Account “alice” was actively auto-renewing when it was charged: this charge begins "
+        + "where the period of transaction 7 ends.")
+    #expect(
+      Self.sentence(.submitter, b, .autoRenewOff)
+        == "Account “bob” submitted it first, and nobody was auto-renewing: auto-renew of "
+        + "transaction 7 had been off since 2026-01-06T00:00:00.000Z.")
+    #expect(
+      Self.sentence(.unclaimed, nil, .noEarlierCharge)
+        == "Nobody was auto-renewing (it is the first charge of its original transaction), and "
+        + "nobody has submitted it yet.")
+    #expect(
+      Self.sentence(.administrator, nil, .lapsed) == "An administrator placed it with nobody.")
+    #expect(
+      Self.sentence(.unclaimed, nil, .reportsAnotherCharge)
+        == "It reports the same charge as transaction 7, which is decided for both.")
+    #expect(
+      Self.sentence(.activelyAutoRenewing, a, .renewedByApple, switchedOffAt: day(10))
+        .contains("; auto-renew had been off since 2026-01-11T00:00:00.000Z, so"))
+  }
+}

@@ -1,0 +1,138 @@
+import Foundation
+import Subscriptions
+import Testing
+
+/// Which charge fulfils which order.
+struct PurchaseOrderTests {
+  static func order(
+    _ number: UInt8 = 1, by account: AccountKey = a, of product: ProductID = .monthly,
+    at moment: Timestamp = day(0), is status: PurchaseOrder.Status = .open
+  ) -> PurchaseOrder {
+    PurchaseOrder(
+      id: UUID(uuid: (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, number)), account: account,
+      productID: product, createdAt: moment, status: status)
+  }
+
+  /// A charge of A's of day 1, by row 2 unless another ground is given.
+  static func payment(
+    _ kind: ChargeKind = .unknown, of account: AccountKey? = a,
+    ground: RenewalFinding.Ground = .noEarlierCharge, fulfils: UUID? = nil,
+    revocation: RevocationStatus = .notRevoked, isUpgraded: Bool = false
+  ) -> PurchaseOrder.Payment? {
+    var ledger = Ledger()
+    ledger.hear(
+      charge(
+        "1", from: day(1), to: day(31), kind: kind, isUpgraded: isUpgraded,
+        revocation: revocation))
+    let rule: Decision.Rule = ground.isRenewing ? .activelyAutoRenewing : .submitter
+    return ledger.charge("1").map {
+      PurchaseOrder.Payment(
+        charge: $0,
+        decision: Decision(
+          owner: account, rule: account == nil ? .unclaimed : rule,
+          finding: RenewalFinding(account: ground.isRenewing ? account : nil, ground: ground)),
+        fulfils: fulfils)
+    }
+  }
+
+  static let refund = RevocationStatus.revoked(at: day(2), reason: nil)
+
+  // MARK: Named
+
+  struct Named: Sendable, CustomTestStringConvertible {
+    var name: String
+    var order: PurchaseOrder
+    var payments: [PurchaseOrder.Payment?]
+    var outcome: PurchaseOrder.NamedOrder
+
+    init(
+      _ name: String, _ order: PurchaseOrder, _ payments: [PurchaseOrder.Payment?],
+      _ outcome: PurchaseOrder.NamedOrder
+    ) {
+      self.name = name
+      self.order = order
+      self.payments = payments
+      self.outcome = outcome
+    }
+
+    var testDescription: String { name }
+  }
+
+  // swift-format-ignore
+  static let named: [Named] = [
+    Named("paid",                         order(),                 [payment()],                              .fulfilled(by: key("1"))),
+    Named("made long after the purchase", order(at: day(9)),       [payment()],                              .fulfilled(by: key("1"))),
+    Named("expired, then paid",           order(is: .expired),         [payment()],                              .fulfilled(by: key("1"))),
+    Named("another account's",            order(by: b),            [payment()],                              .accountMismatch),
+    Named("another product's",            order(of: .gems),         [payment()],                              .productMismatch),
+    Named("fulfilled before",             order(is: .fulfilled),       [payment()],                              .notAwaitingPayment),
+    Named("refunded",                     order(is: .refunded),        [payment()],                              .notAwaitingPayment),
+    Named("nothing submitted",            order(),                 [],                                       .stillOpen),
+    Named("the charge is another's",      order(),                 [payment(of: b)],                         .stillOpen),
+    Named("the charge is nobody's",       order(),                 [payment(of: nil)],                       .stillOpen),
+    Named("the charge paid for another",  order(),                 [payment(fulfils: order(2).id)],          .stillOpen),
+    Named("the charge is refunded",       order(),                 [payment(revocation: refund)],            .stillOpen),
+    Named("the charge is upgraded from",  order(),                 [payment(isUpgraded: true)],              .stillOpen),
+    Named("Apple calls it a renewal",     order(),                 [payment(.renewal, ground: .renewedByApple)], .stillOpen),
+    Named("bought at the period's end",   order(),                 [payment(ground: .renewedAtPeriodEnd)],   .fulfilled(by: key("1"))),
+    Named("the second of two pays",       order(),                 [payment(of: b), payment()],              .fulfilled(by: key("1"))),
+  ]
+
+  @Test("Named", arguments: named)
+  func theNamedOrder(_ test: Named) {
+    #expect(
+      test.order.match(submittedBy: a, among: test.payments.compactMap(\.self)) == test.outcome)
+  }
+
+  // MARK: Not named
+
+  struct Unnamed: Sendable, CustomTestStringConvertible {
+    var name: String
+    var payment: PurchaseOrder.Payment?
+    var orders: [PurchaseOrder]
+    var fulfilled: UUID?
+
+    init(
+      _ name: String, _ payment: PurchaseOrder.Payment?, _ orders: [PurchaseOrder],
+      _ fulfilled: PurchaseOrder?
+    ) {
+      self.name = name
+      self.payment = payment
+      self.orders = orders
+      self.fulfilled = fulfilled?.id
+    }
+
+    var testDescription: String { name }
+  }
+
+  static let five = Duration.minutes(5)
+
+  // swift-format-ignore
+  static let unnamed: [Unnamed] = [
+    Unnamed("the only one",                 payment(),                                           [order()],                               order()),
+    Unnamed("the oldest",                   payment(),                                           [order(1, at: day(0.5)), order(2)],      order(2)),
+    Unnamed("of one age, the smaller id",   payment(),                                           [order(2), order(1)],                    order(1)),
+    Unnamed("5 min after the purchase",     payment(),                                           [order(at: day(1, five))],               order()),
+    Unnamed("5 min and 1 ms after",         payment(),                                           [order(at: day(1, five + ms))],          nil),
+    Unnamed("expired, then paid",           payment(),                                           [order(is: .expired)],                       order()),
+    Unnamed("fulfilled before",             payment(),                                           [order(is: .fulfilled)],                     nil),
+    Unnamed("another account's",            payment(),                                           [order(by: b)],                          nil),
+    Unnamed("another product's",            payment(),                                           [order(of: .gems)],                       nil),
+    Unnamed("the charge is nobody's",       payment(of: nil),                                    [order()],                               nil),
+    Unnamed("it paid for one already",      payment(fulfils: order(2).id),                       [order()],                               nil),
+    Unnamed("refunded",                     payment(revocation: refund),                         [order()],                               nil),
+    Unnamed("Apple calls it a renewal",     payment(.renewal, ground: .renewedByApple),          [order()],                               nil),
+    Unnamed("renewed at the period's end",  payment(ground: .renewedAtPeriodEnd),                [order()],                               nil),
+    Unnamed("recovered",                    payment(ground: .recoveredFromBillingProblem),       [order()],                               nil),
+    Unnamed("bought by hand at the end",    payment(.purchase, ground: .renewedAtPeriodEnd),     [order()],                               order()),
+    Unnamed("changed while renewing",       payment(ground: .changedWhileRenewing),              [order()],                               order()),
+    Unnamed("renewed, on by its order",     payment(.renewal, ground: .orderedByAnotherAccount), [order()],                               order()),
+    Unnamed("renewed, on by its token",     payment(.renewal, ground: .tokenOfAnotherAccount),   [order()],                               order()),
+  ]
+
+  @Test("Not named", arguments: unnamed)
+  func theOldestOpenOrder(_ test: Unnamed) throws {
+    let payment = try #require(test.payment)
+    #expect(PurchaseOrder.oldestOpen(among: test.orders, for: payment)?.id == test.fulfilled)
+  }
+}

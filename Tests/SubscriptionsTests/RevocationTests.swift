@@ -1,0 +1,183 @@
+import Subscriptions
+import Testing
+
+/// Refunds, their reversals, and the upgrades that look like them.
+struct RevocationTests {
+  static func month(
+    _ id: TransactionID = "1", asOf: Double, refundedAt: Double? = nil,
+    item: WebOrderLineItemID? = nil
+  ) -> TransactionRecord {
+    charge(
+      id, from: day(0), to: day(30), asOf: day(asOf), item: item,
+      revocation: refundedAt.map { .revoked(at: day($0), reason: "1") } ?? .notRevoked)
+  }
+
+  // MARK: By the date of the answer
+
+  @Test("The latest answer holds, in whatever order answers come")
+  func latestAnswer() {
+    let answers = [
+      Self.month(asOf: 1), Self.month(asOf: 6, refundedAt: 5), Self.month(asOf: 8),
+      Self.month(asOf: 12, refundedAt: 11),
+    ]
+    let expected: [Timestamp?] = [nil, day(5), nil, day(11)]
+    for (count, revokedAt) in zip(1...4, expected) {
+      var generator = SeededGenerator(seed: 3)
+      for _ in 0..<24 {
+        var ledger = Ledger()
+        for answer in answers.prefix(count).shuffled(using: &generator) { ledger.hear(answer) }
+        #expect(ledger.charge("1")?.revocation?.at == revokedAt)
+      }
+    }
+  }
+
+  @Test func ofOneDateTheRevocationIsTheStrongerWord() {
+    for answers in [
+      [Self.month(asOf: 6, refundedAt: 5), Self.month(asOf: 6)],
+      [Self.month(asOf: 6), Self.month(asOf: 6, refundedAt: 5)],
+    ] {
+      var ledger = Ledger()
+      for answer in answers { ledger.hear(answer) }
+      #expect(ledger.charge("1")?.revocation?.at == day(5))
+    }
+  }
+
+  @Test func whatIsTooOldToKnowSaysNothing() {
+    var inApp = Self.month(asOf: 20)
+    inApp.revocation = .notSaid
+    var ledger = Ledger()
+    ledger.hear(Self.month(asOf: 6, refundedAt: 5))
+    ledger.hear(inApp)
+    #expect(ledger.charge("1")?.revocation == Revocation(at: day(5), reason: "1"))
+  }
+
+  @Test func aConfirmationOutweighsAnOlderAnswerThatComesLater() {
+    var ledger = Ledger()
+    ledger.hear(Self.month(asOf: 1))
+    ledger.hear(Self.month(asOf: 10))
+    ledger.hear(Self.month(asOf: 6, refundedAt: 5))
+    #expect(ledger.charge("1")?.revocation == nil)
+  }
+
+  @Test func aRevocationBeforeTheTransactionApplies() {
+    // REFUND of a transaction that was never heard of brings the transaction itself.
+    var ledger = Ledger()
+    ledger.hear(Self.month(asOf: 6, refundedAt: 5))
+    ledger.hear(Self.month(asOf: 1))
+    ledger.claim(key("1"), by: a)
+    #expect(ledger.premium(a, at: day(4))?.state == .active)
+    #expect(ledger.premium(a, at: day(6))?.state == .revoked)
+  }
+
+  @Test func revokingAnAliasRevokesItsCharge() {
+    var ledger = Ledger()
+    ledger.hear(Self.month("1", asOf: 1, item: "w"))
+    ledger.claim(key("1"), by: a)
+    ledger.hear(Self.month("9", asOf: 6, refundedAt: 5, item: "w"))
+    #expect(ledger.premium(a, at: day(6))?.state == .revoked)
+  }
+
+  @Test func ofOneAnswerThatListsBothTheRevokedAliasCounts() {
+    var ledger = Ledger()
+    ledger.hear(
+      Self.month("1", asOf: 6, item: "w"), Self.month("9", asOf: 6, refundedAt: 5, item: "w"))
+    #expect(ledger.charge("1")?.revocation?.at == day(5))
+  }
+
+  @Test func aRefundOfAnOldPeriodEndsNothingElse() {
+    var ledger = Ledger()
+    ledger.hear(Self.month(asOf: 1), charge("2", from: day(30), to: day(60)))
+    ledger.claim(key("1"), by: a)
+    ledger.hear(Self.month(asOf: 40, refundedAt: 39))
+    #expect(ledger.premium(a, at: day(40))?.state == .active)
+    #expect(ledger.premium(a, at: day(40))?.willRenew == true)
+    #expect(ledger.owner("2") == a)
+  }
+
+  @Test func whatIsGrantedEndsAtOnceWhoeverOwnsIt() {
+    var ledger = Ledger()
+    ledger.hear(Self.month(asOf: 1))
+    ledger.claim(key("1"), by: a)
+    ledger.hear(Self.month(asOf: 6, refundedAt: 5))
+    #expect(ledger.premium(a, at: day(5, minus(ms)))?.state == .active)
+    #expect(ledger.premium(a, at: day(5))?.state == .revoked)
+    #expect(ledger.premium(a, at: day(30))?.state == .expired)
+  }
+
+  // MARK: Upgrades
+
+  struct Upgrade: Sendable, CustomTestStringConvertible {
+    var name: String
+    var cancelledAt: Timestamp?
+    var saysUpgraded: Bool
+    var successor: TransactionRecord?
+    var supersededAt: Timestamp?
+    var isRevoked: Bool
+
+    init(
+      _ name: String, cancelled: Timestamp? = nil, upgraded: Bool = false,
+      successor: TransactionRecord? = nil, supersededAt: Timestamp? = nil, isRevoked: Bool = false
+    ) {
+      self.name = name
+      cancelledAt = cancelled
+      saysUpgraded = upgraded
+      self.successor = successor
+      self.supersededAt = supersededAt
+      self.isRevoked = isRevoked
+    }
+
+    var testDescription: String { name }
+  }
+
+  static let quarter = charge("2", .quarterly, from: day(10), to: day(100))
+  static let sameProduct = charge("2", from: day(10), to: day(40))
+  static let gems = charge("2", .gems, from: day(10))
+  static let earlier = charge("2", .quarterly, from: day(-1), to: day(89))
+  static let later = charge("2", .quarterly, from: day(25), to: day(115))
+
+  /// The month's answers are of day 20.
+  // swift-format-ignore
+  static let upgrades: [Upgrade] = [
+    Upgrade("neither"),
+    Upgrade("a refund",                          cancelled: day(10),                                          isRevoked: true),
+    Upgrade("cancelled with the successor",      cancelled: day(10),                      successor: quarter, supersededAt: day(10)),
+    Upgrade("cancelled 60 s before",             cancelled: day(10, minus(.seconds(60))), successor: quarter, supersededAt: day(10, minus(.seconds(60)))),
+    Upgrade("cancelled 60 s after",              cancelled: day(10, .seconds(60)),        successor: quarter, supersededAt: day(10, .seconds(60))),
+    Upgrade("refunded 60 s and 1 ms before",     cancelled: day(10, minus(.seconds(60) + ms)), successor: quarter, isRevoked: true),
+    Upgrade("refunded 60 s and 1 ms after",      cancelled: day(10, .seconds(60) + ms),   successor: quarter, isRevoked: true),
+    Upgrade("refunded when the same is bought",  cancelled: day(10),                      successor: sameProduct, isRevoked: true),
+    Upgrade("refunded when gems are bought",     cancelled: day(10),                      successor: gems,    isRevoked: true),
+    Upgrade("refunded, another plan before it",  cancelled: day(-1, .seconds(30)),        successor: earlier, isRevoked: true),
+    Upgrade("upgraded, successor known",         upgraded: true,                          successor: quarter, supersededAt: day(10)),
+    Upgrade("upgraded, successor unknown",       upgraded: true,                                              supersededAt: day(20)),
+    Upgrade("upgraded, cancelled, unknown",      cancelled: day(10), upgraded: true,                          supersededAt: day(10)),
+    Upgrade("upgraded before what is known",     upgraded: true,                          successor: later,   supersededAt: day(20)),
+  ]
+
+  @Test("An upgrade or a refund", arguments: upgrades)
+  func upgradeOrRefund(_ test: Upgrade) {
+    let month = charge(
+      "1", from: day(0), to: day(30), asOf: day(20), isUpgraded: test.saysUpgraded,
+      revocation: test.cancelledAt.map { .revoked(at: $0, reason: nil) } ?? .notRevoked)
+    for records in [
+      [month] + [test.successor].compactMap(\.self),
+      [test.successor].compactMap(\.self) + [month],
+    ] {
+      var ledger = Ledger()
+      for record in records { ledger.hear(record) }
+      #expect(ledger.charge("1")?.supersededAt == test.supersededAt)
+      #expect((ledger.charge("1")?.revocation != nil) == test.isRevoked)
+    }
+  }
+
+  @Test func anUpgradedChargeGivesNothingWhateverItsExpirySays() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(11), isUpgraded: true))
+    ledger.claim(key("1"), by: a)
+    ledger.hear([off(day(5))])
+    ledger.hear(Self.quarter)
+    ledger.claim(key("2", .quarterly), by: b)
+    #expect(ledger.premium(a, at: day(9))?.state == .active)
+    #expect(ledger.premium(a, at: day(10))?.state == .expired)
+  }
+}

@@ -1,0 +1,150 @@
+import Foundation
+import Subscriptions
+
+/// What is recorded at one moment: one answer of Apple's, or one thing that somebody did.
+enum Item: Hashable, Sendable {
+  case evidence(Evidence)
+  case act(Act)
+}
+
+/// A line with everything that its ledger appended, for tests to tell stories to.
+struct Ledger {
+  private(set) var line: Line
+  private(set) var entries: [LedgerEntry] = []
+  private(set) var now: Timestamp
+
+  /// - Parameters:
+  ///   - members: The lines that are folded as one.
+  ///   - orders: The orders that accounts opened.
+  ///   - erasures: When accounts were erased.
+  init(
+    members: [LineID] = [mainLine], orders: Set<OpenedOrder> = [],
+    erasures: [AccountKey: Timestamp] = [:]
+  ) {
+    line = Line(members: members)
+    now = day(0)
+    line.updateContext { $0.know(orders: orders, erasures: erasures) }
+  }
+
+  @discardableResult
+  mutating func record(_ items: [Item], at moment: Timestamp? = nil) -> [LedgerEntry] {
+    now = max(now, moment ?? now)
+    var (evidence, acts): ([Evidence], [Act]) = ([], [])
+    for item in items {
+      switch item {
+      case .evidence(let item): evidence.append(item)
+      case .act(let act): acts.append(act)
+      }
+    }
+    let new = line.record(evidence, acts: acts, at: now)
+    entries += new
+    return new
+  }
+
+  @discardableResult
+  mutating func hear(_ records: TransactionRecord..., at moment: Timestamp? = nil)
+    -> [LedgerEntry]
+  {
+    record(records.map { .evidence(.transaction($0)) }, at: moment)
+  }
+
+  @discardableResult
+  mutating func hear(_ statuses: [RenewalStatus], at moment: Timestamp? = nil) -> [LedgerEntry] {
+    record(statuses.map { .evidence(.renewalStatus($0, line: mainLine)) }, at: moment)
+  }
+
+  @discardableResult
+  mutating func claim(_ transaction: TransactionKey, by account: AccountKey) -> [LedgerEntry] {
+    record([claimItem(transaction, by: account)])
+  }
+
+  @discardableResult
+  mutating func place(
+    _ transaction: TransactionKey, with account: AccountKey?, from moment: Timestamp
+  ) -> [LedgerEntry] {
+    record([placementItem(transaction, with: account, from: moment)])
+  }
+
+  // MARK: What came of it
+
+  var rule: OwnershipRule { OwnershipRule(line.history) }
+
+  /// The charge that a transaction reports.
+  func charge(_ id: TransactionID) -> Charge? {
+    rule.charges.first { charge in charge.transactions.contains { $0.transactionID == id } }
+  }
+
+  /// The recorded decision on the charge that a transaction reports.
+  func decision(_ id: TransactionID) -> Decision? {
+    charge(id).flatMap { line.decisions[$0.id]?.decision }
+  }
+
+  func owner(_ id: TransactionID) -> AccountKey? { decision(id)?.owner }
+
+  /// The last entry that decided on a charge.
+  func lastAction(_ id: TransactionID) -> OwnershipChange.Action? {
+    let charge = charge(id)?.id
+    return entries.compactMap { entry in
+      if case .ownership(let change) = entry.content, change.charge == charge {
+        change.action
+      } else {
+        nil
+      }
+    }.last
+  }
+
+  var bindings: [Binding] {
+    let rule = rule
+    return Binding.bindings(
+      of: rule.charges,
+      decisions: rule.charges.compactMap { line.decisions[$0.id]?.decision })
+  }
+
+  func holdings(of account: AccountKey) -> [Holding] {
+    line.allHoldings(rule).filter { $0.account == account }.map(\.holding)
+  }
+
+  func entitlements(of account: AccountKey, at moment: Timestamp) -> [Entitlement] {
+    Entitlement.entitlements(
+      holdings: holdings(of: account), catalogue: catalogue, at: moment)
+  }
+
+  /// The account's premium entitlement, if it ever had it.
+  func premium(_ account: AccountKey, at moment: Timestamp) -> Entitlement? {
+    entitlements(of: account, at: moment).first { $0.name == "premium" }
+  }
+
+  /// The line, folded from nothing but the entries.
+  var folded: Line {
+    var folded = Line(members: line.heads.keys)
+    folded.updateContext {
+      $0.tokenHolders = line.history.tokenHolders
+      $0.orders = line.history.orders
+      $0.erasures = line.history.erasures
+    }
+    for entry in entries { folded.fold(entry) }
+    return folded
+  }
+}
+
+extension LineHistory {
+  mutating func know(orders: Set<OpenedOrder>, erasures: [AccountKey: Timestamp]) {
+    for account in [a, b, c, t] { tokenHolders[issuedToken(account)] = account }
+    self.orders = orders
+    self.erasures = erasures
+  }
+}
+
+func claimItem(
+  _ transaction: TransactionKey, by account: AccountKey, receivedAt: Timestamp = day(0)
+) -> Item {
+  .act(.claim(Claim(account: account, transaction: transaction, receivedAt: receivedAt)))
+}
+
+func placementItem(
+  _ transaction: TransactionKey, with account: AccountKey?, from moment: Timestamp
+) -> Item {
+  .act(
+    .placement(
+      Placement(account: account, transaction: transaction, effectiveFrom: moment)))
+}

@@ -1,0 +1,60 @@
+import Subscriptions
+
+/// What a ledger came to, in words that don't depend on the order in which it learned things.
+struct Outcome: Hashable {
+  struct Fate: Hashable {
+    var reports: Set<TransactionKey>
+    var date: Timestamp
+    var end: Timestamp?
+    var owner: AccountKey?
+    var rule: Decision.Rule?
+    var ground: RenewalFinding.Ground?
+    var isProvisional: Bool?
+    var revocation: Revocation?
+    var supersededAt: Timestamp?
+  }
+
+  struct Bound: Hashable {
+    var account: AccountKey?
+    var since: Timestamp
+  }
+
+  struct Held: Hashable {
+    var account: AccountKey
+    var reports: Set<TransactionKey>
+    var startsAt: Timestamp
+    var endsAt: Timestamp?
+    var revokedAt: Timestamp?
+    var supersededAt: Timestamp?
+    var renewal: Holding.Renewal?
+    var periodType: PeriodType
+  }
+
+  var charges: [Fate]
+  var bindings: [Bound]
+  var holdings: Set<Held>
+  var statuses: [RenewalStatus]
+
+  init(_ ledger: Ledger) {
+    let (line, rule) = (ledger.line, ledger.rule)
+    charges = rule.charges.map { charge in
+      let decision = line.decisions[charge.id]?.decision
+      return Fate(
+        reports: Set(charge.transactions), date: charge.date, end: charge.end,
+        owner: decision?.owner, rule: decision?.rule, ground: decision?.finding.ground,
+        isProvisional: decision?.isProvisional, revocation: charge.revocation,
+        supersededAt: charge.supersededAt)
+    }
+    bindings = ledger.bindings.map { Bound(account: $0.account, since: $0.boundAt) }
+    holdings = Set(
+      line.allHoldings(rule).map { account, holding in
+        let position = rule.position(of: holding.charge)
+        return Held(
+          account: account, reports: Set(position.map { rule.charges[$0].transactions } ?? []),
+          startsAt: holding.startsAt, endsAt: holding.endsAt, revokedAt: holding.revokedAt,
+          supersededAt: holding.supersededAt, renewal: holding.renewal,
+          periodType: holding.periodType)
+      })
+    statuses = line.history.statuses
+  }
+}

@@ -1,0 +1,131 @@
+import Foundation
+import Subscriptions
+
+/// A random story of one line, with dates that cluster round the boundaries of the rule.
+struct RandomHistory {
+  private(set) var items: [Item] = []
+  private(set) var orders: Set<OpenedOrder> = []
+  private(set) var erasures: [AccountKey: Timestamp] = [:]
+  private(set) var members: [LineID] = [mainLine]
+
+  /// Whether charges overlap, answers disagree, lines are linked and administrators act; else Apple
+  /// is consistent, and things look as they mostly do.
+  private let isHostile: Bool
+
+  init(isHostile: Bool, using generator: inout SeededGenerator) {
+    self.isHostile = isHostile
+    if isHostile, generator.once(in: 3) { members.append(otherLine) }
+    var start = day(0)
+    for number in 1...generator.number(1...7) {
+      let record = record(number, from: start, using: &generator)
+      addAnswers(about: record, using: &generator)
+      addStatuses(near: record, using: &generator)
+      addActs(on: record, using: &generator)
+      let end = record.expiresDate ?? start
+      start = Self.moment(near: isHostile && generator.once(in: 5) ? start : end, using: &generator)
+    }
+    if generator.once(in: 6) {
+      erasures[generator.pick(a, b)] = Self.moment(near: start, using: &generator)
+    }
+  }
+
+  var ledger: Ledger { Ledger(members: members, orders: orders, erasures: erasures) }
+
+  private func record(_ number: Int, from start: Timestamp, using generator: inout SeededGenerator)
+    -> TransactionRecord
+  {
+    var product = generator.pick(ProductID.monthly, .monthly, .quarterly)
+    if isHostile, generator.once(in: 12) { product = .gems }
+    let length = product == .monthly ? Duration.days(30) : .days(90)
+    let lacksItem = isHostile && generator.once(in: 3)
+    return charge(
+      TransactionID("\(number)"), product, from: start,
+      to: product == .gems ? nil : start + length,
+      kind: generator.pick(.unknown, .unknown, .unknown, .renewal, .purchase),
+      line: generator.pick(from: members),
+      item: lacksItem ? nil : WebOrderLineItemID("w\(number)"),
+      token: generator.pick(nil, nil, nil, issuedToken(t), issuedToken(b), strangeToken),
+      isCommitment: generator.once(in: 8))
+  }
+
+  private mutating func addAnswers(
+    about record: TransactionRecord, using generator: inout SeededGenerator
+  ) {
+    items.append(.evidence(.transaction(record)))
+    for _ in 0..<generator.number(0...2) {
+      items.append(.evidence(.transaction(again(record, using: &generator))))
+    }
+  }
+
+  /// Another answer about the same transaction, or about the same charge under another id.
+  private func again(_ record: TransactionRecord, using generator: inout SeededGenerator)
+    -> TransactionRecord
+  {
+    let end = record.expiresDate ?? record.purchaseDate
+    var record = record
+    record.asOf = Self.moment(near: end, using: &generator)
+    switch generator.number(1...9) {
+    case 1, 2:
+      record.revocation = .revoked(at: Self.moment(near: end, using: &generator), reason: nil)
+    case 3: record.isUpgraded = true
+    case 4:
+      let id = TransactionID("\(record.key.transactionID)9")
+      record.key = key(id, record.key.productID, line: record.key.line)
+    case 5: record.revocation = .notSaid
+    case 6: record.appAccountToken = generator.pick(nil, issuedToken(c))
+    case 7 where isHostile:
+      record.key = key(
+        record.key.transactionID, record.key.productID, line: generator.pick(from: members))
+      record.webOrderLineItemID = nil
+    case 8 where isHostile:
+      record.expiresDate = record.expiresDate.map { Self.moment(near: $0, using: &generator) }
+    default: break
+    }
+    return record
+  }
+
+  private mutating func addStatuses(
+    near record: TransactionRecord, using generator: inout SeededGenerator
+  ) {
+    for _ in 0..<generator.number(0...4) {
+      let date = generator.pick(record.purchaseDate, record.expiresDate ?? record.purchaseDate)
+      let asOf = Self.moment(near: date, using: &generator)
+      let status = RenewalStatus(
+        asOf: asOf, autoRenews: generator.pick(true, false, false, nil),
+        phase: generator.pick(
+          nil, nil, .undisturbed, .billingRetry, .expired, .gracePeriod(until: asOf + .days(16))),
+        appAccountToken: generator.pick(nil, nil, nil, issuedToken(b), issuedToken(c)))
+      items.append(.evidence(.renewalStatus(status, line: generator.pick(from: members))))
+    }
+  }
+
+  private mutating func addActs(
+    on record: TransactionRecord, using generator: inout SeededGenerator
+  ) {
+    for _ in 0..<generator.number(0...2) {
+      items.append(claimItem(record.key, by: generator.pick(a, b, b, c)))
+    }
+    if generator.once(in: 3) {
+      let date = generator.pick(record.purchaseDate, record.expiresDate ?? record.purchaseDate)
+      orders.insert(
+        OpenedOrder(
+          account: generator.pick(a, b, c), productID: record.key.productID,
+          openedAt: Self.moment(near: date, using: &generator)))
+    }
+    if isHostile, generator.once(in: 10) {
+      items.append(
+        placementItem(
+          record.key, with: generator.pick(a, b, nil),
+          from: Self.moment(near: record.purchaseDate, using: &generator)))
+    }
+  }
+
+  /// A moment at, just before or just after a date, by one of the rule's lengths.
+  static func moment(near date: Timestamp, using generator: inout SeededGenerator) -> Timestamp {
+    let offset = generator.pick(
+      Duration.zero, .zero, .zero, .seconds(60), .minutes(5), .hours(20), .hours(24), .days(2),
+      .days(10), .days(15), .days(60), .days(90))
+    let nudge = generator.pick(Duration.zero, .zero, ms, minus(ms))
+    return generator.once(in: 2) ? date + offset + nudge : date - offset + nudge
+  }
+}
