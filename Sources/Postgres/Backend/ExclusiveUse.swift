@@ -1,0 +1,140 @@
+internal import CLibpq
+internal import DequeModule
+
+/// What is done outside of the pipeline, on a connection that has nothing else under way: scripts
+/// and COPY.
+///
+/// Off the hot path, so it is written as straight-line async code on the loop: each wait ends when
+/// the socket is ready, the connection is closed, or the deadline has passed.
+@PostgresLoop
+final class ExclusiveUse {
+  private let backend: Backend
+  private let timeout: Duration
+  /// How long the server may be silent; put off by everything that it does.
+  private var deadline: ContinuousClock.Instant
+  private var cancelledAt: ContinuousClock.Instant?
+  private var isTimedOut = false
+  private var waiting: CheckedContinuation<Void, Never>?
+
+  /// - Throws: ``PostgresError`` when the connection cannot leave the pipeline, as with answers
+  ///   outstanding.
+  init(of backend: Backend, timeout: Duration) throws(PostgresError) {
+    guard !backend.isClosed else {
+      throw PostgresError(.connectionLost, "the connection is closed")
+    }
+    guard backend.exclusive == nil, backend.steps.isEmpty, backend.handle.exitPipeline() else {
+      throw PostgresError(.invalidRequest, "the connection is busy with other statements")
+    }
+    self.backend = backend
+    self.timeout = timeout
+    deadline = .now + timeout
+    backend.exclusive = self
+  }
+
+  /// Gives the connection back to the pipeline; closes it when it is left in the middle of
+  /// something.
+  func end() {
+    backend.exclusive = nil
+    guard !backend.isClosed else { return }
+    if isTimedOut || !backend.handle.enterPipeline() { backend.closeAsLost() }
+  }
+
+  func wake(byServer: Bool) {
+    if byServer { deadline = .now + timeout }
+    waiting?.resume()
+    waiting = nil
+  }
+
+  func cancel() {
+    guard cancelledAt == nil, !backend.isClosed else { return }
+    cancelledAt = .now
+    backend.handle.makeCancellation()?.send {}
+  }
+
+  func enforceDeadline(now: ContinuousClock.Instant) {
+    if now >= deadline, cancelledAt == nil {
+      isTimedOut = true
+      cancel()
+    }
+    if let cancelledAt, now > cancelledAt + Backend.cancellationGrace {
+      backend.close(PostgresError(.connectionLost, "the server did not react to a cancellation"))
+    }
+  }
+
+  /// Sends a script or COPY in the simple protocol.
+  func send(_ text: String) throws(PostgresError) {
+    guard backend.handle.executeScript(text) else { throw failure }
+    backend.flushSoon()
+  }
+
+  /// Waits for the next result; nil when there are no more.
+  func nextResult() async throws -> ResultHandle? {
+    try await flush()
+    while !backend.isClosed, backend.handle.isBusy {
+      await readiness()
+      guard !backend.isClosed, backend.handle.consumeInput() else { throw failure }
+    }
+    guard !backend.isClosed else { throw failure }
+    let result = backend.handle.nextResult()
+    if let result, result.status == PGRES_FATAL_ERROR {
+      throw await error(of: result)
+    }
+    return result
+  }
+
+  /// Sends a piece of COPY data, and waits until the server has taken it: that is all the memory it
+  /// needs.
+  func write(_ bytes: [UInt8]) async throws {
+    while true {
+      guard !backend.isClosed else { throw failure }
+      guard let wasTaken = backend.handle.putCopyData(bytes) else {
+        try await flush()
+        continue
+      }
+      guard wasTaken else { throw failure }
+      break
+    }
+    try await flush()
+  }
+
+  func putCopyEnd(aborting reason: String?) -> Bool {
+    !backend.isClosed && backend.handle.putCopyEnd(aborting: reason)
+  }
+
+  /// Writes everything out.
+  ///
+  /// Reads meanwhile, lest the server wait for us to read and we for it.
+  private func flush() async throws {
+    while true {
+      guard !backend.isClosed else { throw failure }
+      switch backend.handle.flush() {
+      case .everything: return backend.flush()
+      case .failed: throw failure
+      case .partly:
+        backend.flush()
+        await readiness()
+        guard !backend.isClosed, backend.handle.consumeInput() else { throw failure }
+      }
+    }
+  }
+
+  private func readiness() async {
+    await withCheckedContinuation { waiting = $0 }
+  }
+
+  var failure: PostgresError {
+    if isTimedOut {
+      return PostgresError(.timedOut, "the server did not answer within \(timeout)")
+    }
+    return PostgresError(
+      .connectionLost, backend.isClosed ? "the connection was closed" : backend.handle.errorMessage)
+  }
+
+  /// Reads to the end of what follows an error, so that the connection can go on.
+  private func error(of result: ResultHandle) async -> any Error {
+    guard let error = result.serverError else { return failure }
+    while (try? await nextResult()) != nil {}
+    if isTimedOut { return failure }
+    return cancelledAt != nil && error.sqlState == .queryCanceled ? CancellationError() : error
+  }
+}

@@ -1,0 +1,104 @@
+/// Statements sent together, in one pipeline with one sync point: all of them happen or none does.
+///
+/// Made by the caller's task, then known to the loop only.
+@PostgresLoop
+final class Request {
+  typealias Outcome = Result<[Rows], any Error>
+
+  @safe
+  enum Completion {
+    /// The caller's task. An unsafe continuation, for this is the hot path and ``complete(_:)`` is
+    /// the only place that resumes it, once.
+    case resume(UnsafeContinuation<[Rows], any Error>)
+    case call(@PostgresLoop (Outcome) -> Void)
+  }
+
+  let statements: [SQL]
+  /// The transaction or connection in use that this belongs to; nil for what may run on any
+  /// connection.
+  let session: Session?
+  /// Whether the session ends when this has succeeded: the request commits.
+  let endsSession: Bool
+  /// Whether the connection sends it for its own sake: nobody else hears of it.
+  let isHousekeeping: Bool
+  /// How long from acceptance until the caller is answered, come what may.
+  let timeout: Duration
+
+  private var completion: Completion?
+  private var results: [Rows] = []
+  private(set) var failure: PostgresError?
+  private(set) var deadline = ContinuousClock.now
+  /// Since when the caller has not wanted the answer; nil while it does.
+  private(set) var cancelledAt: ContinuousClock.Instant?
+  /// Whether it has been sent a second time; there is no third.
+  private(set) var isRepeated = false
+
+  nonisolated init(
+    _ statements: [SQL], session: Session? = nil, endsSession: Bool = false,
+    isHousekeeping: Bool = false, timeout: Duration
+  ) {
+    self.statements = statements
+    self.session = session
+    self.endsSession = endsSession
+    self.isHousekeeping = isHousekeeping
+    self.timeout = timeout
+  }
+
+  /// Whether the caller has its answer already, and the server's will be dropped.
+  var isAnswered: Bool { completion == nil }
+
+  /// Takes over the caller's continuation; the time runs from here.
+  ///
+  /// - Returns: false when the task was cancelled before it came this far; it is answered then.
+  func accept(_ completion: Completion, now: ContinuousClock.Instant) -> Bool {
+    self.completion = completion
+    deadline = now + timeout
+    guard cancelledAt == nil else {
+      complete(.failure(CancellationError()))
+      return false
+    }
+    return true
+  }
+
+  func cancel(now: ContinuousClock.Instant) {
+    if cancelledAt == nil { cancelledAt = now }
+  }
+
+  func add(_ result: ResultHandle, of index: Int) {
+    results.append(Rows(result: result, statement: statements[index].text))
+  }
+
+  func fail(_ error: PostgresError, at index: Int) {
+    guard failure == nil else { return }
+    failure = error.during(statements.indices.contains(index) ? statements[index].text : nil)
+  }
+
+  /// Marks the failure as the work of a cancellation that was meant for another request.
+  func blameCancellation() {
+    failure?.wasCancelledByMistake = true
+  }
+
+  /// Forgets what has come in, for the request is sent once more.
+  func prepareToRepeat() {
+    isRepeated = true
+    results.removeAll()
+    failure = nil
+  }
+
+  /// The server has answered to the end: the caller gets its results or the first failure.
+  func finish() {
+    guard let failure else { return complete(.success(results)) }
+    let wasCancelled = cancelledAt != nil && failure.sqlState == .queryCanceled
+    complete(.failure(wasCancelled ? CancellationError() : failure))
+  }
+
+  /// Answers the caller now; anything that comes later is dropped.
+  func complete(_ outcome: Outcome) {
+    guard let completion else { return }
+    self.completion = nil
+    switch completion {
+    case .resume(let continuation): unsafe continuation.resume(with: outcome)
+    case .call(let body): body(outcome)
+    }
+  }
+}

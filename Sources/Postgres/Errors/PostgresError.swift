@@ -1,0 +1,108 @@
+/// Why PostgreSQL did not do what was asked: what the server said, or what went wrong on the way to
+/// it.
+///
+/// Never holds a parameter's value: the server's DETAIL, HINT and CONTEXT can quote values and are
+/// not taken over, nor is what a message of class 22 (bad data) quotes.
+package struct PostgresError: Error, Sendable {
+  /// Where the failure lies.
+  package enum Code: String, Sendable {
+    /// The server refused the statement; see ``PostgresError/sqlState``.
+    case server
+    /// No connection could be made.
+    case connectionFailed
+    /// The connection broke while the statement was under way: it may or may not have been carried
+    /// out.
+    case connectionLost
+    /// The statement's deadline passed: it may or may not have been carried out.
+    case timedOut
+    /// No connection became free in time; nothing was sent.
+    case poolTimeout
+    /// The result is not of the types asked for.
+    case decoding
+    /// The pool or the transaction was closed; nothing was sent.
+    case closed
+    /// The statement cannot be sent this way, such as one with more than 65,535 parameters; nothing
+    /// was sent.
+    case invalidRequest
+  }
+
+  package let code: Code
+  package let message: String
+  package internal(set) var sqlState: SQLState?
+  /// `ERROR`, `FATAL` or `PANIC`, in English whatever the server's language.
+  package internal(set) var severity: String?
+  package internal(set) var constraint: String?
+  package internal(set) var schema: String?
+  package internal(set) var table: String?
+  package internal(set) var column: String?
+  /// The statement's text, with `$1` where values were bound.
+  package internal(set) var statement: String?
+  /// Whether the statement was hit by a request to cancel its neighbour on the connection; it is
+  /// repeated.
+  var wasCancelledByMistake = false
+
+  init(_ code: Code, _ message: String, statement: String? = nil) {
+    self.code = code
+    self.message = message
+    self.statement = statement
+  }
+
+  func during(_ statement: String?) -> PostgresError {
+    var error = self
+    error.statement = error.statement ?? statement
+    return error
+  }
+}
+
+extension PostgresError {
+  /// Whether the same work may well succeed when it is repeated, a little later.
+  ///
+  /// After ``Code/connectionLost`` and ``Code/timedOut`` it may already have been done: repeat only
+  /// what is harmless twice.
+  package var isTransient: Bool {
+    switch code {
+    case .connectionFailed, .connectionLost, .timedOut, .poolTimeout: true
+    case .decoding, .closed, .invalidRequest: false
+    case .server: isRetryableTransaction || isServerUnavailable || sqlState == .lockNotAvailable
+    }
+  }
+
+  /// Whether the transaction was rolled back only because of others and should be run again from
+  /// its beginning.
+  package var isRetryableTransaction: Bool {
+    sqlState == .serializationFailure || sqlState == .deadlockDetected || wasCancelledByMistake
+      || isStalePlan
+  }
+
+  /// Whether the server is stopping, starting or out of a resource (classes 53 and 57P).
+  package var isServerUnavailable: Bool {
+    guard let sqlState else { return false }
+    return sqlState.errorClass == "53" || sqlState.rawValue.hasPrefix("57P")
+      || sqlState.errorClass == "08"
+  }
+
+  /// Whether a statement prepared earlier has gone or no longer fits the tables; preparing it anew
+  /// helps.
+  ///
+  /// "cached plan must not change result type" has no code of its own, only the one of its class.
+  var isStalePlan: Bool {
+    sqlState == .invalidStatementName
+      || (sqlState == .featureNotSupported && message.contains("cached plan"))
+  }
+}
+
+extension PostgresError: CustomStringConvertible {
+  /// All that is safe to log, on one line.
+  package var description: String {
+    var text =
+      sqlState.map { "PostgreSQL \(severity ?? "ERROR") \($0): " } ?? "PostgreSQL \(code): "
+    text += message
+    let places = [("constraint", constraint), ("table", table), ("column", column)]
+    let named = places.compactMap { name, value in value.map { "\(name) \($0)" } }
+    if !named.isEmpty { text += " (\(named.joined(separator: ", ")))" }
+    if let statement {
+      text += " in: \(statement.split(whereSeparator: \.isWhitespace).joined(separator: " "))"
+    }
+    return text
+  }
+}

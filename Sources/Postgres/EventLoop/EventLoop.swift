@@ -1,0 +1,88 @@
+import Synchronization
+
+/// One thread that waits for sockets, timers and submitted work, and is the executor of
+/// ``PostgresLoop``.
+///
+/// A turn: take everything that was submitted, read what arrived (waiting for it if there is
+/// nothing to do), do what was submitted, write what that left to be written. A submitter wakes the
+/// thread only when it sleeps, so under load there is next to no waking.
+final class EventLoop: SerialExecutor {
+  private enum Item {
+    case work(@Sendable @PostgresLoop () -> Void)
+    case job(UnownedJob)
+  }
+
+  private struct Inbox {
+    var items: [Item] = []
+    var isAsleep = false
+  }
+
+  private let inbox = Mutex(Inbox())
+  let poller = Poller()
+  private let thread = Mutex<ThreadIdentity?>(nil)
+
+  init() {
+    Threads.start(named: "postgres-loop") { [self] in run() }
+  }
+
+  func enqueue(_ work: @escaping @Sendable @PostgresLoop () -> Void) {
+    append(.work(work))
+  }
+
+  func enqueue(_ job: consuming ExecutorJob) {
+    append(.job(UnownedJob(job)))
+  }
+
+  func asUnownedSerialExecutor() -> UnownedSerialExecutor {
+    unsafe UnownedSerialExecutor(ordinary: self)
+  }
+
+  func checkIsolated() {
+    precondition(
+      thread.withLock { $0 } == ThreadIdentity.current, "This runs on the PostgreSQL loop only.")
+  }
+
+  private func append(_ item: Item) {
+    let mustWake = inbox.withLock { inbox in
+      inbox.items.append(item)
+      defer { inbox.isAsleep = false }
+      return inbox.isAsleep
+    }
+    if mustWake { poller.wake() }
+  }
+
+  private func run() -> Never {
+    thread.withLock { $0 = ThreadIdentity.current }
+    var items: [Item] = []
+    while true {
+      inbox.withLock { inbox in
+        swap(&inbox.items, &items)
+        inbox.isAsleep = items.isEmpty
+      }
+      hear(mayWait: items.isEmpty)
+      perform(items)
+      items.removeAll(keepingCapacity: true)
+    }
+  }
+
+  /// Hears what the sockets have to say, after the work was taken and before it is done.
+  ///
+  /// In this order, work never meets a connection whose end the submitter could already know of.
+  private func hear(mayWait: Bool) {
+    PostgresLoop.assumeIsolated {
+      let events = poller.wait(atMost: mayWait ? Reactor.shared.timeUntilNextTimer : .zero)
+      if mayWait { inbox.withLock { $0.isAsleep = false } }
+      Reactor.shared.handle(events)
+    }
+  }
+
+  private func perform(_ items: [Item]) {
+    for item in items {
+      switch item {
+      case .work(let work): PostgresLoop.assumeIsolated { work() }
+      case .job(let job): unsafe job.runSynchronously(on: asUnownedSerialExecutor())
+      }
+    }
+    PostgresLoop.assumeIsolated { Reactor.shared.endTurn() }
+  }
+}

@@ -1,0 +1,71 @@
+#if canImport(Darwin)
+  internal import Darwin
+#else
+  internal import CLibpq
+  internal import Glibc
+#endif
+
+/// Threads of our own, for what would block one of Swift's cooperative pool.
+enum Threads {
+  /// Runs a body on a new thread, which ends with it.
+  static func start(named name: String, _ body: @escaping @Sendable () -> Void) {
+    let start = unsafe Unmanaged.passRetained(ThreadStart(name: name, body: body)).toOpaque()
+    #if canImport(Darwin)
+      var thread: pthread_t?
+    #else
+      var thread = pthread_t()
+    #endif
+    let status = unsafe pthread_create(&thread, nil, enterThread, start)
+    precondition(status == 0, "The process cannot start another thread.")
+    #if canImport(Darwin)
+      if let thread = unsafe thread { unsafe pthread_detach(thread) }
+    #else
+      pthread_detach(thread)
+    #endif
+  }
+}
+
+/// Tells one thread from another.
+struct ThreadIdentity: Hashable, Sendable {
+  private let bits: UInt
+
+  static var current: ThreadIdentity {
+    #if canImport(Darwin)
+      unsafe ThreadIdentity(bits: UInt(bitPattern: pthread_self()))
+    #else
+      ThreadIdentity(bits: UInt(pthread_self()))
+    #endif
+  }
+}
+
+private final class ThreadStart: Sendable {
+  let name: String
+  let body: @Sendable () -> Void
+
+  init(name: String, body: @escaping @Sendable () -> Void) {
+    self.name = name
+    self.body = body
+  }
+
+  func run() {
+    #if canImport(Darwin)
+      unsafe pthread_setname_np(name)
+    #else
+      unsafe tenure_name_thread(name)
+    #endif
+    body()
+  }
+}
+
+#if canImport(Darwin)
+  private func enterThread(_ start: UnsafeMutableRawPointer) -> UnsafeMutableRawPointer? {
+    unsafe Unmanaged<ThreadStart>.fromOpaque(start).takeRetainedValue().run()
+    return nil
+  }
+#else
+  private func enterThread(_ start: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
+    guard let start = unsafe start else { return nil }
+    unsafe Unmanaged<ThreadStart>.fromOpaque(start).takeRetainedValue().run()
+    return nil
+  }
+#endif

@@ -1,0 +1,105 @@
+internal import DequeModule
+
+/// Keeps one connection on which it listens, and makes it anew when it is lost.
+@PostgresLoop
+final class Listener {
+  private let channels: [String]
+  private let configuration: ConnectionPool.Configuration
+  private let continuation: AsyncStream<ListenEvent>.Continuation
+  private var backend: Backend?
+  private var failures = 0
+  private var hasListened = false
+  private(set) var isStopped = false
+
+  nonisolated init(
+    channels: [String], configuration: ConnectionPool.Configuration,
+    _ continuation: AsyncStream<ListenEvent>.Continuation
+  ) {
+    self.channels = channels
+    self.configuration = configuration
+    self.continuation = continuation
+  }
+
+  func connect() {
+    guard !isStopped else { return }
+    let uri = configuration.listenURI ?? configuration.uri
+    Connecting.start(configuration, uri: uri) { outcome in
+      switch outcome {
+      case .success(let backend): self.connected(backend)
+      case .failure: self.reconnectLater()
+      }
+    }
+  }
+
+  func stop() {
+    guard !isStopped else { return }
+    isStopped = true
+    continuation.finish()
+    backend?.close(PoolDriver.closedError)
+  }
+
+  private func connected(_ backend: Backend) {
+    guard !isStopped else { return }
+    self.backend = backend
+    backend.start(owner: self)
+    let statements = channels.map { SQL(unescaped: "LISTEN \(Self.quoted($0))") }
+    send(statements) { outcome in
+      switch outcome {
+      case .success: self.nowListening()
+      case .failure: backend.closeAsLost()
+      }
+    }
+    checkLater(backend)
+  }
+
+  private func nowListening() {
+    failures = 0
+    yield(hasListened ? .reconnected : .listening)
+    hasListened = true
+  }
+
+  private func yield(_ event: ListenEvent) {
+    if case .dropped = continuation.yield(event) { continuation.yield(.reconnected) }
+  }
+
+  private func reconnectLater() {
+    guard !isStopped else { return }
+    let delay = Backoff.reconnecting.delay(attempt: failures, jitter: .random(in: 0...1))
+    failures += 1
+    Reactor.shared.schedule(after: delay) { self.connect() }
+  }
+
+  /// A connection that only listens would never notice that its server is gone: ask it now and
+  /// then.
+  private func checkLater(_ checked: Backend) {
+    Reactor.shared.schedule(after: configuration.idleHealthCheckInterval) { [weak checked] in
+      guard let checked, checked === self.backend, !checked.isClosed else { return }
+      guard checked.steps.isEmpty else { return checked.closeAsLost() }
+      self.send(["SELECT 1"]) { _ in }
+      self.checkLater(checked)
+    }
+  }
+
+  private func send(_ statements: [SQL], then: @escaping @PostgresLoop (Request.Outcome) -> Void) {
+    let request = Request(statements, timeout: configuration.statementDeadline)
+    _ = request.accept(.call(then), now: Reactor.shared.now)
+    backend?.send(request)
+  }
+
+  private static func quoted(_ channel: String) -> String {
+    "\"\(channel.replacing("\"", with: "\"\""))\""
+  }
+}
+
+extension Listener: BackendOwner {
+  func backend(_ backend: Backend, finished request: Request) {}
+
+  func backend(_ backend: Backend, received notification: Notification) {
+    yield(.notification(notification))
+  }
+
+  func backendClosed(_ backend: Backend, _ reason: PostgresError) {
+    self.backend = nil
+    reconnectLater()
+  }
+}

@@ -1,0 +1,45 @@
+extension ConnectionPool {
+  /// How to reach the server, and the pool's limits.
+  package struct Configuration: Sendable {
+    /// A libpq connection URI or `key=value` string; several hosts and `target_session_attrs` work.
+    package var uri: String
+    /// Where to listen, when ``uri`` leads to a PgBouncer, which cannot LISTEN.
+    package var listenURI: String?
+    /// The most connections kept, those of listeners apart.
+    ///
+    /// Few are faster than many: requests
+    /// share them.
+    package var connectionLimit = 4
+    /// How long a request waits for a connection, reconnecting included, before
+    /// ``PostgresError/Code/poolTimeout``.
+    package var acquireTimeout = Duration.seconds(10)
+    /// How long the server has for the statements of one request, unless the request says
+    /// otherwise.
+    package var statementDeadline = Duration.seconds(30)
+    /// How long one host has to accept a connection, where the URI has no `connect_timeout`; whole
+    /// seconds.
+    package var connectTimeout = Duration.seconds(5)
+    /// Off behind a PgBouncer that pools transactions: statements are then sent unnamed each time.
+    package var usesPreparedStatements = true
+    /// The most prepared statements per connection; each holds memory on the server.
+    package var preparedStatementLimit = 256
+    /// The name that `pg_stat_activity` shows, unless the URI has one.
+    package var applicationName = "tenure"
+    /// How often an idle connection is asked whether it still works.
+    package var idleHealthCheckInterval = Duration.seconds(30)
+
+    package init(uri: String) {
+      self.uri = uri
+    }
+
+    /// The parameters for libpq; later ones win, so what stands before the URI is a default.
+    func parameters(uri: String) -> [(name: String, value: String)] {
+      [
+        ("connect_timeout", String(max(2, connectTimeout.components.seconds))),
+        ("fallback_application_name", applicationName),
+        ("dbname", uri),
+        ("client_encoding", "UTF8"),
+      ]
+    }
+  }
+}

@@ -1,0 +1,86 @@
+package import Logging
+
+/// A few connections to PostgreSQL, shared by everybody.
+///
+/// Statements outside of transactions share connections: many are under way on each at once, in
+/// libpq's pipeline mode, and an error of one leaves the others alone. A transaction has its
+/// connection to itself. Connections are made when they are needed and made again when they are
+/// lost; no thread waits for the server.
+package final class ConnectionPool: StatementRunner {
+  package let configuration: Configuration
+  let driver: PoolDriver
+
+  /// Makes a pool; it connects when the first statement needs it.
+  package init(configuration: Configuration, logger: Logger) {
+    self.configuration = configuration
+    let driver = PoolDriver(configuration: configuration, logger: logger)
+    self.driver = driver
+    PostgresLoop.submit { driver.startHealthChecks() }
+  }
+
+  deinit {
+    PostgresLoop.submit { [driver] in driver.closeNow() }
+  }
+
+  package func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows] {
+    guard !statements.isEmpty else { return [] }
+    return try await run(Request(statements, timeout: timeout(deadline)))
+  }
+
+  /// Runs a body with a connection of its own, for what needs one: session locks, settings,
+  /// scripts.
+  ///
+  /// The connection goes back to the others afterwards: leave it as it was. A transaction left open
+  /// closes it.
+  @discardableResult
+  package func withConnection<Value>(
+    _ body: (Connection) async throws -> Value
+  ) async throws -> Value {
+    let session = Session()
+    defer { PostgresLoop.submit { [driver] in driver.end(session) } }
+    return try await body(Connection(pool: self, session: session))
+  }
+
+  /// Runs a script of several statements without parameters, such as a schema, as one implicit
+  /// transaction.
+  ///
+  /// - Parameters:
+  ///   - text: the statements; COPY is not possible in it.
+  ///   - deadline: how long the server may be silent, nil for the pool's setting.
+  /// - Throws: ``PostgresError``.
+  package func runScript(_ text: String, deadline: Duration? = nil) async throws {
+    try await withConnection { try await $0.runScript(text, deadline: deadline) }
+  }
+
+  /// Closes the pool: takes nothing more, waits for what is under way, then closes all connections.
+  ///
+  /// - Parameter limit: how long to wait; what is not done by then fails.
+  package func close(within limit: Duration = .seconds(10)) async {
+    await driver.close(within: limit)
+  }
+
+  func timeout(_ deadline: Duration?) -> Duration { deadline ?? configuration.statementDeadline }
+
+  /// Hands a request to the loop and waits for its answer; cancelling the task cancels it on the
+  /// server.
+  func run(_ request: Request) async throws -> [Rows] {
+    try await withTaskCancellationHandler {
+      try await runShielded(request)
+    } onCancel: {
+      PostgresLoop.submit { [driver] in driver.cancel(request) }
+    }
+  }
+
+  /// The same, but goes on when the task is cancelled: what cleans up must.
+  func runShielded(_ request: Request) async throws -> [Rows] {
+    for sql in request.statements where sql.parameters.count > SQL.parametersMax {
+      throw PostgresError(
+        .invalidRequest, "more than \(SQL.parametersMax) parameters", statement: sql.text)
+    }
+    return try await unsafe withUnsafeThrowingContinuation { continuation in
+      PostgresLoop.submit { [driver] in
+        unsafe driver.accept(request, .resume(continuation))
+      }
+    }
+  }
+}

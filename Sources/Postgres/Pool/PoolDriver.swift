@@ -1,0 +1,297 @@
+internal import DequeModule
+import Logging
+
+/// Carries out what ``PoolState`` decides: opens connections, hands them requests, hears of their
+/// ends.
+@PostgresLoop
+final class PoolDriver {
+  private enum Phase { case open, closing, closed }
+
+  /// How often deadlines are looked at while anything is under way: their exactness.
+  private static let sweepInterval = Duration.milliseconds(50)
+
+  private let configuration: ConnectionPool.Configuration
+  private let logger: Logger
+  private var state: PoolState<Request>
+  private var backends: [Backend?]
+  private var sessions: [Session?]
+  private var phase = Phase.open
+  private var closers: [CheckedContinuation<Void, Never>] = []
+  private var isSweepScheduled = false
+  private var lastConnectFailure: PostgresError?
+  private var listeners: [Listener] = []
+
+  nonisolated init(configuration: ConnectionPool.Configuration, logger: Logger) {
+    self.configuration = configuration
+    self.logger = logger
+    let state = PoolState<Request>(limit: configuration.connectionLimit, now: .now)
+    self.state = state
+    backends = Array(repeating: nil, count: state.slots.count)
+    sessions = Array(repeating: nil, count: state.slots.count)
+  }
+
+  /// How many requests have been sent: the number of round trips.
+  var requestsSent: Int { state.requestsSent }
+
+  // MARK: Requests
+
+  func accept(_ request: Request, _ completion: Request.Completion) {
+    let now = Reactor.shared.now
+    guard request.accept(completion, now: now) else { return }
+    scheduleSweep()
+    if let session = request.session {
+      accept(request, of: session, now)
+    } else if phase == .open {
+      assign(request, .shared, now)
+    } else {
+      request.complete(.failure(Self.closedError))
+    }
+  }
+
+  private func accept(_ request: Request, of session: Session, _ now: ContinuousClock.Instant) {
+    switch session.state {
+    case .leased(let backend):
+      guard let slot = slot(of: backend) else {
+        return request.complete(.failure(Session.endedNormally))
+      }
+      state.sent(on: slot, now: now)
+      backend.send(request)
+    case .waiting(let requests):
+      session.state = .waiting(requests + [request])
+    case .unused where phase == .open:
+      session.state = .waiting([])
+      assign(request, .lease, now)
+    case .unused:
+      request.complete(.failure(Self.closedError))
+    case .ended(let reason):
+      request.complete(.failure(reason))
+    }
+  }
+
+  private func assign(
+    _ request: Request, _ need: PoolState<Request>.Need, _ now: ContinuousClock.Instant
+  ) {
+    if let slot = state.place(need, now: now) {
+      start(request, on: slot, now)
+    } else {
+      state.wait(request, need, until: min(now + configuration.acquireTimeout, request.deadline))
+    }
+    openConnections(now)
+  }
+
+  private func start(_ request: Request, on slot: Int, _ now: ContinuousClock.Instant) {
+    guard let backend = backends[slot] else { return }
+    if let session = request.session {
+      guard case .waiting(let others) = session.state else { return }
+      session.state = .leased(backend)
+      sessions[slot] = session
+      for request in [request] + others {
+        state.sent(on: slot, now: now)
+        backend.send(request)
+      }
+    } else {
+      backend.send(request)
+    }
+  }
+
+  /// Stops what a request is doing because its task was cancelled.
+  func cancel(_ request: Request) {
+    let now = Reactor.shared.now
+    request.cancel(now: now)
+    if state.remove(request) {
+      fail(request, CancellationError())
+    } else {
+      for backend in backends { backend?.cancelHeadIfUnwanted() }
+    }
+  }
+
+  /// Answers a request that was never sent; its session, if it has one, ends with it.
+  private func fail(_ request: Request, _ error: any Error) {
+    if let session = request.session, case .waiting(let others) = session.state {
+      session.state = .unused
+      for other in others { other.complete(.failure(error)) }
+    }
+    request.complete(.failure(error))
+  }
+
+  // MARK: Sessions
+
+  /// Gives a session's connection back; one that is in the middle of something is closed instead.
+  func end(_ session: Session) {
+    guard let backend = session.backend else {
+      session.state = .ended(Session.endedNormally)
+      return
+    }
+    session.state = .ended(Session.endedNormally)
+    guard let slot = slot(of: backend) else { return }
+    sessions[slot] = nil
+    guard backend.steps.isEmpty, backend.exclusive == nil, backend.handle.isIdle else {
+      return backend.close(
+        PostgresError(.closed, "the connection was given back in the middle of a transaction"))
+    }
+    state.released(slot)
+    advance()
+  }
+
+  // MARK: Connections
+
+  private func openConnections(_ now: ContinuousClock.Instant) {
+    for slot in state.slotsToConnect(now: now) {
+      Connecting.start(configuration, uri: configuration.uri) { [weak self] outcome in
+        self?.connected(outcome, slot)
+      }
+    }
+  }
+
+  private func connected(_ outcome: Result<Backend, PostgresError>, _ slot: Int) {
+    let now = Reactor.shared.now
+    switch outcome {
+    case .success(let backend):
+      guard phase != .closed else { return }
+      backends[slot] = backend
+      backend.start(owner: self)
+      state.connected(slot, now: now)
+      lastConnectFailure = nil
+      logger.debug(
+        "Connected to PostgreSQL",
+        metadata: ["postgres.process": "\(backend.handle.processID)", "postgres.slot": "\(slot)"])
+    case .failure(let error):
+      state.connectFailed(slot, now: now, jitter: .random(in: 0...1))
+      lastConnectFailure = error
+      logger.warning("Could not connect to PostgreSQL", metadata: ["error": "\(error)"])
+      // Until a first connection has worked, the settings are likelier wrong than the server away:
+      // say so at once.
+      if !state.hasEverConnected {
+        for request in state.removeAll() { fail(request, error) }
+      }
+      if let retryAt = state.retryAt {
+        Reactor.shared.schedule(after: retryAt - now) { [weak self] in self?.advance() }
+      }
+    }
+    advance()
+  }
+
+  private func slot(of backend: Backend) -> Int? {
+    backends.firstIndex { $0 === backend }
+  }
+
+  /// Serves those who wait, opens what is missing, and ends closing when nothing is left to wait
+  /// for.
+  private func advance() {
+    let now = Reactor.shared.now
+    for placement in state.placeWaiting(now: now) {
+      start(placement.waiter, on: placement.slot, now)
+    }
+    if phase == .open { openConnections(now) }
+    if phase == .closing, state.isIdle { closeNow() }
+  }
+
+  // MARK: Deadlines and health
+
+  private func scheduleSweep() {
+    guard !isSweepScheduled else { return }
+    isSweepScheduled = true
+    Reactor.shared.schedule(after: Self.sweepInterval) { [weak self] in self?.sweep() }
+  }
+
+  private func sweep() {
+    isSweepScheduled = false
+    let now = Reactor.shared.now
+    for request in state.removeExpired(now: now) {
+      let reason = lastConnectFailure.map { ": \($0.message)" } ?? ""
+      fail(
+        request,
+        PostgresError(
+          .poolTimeout, "no connection within \(configuration.acquireTimeout)\(reason)",
+          statement: request.statements.first?.text))
+    }
+    for backend in backends { backend?.enforceDeadlines(now: now) }
+    advance()
+    if phase != .closed, !state.isIdle { scheduleSweep() }
+  }
+
+  func startHealthChecks() {
+    let interval = configuration.idleHealthCheckInterval
+    Reactor.shared.schedule(after: interval) { [weak self] in
+      guard let self, self.phase == .open else { return }
+      self.checkIdleConnections(idleFor: interval)
+      self.startHealthChecks()
+    }
+  }
+
+  /// Asks connections that have been idle; one that doesn't answer in time is closed like any that
+  /// doesn't.
+  private func checkIdleConnections(idleFor interval: Duration) {
+    let now = Reactor.shared.now
+    for (index, slot) in state.slots.enumerated() {
+      guard let backend = backends[index], slot.inFlight == 0, !slot.isLeased,
+        now - slot.lastProgress >= interval
+      else { continue }
+      let request = Request(["SELECT 1"], timeout: configuration.connectTimeout)
+      _ = request.accept(.call { _ in }, now: now)
+      state.sent(on: index, now: now)
+      backend.send(request)
+      scheduleSweep()
+    }
+  }
+
+  // MARK: Listeners
+
+  func add(_ listener: Listener) {
+    guard phase == .open else { return listener.stop() }
+    listeners.removeAll(where: \.isStopped)
+    listeners.append(listener)
+    listener.connect()
+  }
+
+  // MARK: Closing
+
+  static let closedError = PostgresError(.closed, "the connection pool is closed")
+
+  func close(within limit: Duration) async {
+    guard phase != .closed else { return }
+    phase = .closing
+    Reactor.shared.schedule(after: limit) { [weak self] in self?.closeNow() }
+    await withCheckedContinuation { continuation in
+      closers.append(continuation)
+      advance()
+    }
+  }
+
+  func closeNow() {
+    guard phase != .closed else { return }
+    phase = .closed
+    for request in state.removeAll() { fail(request, Self.closedError) }
+    for backend in backends { backend?.close(Self.closedError) }
+    for listener in listeners { listener.stop() }
+    for closer in closers { closer.resume() }
+    closers.removeAll()
+  }
+}
+
+extension PoolDriver: BackendOwner {
+  func backend(_ backend: Backend, finished request: Request) {
+    guard let slot = slot(of: backend) else { return }
+    state.finished(on: slot, now: Reactor.shared.now)
+    if request.endsSession, request.failure == nil, let session = request.session, !backend.isClosed
+    {
+      end(session)
+    } else if !state.waiting.isEmpty || phase == .closing {
+      advance()
+    }
+  }
+
+  func backend(_ backend: Backend, received notification: Notification) {}
+
+  func backendClosed(_ backend: Backend, _ reason: PostgresError) {
+    guard let slot = slot(of: backend) else { return }
+    backends[slot] = nil
+    sessions[slot]?.state = .ended(reason)
+    sessions[slot] = nil
+    state.closed(slot, now: Reactor.shared.now)
+    if reason.code != .closed {
+      logger.info("Lost a connection to PostgreSQL", metadata: ["error": "\(reason)"])
+    }
+    advance()
+  }
+}

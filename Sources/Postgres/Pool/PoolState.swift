@@ -1,0 +1,173 @@
+internal import DequeModule
+
+/// Which connection takes which request, and when to open another: the pool's decisions, without
+/// any I/O.
+///
+/// Requests are of two kinds. A *shared* one may go to any connection that nobody has to himself,
+/// behind what is already under way there. A *lease* takes a connection for its own until it is
+/// released; it too may begin behind shared ones which have not been answered, for the server keeps
+/// the order.
+struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
+  enum Need: Sendable { case shared, lease }
+
+  struct Slot: Sendable {
+    enum Status: Sendable { case empty, connecting, ready }
+    var status = Status.empty
+    var inFlight = 0
+    var isLeased = false
+    /// When it last answered, or began after having been idle.
+    var lastProgress: ContinuousClock.Instant
+  }
+
+  struct Placement {
+    let waiter: Waiter
+    let slot: Int
+  }
+
+  struct Waiting: Sendable {
+    let waiter: Waiter
+    let need: Need
+    let deadline: ContinuousClock.Instant
+  }
+
+  /// From so many shared requests in flight on each connection, another connection is opened: with
+  /// fewer, a second server process costs more than it brings.
+  static var crowdedDepth: Int { 32 }
+
+  /// A connection without an answer for so long is working on something slow: others are not put
+  /// behind it.
+  static var slowAfter: Duration { .milliseconds(10) }
+
+  private(set) var slots: [Slot]
+  private(set) var waiting = Deque<Waiting>()
+  private(set) var hasEverConnected = false
+  /// How many requests have been sent; each ends in one sync point, and so costs one round trip.
+  private(set) var requestsSent = 0
+  private var isCrowded = false
+  private var failures = 0
+  private(set) var retryAt: ContinuousClock.Instant?
+
+  init(limit: Int, now: ContinuousClock.Instant) {
+    slots = Array(repeating: Slot(lastProgress: now), count: max(1, limit))
+  }
+
+  var isIdle: Bool {
+    waiting.isEmpty && slots.allSatisfy { $0.inFlight == 0 && !$0.isLeased }
+  }
+
+  /// Chooses and books a connection for a request; nil when it has to wait.
+  mutating func place(_ need: Need, now: ContinuousClock.Instant) -> Int? {
+    var best: Int?
+    for index in slots.indices where isOpen(slots[index], now) {
+      if let current = best, slots[current].inFlight <= slots[index].inFlight { continue }
+      best = index
+    }
+    guard let best else { return nil }
+    isCrowded = slots[best].inFlight >= Self.crowdedDepth
+    book(best, need, now)
+    return best
+  }
+
+  mutating func wait(_ waiter: Waiter, _ need: Need, until deadline: ContinuousClock.Instant) {
+    waiting.append(Waiting(waiter: waiter, need: need, deadline: deadline))
+  }
+
+  /// Counts a request that goes to a connection leased already.
+  mutating func sent(on slot: Int, now: ContinuousClock.Instant) {
+    if slots[slot].inFlight == 0 { slots[slot].lastProgress = now }
+    slots[slot].inFlight += 1
+    requestsSent += 1
+  }
+
+  mutating func finished(on slot: Int, now: ContinuousClock.Instant) {
+    slots[slot].inFlight -= 1
+    slots[slot].lastProgress = now
+  }
+
+  mutating func released(_ slot: Int) {
+    slots[slot].isLeased = false
+  }
+
+  mutating func connected(_ slot: Int, now: ContinuousClock.Instant) {
+    slots[slot] = Slot(status: .ready, lastProgress: now)
+    hasEverConnected = true
+    failures = 0
+    retryAt = nil
+  }
+
+  mutating func closed(_ slot: Int, now: ContinuousClock.Instant) {
+    slots[slot] = Slot(lastProgress: now)
+  }
+
+  /// Notes that no connection could be made, and when to try again.
+  mutating func connectFailed(_ slot: Int, now: ContinuousClock.Instant, jitter: Double) {
+    slots[slot] = Slot(lastProgress: now)
+    retryAt = now + Backoff.reconnecting.delay(attempt: failures, jitter: jitter)
+    failures += 1
+  }
+
+  /// Places whoever can be: the shared ones first, since they hold nobody up, then the leases in
+  /// their order.
+  mutating func placeWaiting(now: ContinuousClock.Instant) -> [Placement] {
+    guard !waiting.isEmpty else { return [] }
+    var placements: [Placement] = []
+    for need in [Need.shared, .lease] {
+      var left = Deque<Waiting>()
+      while let entry = waiting.popFirst() {
+        if entry.need == need, let slot = place(need, now: now) {
+          placements.append(Placement(waiter: entry.waiter, slot: slot))
+        } else {
+          left.append(entry)
+        }
+      }
+      waiting = left
+    }
+    return placements
+  }
+
+  /// Chooses the places where connections are to be opened now, and counts them as being opened.
+  mutating func slotsToConnect(now: ContinuousClock.Instant) -> [Int] {
+    if let retryAt, now < retryAt { return [] }
+    let leases = waiting.count { $0.need == .lease }
+    let shared = (waiting.count - leases + Self.crowdedDepth - 1) / Self.crowdedDepth
+    let underWay = slots.count { $0.status == .connecting }
+    let wanted = max(leases + shared, isCrowded ? 1 : 0) - underWay
+    isCrowded = false
+    guard wanted > 0 else { return [] }
+    let chosen = slots.indices.filter { slots[$0].status == .empty }.prefix(wanted)
+    for index in chosen { slots[index].status = .connecting }
+    return Array(chosen)
+  }
+
+  /// Takes a waiter out, for it has been cancelled.
+  mutating func remove(_ waiter: Waiter) -> Bool {
+    guard let index = waiting.firstIndex(where: { $0.waiter === waiter }) else { return false }
+    waiting.remove(at: index)
+    return true
+  }
+
+  /// Takes out those who have waited too long.
+  mutating func removeExpired(now: ContinuousClock.Instant) -> [Waiter] {
+    guard waiting.contains(where: { $0.deadline <= now }) else { return [] }
+    let expired = waiting.filter { $0.deadline <= now }.map(\.waiter)
+    waiting.removeAll { $0.deadline <= now }
+    return expired
+  }
+
+  mutating func removeAll() -> [Waiter] {
+    defer { waiting.removeAll() }
+    return waiting.map(\.waiter)
+  }
+
+  private func isOpen(_ slot: Slot, _ now: ContinuousClock.Instant) -> Bool {
+    guard slot.status == .ready, !slot.isLeased else { return false }
+    return slot.inFlight == 0 || now - slot.lastProgress < Self.slowAfter
+  }
+
+  private mutating func book(_ slot: Int, _ need: Need, _ now: ContinuousClock.Instant) {
+    switch need {
+    case .shared: sent(on: slot, now: now)
+    case .lease: slots[slot].isLeased = true
+    }
+  }
+}

@@ -1,0 +1,106 @@
+import Synchronization
+
+/// A transaction under way, for the length of
+/// ``ConnectionPool/withTransaction(isolation:readOnly:maxAttempts:_:)``.
+package final class Transaction: StatementRunner {
+  /// A rollback is quick, or the connection isn't worth waiting for.
+  private static let rollbackDeadline = Duration.seconds(5)
+
+  let pool: ConnectionPool
+  let session = Session()
+  private let state: Mutex<TransactionState>
+
+  init(pool: ConnectionPool, isolation: IsolationLevel?, readOnly: Bool) {
+    self.pool = pool
+    state = Mutex(TransactionState(isolation: isolation, readOnly: readOnly))
+  }
+
+  package func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows] {
+    guard !statements.isEmpty else { return [] }
+    return try await send(statements, committing: false, deadline: deadline)
+  }
+
+  /// Sends the last statements and COMMIT together: when it returns, the transaction is durable.
+  ///
+  /// - Throws: ``PostgresError``. With code `connectionLost` or `timedOut` it may be committed all
+  ///   the same.
+  @discardableResult
+  package func commit(
+    with statements: [SQL] = [], deadline: Duration? = nil
+  ) async throws -> [Rows] {
+    if statements.isEmpty, state.withLock({ $0.isOpen && !$0.wasSent }) {
+      state.withLock { $0.finish(committed: true) }
+      return []
+    }
+    var results = try await send(statements + ["COMMIT"], committing: true, deadline: deadline)
+    // COMMIT of a transaction in which something has failed answers "ROLLBACK", and is no error to
+    // the server.
+    guard results.removeLast().result.commandTag == "COMMIT" else {
+      state.withLock { $0.finish(committed: false) }
+      var error = PostgresError(.server, "rolled back, for a statement before had failed")
+      error.sqlState = .inFailedTransaction
+      throw error
+    }
+    state.withLock { $0.finish(committed: true) }
+    return results
+  }
+
+  /// Runs a body whose statements are undone when it throws, while the transaction goes on.
+  ///
+  /// Costs no round trip: SAVEPOINT, RELEASE and ROLLBACK TO go in front of the statements that
+  /// follow.
+  package func savepoint<Value>(_ body: () async throws -> Value) async throws -> Value {
+    let savepoint = state.withLock { $0.beginSavepoint() }
+    do {
+      let value = try await body()
+      state.withLock { $0.endSavepoint(savepoint, rollingBack: false) }
+      return value
+    } catch {
+      state.withLock { $0.endSavepoint(savepoint, rollingBack: true) }
+      throw error
+    }
+  }
+
+  /// Sends what is pending, so that the connection is taken and the transaction begun.
+  func sendPending() async throws {
+    _ = try await send([], committing: false, deadline: nil)
+  }
+
+  private func send(
+    _ statements: [SQL], committing: Bool, deadline: Duration?
+  ) async throws -> [Rows] {
+    let pending = try state.withLock { state throws(PostgresError) in
+      try state.takePending(committing: committing)
+    }
+    let request = Request(
+      pending + statements, session: session, endsSession: committing,
+      timeout: pool.timeout(deadline))
+    do {
+      return Array(try await pool.run(request).dropFirst(pending.count))
+    } catch {
+      state.withLock { $0.fail(error) }
+      throw error
+    }
+  }
+
+  func commitIfOpen() async throws {
+    guard state.withLock({ $0.isOpen }) else { return }
+    try await commit()
+  }
+
+  /// Rolls back unless the transaction has ended or never begun; goes on when the task is
+  /// cancelled.
+  package func rollBack() async {
+    guard state.withLock({ $0.mustRollBack() }) else { return }
+    let request = Request(
+      ["ROLLBACK"], session: session, endsSession: true, timeout: Self.rollbackDeadline)
+    // If it fails, the connection does not go back to the others, and the server rolls back when it
+    // closes.
+    _ = try? await pool.runShielded(request)
+    PostgresLoop.submit { [pool, session] in pool.driver.end(session) }
+  }
+
+  func shouldRunAgain(after error: any Error) -> Bool {
+    state.withLock { $0.shouldRunAgain(after: error) }
+  }
+}

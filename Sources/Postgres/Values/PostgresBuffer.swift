@@ -1,0 +1,42 @@
+/// Values in PostgreSQL's binary format, one after the other: numbers are big-endian.
+package struct PostgresBuffer: Sendable {
+  private(set) var bytes: [UInt8] = []
+
+  /// The number of bytes so far.
+  package var count: Int { bytes.count }
+
+  package init() {}
+
+  /// Appends to the encoded value.
+  package mutating func append(_ integer: some FixedWidthInteger) {
+    unsafe withUnsafeBytes(of: integer.bigEndian) { unsafe bytes.append(contentsOf: $0) }
+  }
+
+  /// Appends to the encoded value.
+  package mutating func append(_ newBytes: some Sequence<UInt8>) {
+    bytes.append(contentsOf: newBytes)
+  }
+
+  /// Appends a value behind its length (4 bytes; -1 for NULL), as arrays and COPY rows hold values.
+  mutating func appendWithLength<Value: PostgresEncodable>(_ value: Value) {
+    let start = bytes.count
+    append(Int32(-1))
+    guard !value.isPostgresNull else { return }
+    value.encode(into: &self)
+    overwrite(Int32(bytes.count - start - 4), at: start)
+  }
+
+  mutating func reserve(_ capacity: Int) {
+    bytes.reserveCapacity(capacity)
+  }
+
+  mutating func removeAll() {
+    bytes.removeAll(keepingCapacity: true)
+  }
+
+  private mutating func overwrite(_ integer: Int32, at offset: Int) {
+    unsafe withUnsafeBytes(of: integer.bigEndian) { source in
+      for index in 0..<4 { bytes[offset + index] = unsafe source[index] }
+    }
+  }
+}

@@ -1,0 +1,37 @@
+/// A `timestamptz` as PostgreSQL stores it: microseconds since 2000-01-01 00:00:00 UTC, leap
+/// seconds not counted.
+package struct PostgresTimestamp: Hashable, Comparable, Sendable {
+  package let microsecondsSince2000: Int64
+
+  package init(microsecondsSince2000: Int64) {
+    self.microsecondsSince2000 = microsecondsSince2000
+  }
+
+  /// PostgreSQL's `infinity`: later than all other moments.
+  package static let infinity = PostgresTimestamp(microsecondsSince2000: .max)
+
+  /// PostgreSQL's `-infinity`: earlier than all other moments.
+  package static let negativeInfinity = PostgresTimestamp(microsecondsSince2000: .min)
+
+  /// Whether this is a moment and neither of the infinities.
+  package var isFinite: Bool { self != .infinity && self != .negativeInfinity }
+
+  /// The seconds from the Unix epoch (1970) to PostgreSQL's (2000).
+  package static let unixSecondsAtEpoch: Int64 = 946_684_800
+
+  package static func < (left: PostgresTimestamp, right: PostgresTimestamp) -> Bool {
+    left.microsecondsSince2000 < right.microsecondsSince2000
+  }
+}
+
+extension PostgresTimestamp: PostgresEncodable, PostgresDecodable {
+  package static var postgresType: PostgresType { .timestamptz }
+  package func encode(into buffer: inout PostgresBuffer) { buffer.append(microsecondsSince2000) }
+
+  package static var expectedPostgresType: String { "timestamptz" }
+  package static func canDecode(_ type: PostgresType) -> Bool { type == .timestamptz }
+
+  package init(postgresBytes: RawSpan, type: PostgresType) throws {
+    self.init(microsecondsSince2000: try postgresBytes.integer(Int64.self))
+  }
+}

@@ -1,0 +1,121 @@
+package import Foundation
+package import Logging
+
+/// A PostgreSQL server of our own, in a directory of our own: for `demo`, development and tests.
+///
+/// The data stay in the directory; `initdb` runs once. The server ends with this process, however
+/// it ends, and several processes that start it in the same directory share it: the last one stops
+/// it.
+package actor PrivatePostgres {
+  /// The superuser, and the only role there is at first.
+  package static let userName = "postgres"
+
+  /// How long the server may take to accept connections, recovery after a crash included.
+  static let startLimit = Duration.seconds(60)
+
+  /// How long a fast shutdown may take.
+  static let stopLimit = Duration.seconds(20)
+
+  /// How often a file is looked at while waiting for the server.
+  static let pollInterval = Duration.milliseconds(10)
+
+  let directory: ServerDirectory
+  let options: Options
+  let binaries: ServerBinaries
+  let user: ServerUser
+  private let watchdog: Watchdog
+  private let logger: Logger
+  private var address: ServerAddress
+
+  private init(
+    directory: ServerDirectory, options: Options, binaries: ServerBinaries, user: ServerUser,
+    watchdog: Watchdog, address: ServerAddress, logger: Logger
+  ) {
+    self.directory = directory
+    self.options = options
+    self.binaries = binaries
+    self.user = user
+    self.watchdog = watchdog
+    self.address = address
+    self.logger = logger
+  }
+
+  /// Starts the server in a directory, or joins the one that runs there.
+  ///
+  /// - Parameters:
+  ///   - path: where everything is kept; made if missing. Its parents need not be readable for the
+  ///   server's user.
+  ///   - options: how the server is run.
+  ///   - logger: hears what is done.
+  /// - Returns: the server, accepting connections.
+  /// - Throws: ``PrivatePostgresError`` saying what is missing or what the server said.
+  package static func start(
+    in path: URL, options: Options = Options(),
+    logger: Logger = Logger(label: "PrivatePostgres", factory: { _ in SwiftLogNoOpLogHandler() })
+  ) async throws -> PrivatePostgres {
+    let binaries = try await ServerBinaries.find(preferring: options.binaries)
+    let directory = try ServerDirectory(path)
+    let lock = try await directory.lock()
+    let user = try await ServerUser.choose(for: directory)
+    let watchdog = try await Watchdog.start(for: directory, removing: options.isTemporary)
+    do {
+      try await directory.prepare(user, binaries, options)
+      var address = try await directory.runningServer(within: startLimit)
+      if address == nil {
+        address = try await ServerProcess.start(binaries, directory, user, options)
+        logger.info("Started a private PostgreSQL", metadata: ["path": "\(directory.path)"])
+      }
+      guard let address else { throw PrivatePostgresError.didNotStart(directory.logTail) }
+      lock.release()
+      return PrivatePostgres(
+        directory: directory, options: options, binaries: binaries, user: user,
+        watchdog: watchdog, address: address, logger: logger)
+    } catch {
+      lock.release()
+      await watchdog.end()
+      throw error
+    }
+  }
+
+  /// The connection URI of a database, through the Unix socket.
+  package func uri(database: String = "postgres") -> String {
+    address.uri(database: database)
+  }
+
+  /// The connection URI of a database over TCP, if the server listens on the loopback address.
+  package func loopbackURI(database: String = "postgres") -> String? {
+    address.loopbackURI(database: database, password: directory.password)
+  }
+
+  /// The process number of the server's first process, while it runs.
+  package var processID: Int32? { directory.postmaster?.processID }
+
+  /// Stops the server, unless other processes use it too.
+  package func stop() async {
+    await watchdog.end()
+    logger.info("Stopped the private PostgreSQL", metadata: ["path": "\(directory.path)"])
+  }
+
+  /// Stops the server as an administrator would, and starts it again at the same address.
+  ///
+  /// - Throws: ``PrivatePostgresError``.
+  package func restart() async throws {
+    try await directory.signalServer(SIGINT, waiting: Self.stopLimit)
+    try await startAgain()
+  }
+
+  /// Ends the server as a crash does: without a word to its clients and without writing anything
+  /// more.
+  ///
+  /// - Throws: ``PrivatePostgresError``.
+  package func kill() async throws {
+    try await directory.signalServer(SIGQUIT, waiting: Self.stopLimit)
+  }
+
+  /// Starts the server again after ``kill()``, at the same address.
+  ///
+  /// - Throws: ``PrivatePostgresError``.
+  package func startAgain() async throws {
+    address = try await ServerProcess.start(binaries, directory, user, options, at: address)
+  }
+}

@@ -1,0 +1,64 @@
+import Postgres
+import Testing
+
+@Suite struct CopyTests {
+  private struct Broken: Error {}
+
+  @Test func rowsAreCopiedFromASequence() async throws {
+    try await TestServer.withPool { pool in
+      try await pool.execute("CREATE TABLE copied (id int8, name text, at timestamptz)")
+      let copied = try await pool.copyIn(
+        "COPY copied (id, name, at) FROM STDIN", rows: 0..<50_000
+      ) { number, row in
+        row.append(
+          number, number.isMultiple(of: 2) ? "even \(number)" : nil, PostgresTimestamp.infinity)
+      }
+      #expect(copied == 50_000)
+      let counts = try await pool.query("SELECT count(*), count(name), sum(id)::int8 FROM copied")
+      #expect(
+        try counts.decodeOnly(Int.self, Int.self, Int.self) == (50_000, 25_000, 1_249_975_000))
+    }
+  }
+
+  @Test func rowsAreCopiedInATransaction() async throws {
+    try await TestServer.withPool { pool in
+      try await pool.execute("CREATE TABLE copied_in_transaction (id int8)")
+      let rows = AsyncStream { continuation in
+        for number in 0..<1000 { continuation.yield(number) }
+        continuation.finish()
+      }
+      try await pool.withTransaction { transaction in
+        try await transaction.execute("INSERT INTO copied_in_transaction VALUES (-1)")
+        try await transaction.copyIn("COPY copied_in_transaction FROM STDIN", rows: rows) {
+          $1.append($0)
+        }
+        try await transaction.commit(with: ["INSERT INTO copied_in_transaction VALUES (-2)"])
+      }
+      let count: SQL = "SELECT count(*) FROM copied_in_transaction"
+      #expect(try await pool.query(count).decodeOnly(Int.self) == 1002)
+    }
+  }
+
+  @Test func whatFailsCopiesNothing() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+    } _: { pool in
+      try await pool.execute("CREATE TABLE uncopied (id int8 CHECK (id < 100))")
+      await #expect(throws: Broken.self) {
+        try await pool.copyIn("COPY uncopied FROM STDIN", rows: 0..<50) { number, row in
+          row.append(number)
+          if number == 40 { throw Broken() }
+        }
+      }
+      let refused = await postgresError {
+        try await pool.copyIn("COPY uncopied FROM STDIN", rows: 0..<200_000) { $1.append($0) }
+      }
+      #expect(refused?.sqlState == .checkViolation)
+      let noCopy = await postgresError {
+        try await pool.copyIn("SELECT 1", rows: 0..<2) { $1.append($0) }
+      }
+      #expect(noCopy != nil)
+      #expect(try await pool.query("TABLE uncopied").isEmpty)
+    }
+  }
+}

@@ -1,0 +1,139 @@
+import Foundation
+import PrivatePostgres
+import Testing
+
+@testable import Postgres
+
+/// What happens when the server goes away, freezes or comes back: one after the other, on a server
+/// which no other test needs.
+@Suite(.serialized) struct FaultTests {
+  private static let processID: SQL = "SELECT pg_backend_pid()"
+  private static let server = Task { try await TestServer.start() }
+
+  private func withServer(
+    _ body: (PrivatePostgres, _ uri: String) async throws -> Void
+  ) async throws {
+    let server = try await Self.server.value
+    try await body(server, await server.uri())
+  }
+
+  @Test func aTerminatedBackendIsReplaced() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+    } _: { pool in
+      let process = try await pool.query(Self.processID).decodeOnly(Int32.self)
+      let victim = Task { await postgresError { _ = try await pool.query("SELECT pg_sleep(20)") } }
+      let isSent = try await eventually { await pool.driver.requestsSent == 2 }
+      #expect(isSent)
+      try await TestServer.withPool {
+        _ = try await $0.query("SELECT pg_terminate_backend(\(process))")
+      }
+      let error = await victim.value
+      #expect(error?.sqlState == .adminShutdown)
+      #expect(error?.isTransient == true)
+      let next = try await pool.query(Self.processID).decodeOnly(Int32.self)
+      #expect(next != process)
+    }
+  }
+
+  @Test func aTransactionThatLosesItsConnectionIsRunAgain() async throws {
+    try await TestServer.withPool { pool in
+      let attempts = Counter()
+      let value = try await pool.withTransaction { transaction in
+        let process = try await transaction.query(Self.processID).decodeOnly(Int32.self)
+        if await attempts.next() == 1 {
+          _ = try await pool.query("SELECT pg_terminate_backend(\(process))")
+        }
+        return try await transaction.query("SELECT 4").decodeOnly(Int.self)
+      }
+      #expect(value == 4)
+      #expect(await attempts.count == 2)
+    }
+  }
+
+  @Test func aRestartedServerIsFoundAgain() async throws {
+    try await withServer { server, uri in
+      try await TestServer.withPool(uri: uri) { pool in
+        _ = try await pool.query("SELECT 1")
+        try await server.restart()
+        #expect(try await pool.query("SELECT 2").decodeOnly(Int.self) == 2)
+
+        try await server.kill()
+        let waiting = Task { try await pool.query("SELECT 3").decodeOnly(Int.self) }
+        try await Task.sleep(for: .milliseconds(200))
+        try await server.startAgain()
+        #expect(try await waiting.value == 3)
+      }
+    }
+  }
+
+  @Test func aFrozenServerIsGivenUp() async throws {
+    try await withServer { server, uri in
+      try await TestServer.withPool(uri: uri) {
+        $0.statementDeadline = .milliseconds(300)
+        $0.acquireTimeout = .milliseconds(500)
+      } _: { pool in
+        let backend = try await pool.query(Self.processID).decodeOnly(Int32.self)
+        let postmaster = try #require(await server.processID)
+        kill(postmaster, SIGSTOP)
+        kill(backend, SIGSTOP)
+        let begin = ContinuousClock.now
+        let error = await postgresError { _ = try await pool.query("SELECT 1") }
+        #expect(error?.code == .timedOut)
+        #expect(ContinuousClock.now - begin < .seconds(60))
+        // The connection is given up as well, once it has not reacted to being cancelled.
+        try await Task.sleep(for: Backend.cancellationGrace + .milliseconds(300))
+        kill(postmaster, SIGCONT)
+        let next = try await pool.query(Self.processID, deadline: .seconds(5)).decodeOnly(
+          Int32.self)
+        #expect(next != backend)
+        kill(backend, SIGCONT)
+      }
+    }
+  }
+
+  @Test func aStatementOverItsDeadlineIsCancelled() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+    } _: { pool in
+      let process = try await pool.query(Self.processID).decodeOnly(Int32.self)
+      let error = await postgresError {
+        _ = try await pool.query("SELECT pg_sleep(20)", deadline: .milliseconds(200))
+      }
+      #expect(error?.code == .timedOut)
+      // The server gave it up; the connection is as good as before.
+      #expect(try await pool.query(Self.processID).decodeOnly(Int32.self) == process)
+    }
+  }
+
+  @Test func deadHostsOfSeveralArePassedBy() async throws {
+    try await withServer { server, uri in
+      let socket = try #require(uri.firstMatch(of: /host=([^&]*)/)?.output.1)
+      let several =
+        "postgresql:///postgres?user=postgres&target_session_attrs=read-write"
+        + "&host=/nowhere,127.0.0.1,\(socket)&port=1,1,5432"
+      try await TestServer.withPool(uri: several) { pool in
+        let alive = try await pool.query("SELECT 1").count
+        #expect(alive == 1)
+      }
+    }
+  }
+
+  @Test func idleConnectionsAreAskedWhetherTheyWork() async throws {
+    try await withServer { server, uri in
+      try await TestServer.withPool(uri: uri) {
+        $0.idleHealthCheckInterval = .milliseconds(100)
+        $0.connectTimeout = .milliseconds(200)
+      } _: { pool in
+        let backend = try await pool.query(Self.processID).decodeOnly(Int32.self)
+        kill(backend, SIGSTOP)
+        let isReplaced = try await eventually {
+          let now = try? await pool.query(Self.processID, deadline: .seconds(1))
+          return try now?.decodeOnly(Int32.self) != backend
+        }
+        kill(backend, SIGCONT)
+        #expect(isReplaced)
+      }
+    }
+  }
+}

@@ -1,0 +1,95 @@
+import Testing
+
+@testable import Postgres
+
+/// The pool's decisions, without a server and without a clock.
+@Suite struct PoolStateTests {
+  final class Waiter: Sendable {
+    let name: String
+    init(_ name: String) { self.name = name }
+  }
+
+  let start = ContinuousClock.now
+
+  private func pool(limit: Int, connected: Int) -> PoolState<Waiter> {
+    var state = PoolState<Waiter>(limit: limit, now: start)
+    for slot in 0..<connected { state.connected(slot, now: start) }
+    return state
+  }
+
+  @Test func theFirstRequestOpensOneConnection() {
+    var state = pool(limit: 4, connected: 0)
+    #expect(state.place(.shared, now: start) == nil)
+    state.wait(Waiter("a"), .shared, until: start + .seconds(1))
+    #expect(state.slotsToConnect(now: start) == [0])
+    #expect(state.slotsToConnect(now: start) == [])
+    state.connected(0, now: start)
+    #expect(state.placeWaiting(now: start).map(\.waiter.name) == ["a"])
+    #expect(state.slots[0].inFlight == 1)
+  }
+
+  @Test func sharedRequestsFillTheLeastBusyConnection() {
+    var state = pool(limit: 2, connected: 2)
+    #expect((0..<4).map { _ in state.place(.shared, now: start) } == [0, 1, 0, 1])
+  }
+
+  @Test func anotherConnectionIsOpenedWhenTheFirstIsCrowded() {
+    var state = pool(limit: 3, connected: 1)
+    for _ in 0..<PoolState<Waiter>.crowdedDepth {
+      #expect(state.place(.shared, now: start) == 0)
+      #expect(state.slotsToConnect(now: start) == [])
+    }
+    #expect(state.place(.shared, now: start) == 0)
+    #expect(state.slotsToConnect(now: start) == [1])
+  }
+
+  @Test func aLeaseHasItsConnectionAlone() {
+    var state = pool(limit: 1, connected: 1)
+    #expect(state.place(.lease, now: start) == 0)
+    #expect(state.place(.shared, now: start) == nil)
+    #expect(state.place(.lease, now: start) == nil)
+    state.wait(Waiter("lease"), .lease, until: start + .seconds(1))
+    state.wait(Waiter("shared"), .shared, until: start + .seconds(1))
+    state.released(0)
+    // The shared one goes first, for it holds nobody up; the lease follows behind it at once.
+    #expect(state.placeWaiting(now: start).map(\.waiter.name) == ["shared", "lease"])
+    #expect(state.place(.shared, now: start) == nil)
+  }
+
+  @Test func nobodyIsPutBehindSomethingSlow() {
+    var state = pool(limit: 2, connected: 1)
+    #expect(state.place(.shared, now: start) == 0)
+    let later = start + PoolState<Waiter>.slowAfter
+    #expect(state.place(.shared, now: later) == nil)
+    state.wait(Waiter("quick"), .shared, until: start + .seconds(1))
+    #expect(state.slotsToConnect(now: later) == [1])
+    state.finished(on: 0, now: later)
+    #expect(state.placeWaiting(now: later).map(\.slot) == [0])
+  }
+
+  @Test func attemptsToConnectAreSpacedOut() throws {
+    var state = pool(limit: 1, connected: 0)
+    state.wait(Waiter("a"), .shared, until: start + .seconds(10))
+    var now = start
+    var delays: [Duration] = []
+    for _ in 0..<7 {
+      #expect(state.slotsToConnect(now: now) == [0])
+      state.connectFailed(0, now: now, jitter: 1)
+      #expect(state.slotsToConnect(now: now) == [])
+      let retryAt = try #require(state.retryAt)
+      delays.append(retryAt - now)
+      now = retryAt
+    }
+    #expect(delays == [50, 100, 200, 400, 800, 1000, 1000].map { .milliseconds($0) })
+  }
+
+  @Test func waitersExpireInTime() {
+    var state = pool(limit: 1, connected: 0)
+    state.wait(Waiter("short"), .shared, until: start + .seconds(1))
+    state.wait(Waiter("long"), .lease, until: start + .seconds(3))
+    #expect(state.removeExpired(now: start).isEmpty)
+    #expect(state.removeExpired(now: start + .seconds(1)).map(\.name) == ["short"])
+    #expect(state.waiting.map(\.waiter.name) == ["long"])
+    #expect(!state.isIdle)
+  }
+}

@@ -1,0 +1,140 @@
+import Testing
+
+@testable import Postgres
+
+@Suite struct PoolTests {
+  @Test func theLimitHoldsAndWaitingEnds() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 2
+      $0.acquireTimeout = .seconds(1)
+    } _: { pool in
+      let bothHold = Barrier(of: 3)
+      let release = Barrier(of: 3)
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for _ in 0..<2 {
+          group.addTask {
+            try await pool.withTransaction { transaction in
+              _ = try await transaction.query("SELECT 1")
+              await bothHold.arrive()
+              await release.arrive()
+            }
+          }
+        }
+        await bothHold.arrive()
+        async let shared = postgresError { _ = try await pool.query("SELECT 1") }
+        async let lease = postgresError {
+          try await pool.withTransaction { _ = try await $0.query("SELECT 1") }
+        }
+        let codes = await (shared?.code, lease?.code)
+        #expect(codes == (.poolTimeout, .poolTimeout))
+        await release.arrive()
+        try await group.waitForAll()
+      }
+      #expect(try await pool.query("SELECT 1").count == 1)
+    }
+  }
+
+  @Test func manyTransactionsTakeTurns() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 2
+    } _: { pool in
+      try await withThrowingTaskGroup(of: Int.self) { group in
+        for number in 0..<60 {
+          group.addTask {
+            if number.isMultiple(of: 3) {
+              return try await pool.query("SELECT \(number)").decodeOnly(Int.self)
+            }
+            return try await pool.withTransaction {
+              _ = try await $0.query("SELECT 1")
+              return try await $0.query("SELECT \(number)").decodeOnly(Int.self)
+            }
+          }
+        }
+        let sum = try await group.reduce(0, +)
+        #expect(sum == 59 * 60 / 2)
+      }
+    }
+  }
+
+  @Test func aSlowStatementHoldsNobodyUp() async throws {
+    try await TestServer.withPool { pool in
+      _ = try await pool.query("SELECT 1")
+      let slow = Task { try await pool.query("SELECT pg_sleep(20)") }
+      let isSent = try await eventually { await pool.driver.requestsSent == 2 }
+      #expect(isSent)
+      try await Task.sleep(for: .milliseconds(50))
+      let begin = ContinuousClock.now
+      _ = try await pool.query("SELECT 1")
+      #expect(ContinuousClock.now - begin < .seconds(60))
+      slow.cancel()
+    }
+  }
+
+  @Test func closingWaitsForWhatIsUnderWay() async throws {
+    try await TestServer.withPool { pool in
+      _ = try await pool.query("SELECT 1")
+      async let slow = pool.query("SELECT 5 FROM pg_sleep(0.2)")
+      try await Task.sleep(for: .milliseconds(50))
+      await pool.close()
+      #expect(try await slow.decodeOnly(Int.self) == 5)
+      #expect(await postgresError { _ = try await pool.query("SELECT 1") }?.code == .closed)
+    }
+  }
+
+  @Test func closingDoesNotWaitForEver() async throws {
+    try await TestServer.withPool { pool in
+      _ = try await pool.query("SELECT 1")
+      let slow = Task { await postgresError { _ = try await pool.query("SELECT pg_sleep(20)") } }
+      try await Task.sleep(for: .milliseconds(50))
+      await pool.close(within: .milliseconds(100))
+      #expect(await slow.value?.code == .closed)
+    }
+  }
+
+  @Test func aConnectionOfOnesOwnKeepsItsSettings() async throws {
+    try await TestServer.withPool { pool in
+      let value = try await pool.withConnection { connection in
+        try await connection.execute("SET application_name = 'mine'")
+        try await connection.runScript("SELECT 1; SELECT 2; CREATE TEMP TABLE scratch (id int)")
+        try await connection.execute("INSERT INTO scratch VALUES (\(Int32(1)))")
+        return try await connection.query("SHOW application_name").decodeOnly(String.self)
+      }
+      #expect(value == "mine")
+    }
+  }
+
+  @Test func aScriptFailsAsAWhole() async throws {
+    try await TestServer.withPool { pool in
+      let error = await postgresError {
+        try await pool.runScript("CREATE TABLE half_done (id int); SELECT nothing")
+      }
+      #expect(error?.sqlState == .undefinedColumn)
+      let exists: SQL = "SELECT to_regclass('half_done') IS NOT NULL"
+      let isThere = try await pool.query(exists).decodeOnly(Bool.self)
+      #expect(!isThere)
+    }
+  }
+
+  @Test func aTransactionLeftOpenClosesItsConnection() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+    } _: { pool in
+      let first = try await pool.withConnection { connection in
+        try await connection.execute("BEGIN")
+        return try await connection.query("SELECT pg_backend_pid()").decodeOnly(Int32.self)
+      }
+      let second = try await pool.query("SELECT pg_backend_pid()").decodeOnly(Int32.self)
+      #expect(first != second)
+    }
+  }
+
+  @Test func aWrongAddressIsSaidAtOnce() async throws {
+    let error = await postgresError {
+      try await TestServer.withPool(uri: "postgresql:///x?host=/nowhere") {
+        _ = try await $0.query("SELECT 1")
+      }
+    }
+    #expect(error?.code == .connectionFailed)
+    #expect(error?.message.contains("/nowhere") == true)
+  }
+}
