@@ -1,0 +1,212 @@
+import Foundation
+import Postgres
+import Subscriptions
+
+/// The statements that bring a family's tables from what is stored to what a line has become.
+///
+/// One table after the other, each by a method, each row only if it changed.
+struct FamilyWrites {
+  private let stored: StoredFamily
+  private let storedRule: OwnershipRule
+  private let storedRows: [TransactionKey: TransactionRow]
+  private let line: Line
+  private let rule: OwnershipRule
+  private let rows: [TransactionRow]
+  private let entries: [SourcedEntry]
+  private let names: [AccountKey: String]
+
+  /// - Parameters:
+  ///   - stored: The family as its tables have it.
+  ///   - line: What it has become.
+  ///   - rule: The charges and decisions of `line`.
+  ///   - entries: The entries that made it so.
+  ///   - names: The account ids behind the keys of all accounts that own something here.
+  init(
+    stored: StoredFamily, line: Line, rule: OwnershipRule, entries: [SourcedEntry],
+    names: [AccountKey: String]
+  ) {
+    self.stored = stored
+    storedRule = stored.rule
+    storedRows = stored.rows
+    self.line = line
+    self.rule = rule
+    rows = TransactionRow.rows(of: line, rule: rule)
+    self.entries = entries
+    self.names = names
+  }
+
+  /// The entries, chained to those before, and all that follows from them, in an order that every
+  /// foreign key allows.
+  ///
+  /// - Throws: Whatever the encoder of entries throws.
+  func statements() throws -> [SQL] {
+    var inserts: [SQL] = []
+    var heads: [LineID: StoredLine.Head] = [:]
+    for (id, entries) in Dictionary(grouping: entries, by: \.entry.line)
+      .sorted(by: { $0.key < $1.key })
+    {
+      var chain: [StoredEntry] = []
+      var hash = stored.members[id]?.head.hash
+      for sourced in entries {
+        let next = try StoredEntry(sourced.entry, source: sourced.source, after: hash)
+        hash = next.hash
+        chain.append(next)
+      }
+      inserts.append(StoredEntry.insert(chain, line: id))
+      heads[id] = chain.last.map {
+        StoredLine.Head(number: $0.number, hash: $0.hash, recordedAt: $0.recordedAt)
+      }
+    }
+    return inserts + projections(heads: heads)
+  }
+
+  /// Only what follows from the entries.
+  ///
+  /// - Parameter heads: Where the chains of the lines end, as far as entries were added to them.
+  /// - Returns: The statements, in order.
+  func projections(heads: [LineID: StoredLine.Head]) -> [SQL] {
+    guard !entries.isEmpty else { return [] }
+    return heads.sorted { $0.key < $1.key }.map { headUpdate($0.key, $0.value) }
+      + transactionUpserts() + entryProjections() + lookups() + bindingWrites()
+      + holdingWrites()
+  }
+
+  /// Brings the line's row up to date: the head of its chain, and its current state.
+  private func headUpdate(_ id: LineID, _ head: StoredLine.Head) -> SQL {
+    let confirmation = confirmation(of: id)
+    let state = LineSummary(line: line, rule: rule)
+    return """
+      UPDATE tenure.original_transaction SET
+        head_number = \(head.number), head_hash = \(head.hash),
+        head_recorded_at = \(head.recordedAt),
+        confirmed_as_of = \(confirmation?.asOf), confirmed_number = \(confirmation?.number ?? 0),
+        latest_charged_at = \(state.latest?.date), latest_product_id = \(state.latest?.productID),
+        latest_owner_key = \(state.latestOwner), paid_through = \(state.paidThrough),
+        auto_renews = \(state.autoRenews), auto_renew_product_id = \(state.autoRenewProductID),
+        renewal_phase = \(state.phase?.name), grace_ends_at = \(state.phase?.graceEndsAt),
+        status_as_of = \(state.statusAsOf)
+      WHERE environment = \(id.environment)
+        AND original_transaction_id = \(id.originalTransactionID)
+      """
+  }
+
+  /// The line's confirmation after these entries: the latest answer that listed everything.
+  private func confirmation(of id: LineID) -> StoredLine.Confirmation? {
+    var confirmation = stored.members[id]?.confirmation
+    for entry in entries.map(\.entry) where entry.line == id {
+      guard case .confirmation(let asOf) = entry.content,
+        confirmation.map({ $0.asOf <= asOf }) ?? true
+      else { continue }
+      confirmation = StoredLine.Confirmation(asOf: asOf, number: entry.number)
+    }
+    return confirmation
+  }
+
+  // MARK: Projections
+
+  private func transactionUpserts() -> [SQL] {
+    rows.compactMap { row in
+      guard var known = storedRows[row.transaction.key] else { return row.upsert }
+      // What the line's confirmation says of the row need not be written into it.
+      if let confirmation = confirmation(of: row.transaction.key.line),
+        known.transaction.recorded.number <= confirmation.number
+      {
+        known.transaction.confirm(asOf: confirmation.asOf)
+      }
+      return known == row ? nil : row.upsert
+    }
+  }
+
+  /// The rows that follow from one entry each.
+  private func entryProjections() -> [SQL] {
+    entries.flatMap { sourced -> [SQL] in
+      let entry = sourced.entry
+      return switch entry.content {
+      case .evidence(.renewalStatus(let status, _)):
+        [
+          StoredLine.StatusRow(
+            number: entry.number, status: status,
+            tokenHolder: line.history.holder(of: status.appAccountToken)
+          ).insert(line: entry.line)
+        ]
+      case .evidence(.link(let id, let other)):
+        [StoredLine.insertLink(from: id, to: other), StoredLine.insertLink(from: other, to: id)]
+      case .act(let act):
+        [
+          StoredLine.ActRow(
+            recorded: RecordingOrder(at: entry.recordedAt, number: entry.number), act: act
+          ).insert(source: sourced.source)
+        ]
+      case .evidence(.transaction), .confirmation, .ownership: []
+      }
+    }
+  }
+
+  private func lookups() -> [SQL] {
+    let changed = rows.map(\.transaction).filter { storedRows[$0.key]?.transaction != $0 }
+    var statements = changed.filter { storedRows[$0.key] == nil }.map(StoredLine.insertLookup)
+    statements += changed.compactMap { transaction in
+      transaction.webOrderLineItemID.flatMap { id in
+        storedRows[transaction.key]?.transaction.webOrderLineItemID == id
+          ? nil : StoredLine.insertLookup(id, line: transaction.key.line)
+      }
+    }
+    let newcomers = Set(entries.flatMap(\.entry.accounts)).union(
+      isNewlyLinked ? stored.accounts : [])
+    return statements
+      + newcomers.sorted().flatMap { account in
+        stored.members.keys.sorted().map { StoredLine.insertLookup(account, line: $0) }
+      }
+  }
+
+  private func bindingWrites() -> [SQL] {
+    // Lines that become one had bindings of their own each: nothing of them is kept.
+    let old = isNewlyLinked ? [] : BindingRow.rows(of: storedRule)
+    let new = BindingRow.rows(of: rule)
+    guard old != new else { return [] }
+    let kept = zip(old, new).prefix { $0 == $1 }.count
+    return stored.members.keys.sorted().flatMap { id -> [SQL] in
+      (old.count > kept || isNewlyLinked ? [BindingRow.delete(line: id, after: kept)] : [])
+        + new.dropFirst(kept).map { $0.insert(line: id) }
+    }
+  }
+
+  private func holdingWrites() -> [SQL] {
+    guard let recordedAt = entries.map(\.entry.recordedAt).max() else { return [] }
+    // Lines that become one were pruned one by one: whatever may be stored of them goes.
+    let before =
+      isNewlyLinked
+      ? HoldingRow.allRows(of: stored.line, rule: storedRule)
+      : stored.lastRecordedAt.map {
+        HoldingRow.rows(of: stored.line, rule: storedRule, asOf: $0)
+      } ?? []
+    let after = HoldingRow.rows(of: line, rule: rule, asOf: recordedAt)
+    let removed = before.filter { row in !after.contains { $0.hasSameKey(as: row) } }
+    return removed.sorted().compactMap { row in names[row.account].map(row.delete) }
+      + (isNewlyLinked ? after : after.subtracting(before)).sorted()
+      .compactMap { row in names[row.account].map(row.upsert) }
+  }
+
+  /// Whether lines become one by these entries.
+  private var isNewlyLinked: Bool {
+    entries.contains { if case .evidence(.link) = $0.entry.content { true } else { false } }
+  }
+}
+
+/// An entry with where it comes from.
+struct SourcedEntry: Sendable {
+  var entry: LedgerEntry
+  var source: EntrySource
+}
+
+extension LedgerEntry {
+  /// The accounts that the entry gives something to do with its line.
+  fileprivate var accounts: [AccountKey] {
+    switch content {
+    case .act(.claim(let claim)): [claim.account]
+    case .act(.placement(let placement)): [placement.account].compactMap(\.self)
+    case .ownership(let change): [change.decision.owner].compactMap(\.self)
+    case .evidence, .confirmation: []
+    }
+  }
+}

@@ -1,0 +1,64 @@
+package import Foundation
+import Postgres
+import Subscriptions
+
+/// Something that is still to be done.
+package struct Job: Hashable, Sendable {
+  /// The closed set of what workers do.
+  package enum Task: Hashable, Sendable {
+    /// Ask Apple again about a submission.
+    case verifySubmission(UUID)
+  }
+
+  package let id: Int64
+  package let task: Task
+  /// How often it was begun, this time included.
+  package let attempts: Int
+}
+
+extension Job.Task {
+  var kind: String {
+    switch self {
+    case .verifySubmission: "verify_submission"
+    }
+  }
+
+  var subject: String {
+    switch self {
+    case .verifySubmission(let id): id.uuidString.lowercased()
+    }
+  }
+
+  init?(kind: String, subject: String) {
+    switch kind {
+    case "verify_submission":
+      guard let id = UUID(uuidString: subject) else { return nil }
+      self = .verifySubmission(id)
+    default: return nil
+    }
+  }
+}
+
+extension Job {
+  /// Puts a job into the queue; one that is there already stays as it is.
+  static func insert(_ task: Task, runAt: Timestamp, at now: Timestamp) -> SQL {
+    """
+    INSERT INTO tenure.job (kind, subject, run_at, created_at)
+    VALUES (\(task.kind), \(task.subject), \(runAt), \(now))
+    ON CONFLICT (kind, subject) DO NOTHING
+    """
+  }
+
+  static func delete(_ task: Task) -> SQL {
+    "DELETE FROM tenure.job WHERE kind = \(task.kind) AND subject = \(task.subject)"
+  }
+
+  /// Gives a job back to the queue, to be done later.
+  static func reschedule(_ task: Task, at runAt: Timestamp, because reason: String) -> SQL {
+    """
+    UPDATE tenure.job SET run_at = \(runAt), locked_until = NULL, locked_by = NULL,
+      last_error = \(String(reason.prefix(1000)))
+    WHERE kind = \(task.kind) AND subject = \(task.subject)
+    """
+  }
+}

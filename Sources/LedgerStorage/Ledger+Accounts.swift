@@ -1,0 +1,79 @@
+package import Foundation
+import Postgres
+package import Subscriptions
+
+/// An account of the app.
+package struct Account: Hashable, Sendable {
+  package let id: String
+  package let key: AccountKey
+  /// The token to pass to StoreKit: one for an account, for ever.
+  package let appAccountToken: UUID
+  package let createdAt: Timestamp
+}
+
+extension Ledger {
+  /// Finds an account by the app's name for it; nil if it was never seen.
+  package func account(_ id: String) async throws -> Account? {
+    try await account(from: database.query(Self.select(account: id)), id: id)
+  }
+
+  /// Finds an account, and creates it if it is new.
+  package func findOrCreateAccount(_ id: String, at now: Timestamp) async throws -> Account {
+    if let account = try await account(id) { return account }
+    return try await database.withTransaction { transaction in
+      try await createAccount(id, at: now, in: transaction)
+    }
+  }
+
+  /// Creates an account unless another process has just done so.
+  func createAccount(_ id: String, at now: Timestamp, in transaction: Transaction) async throws
+    -> Account
+  {
+    let (key, token) = (AccountKey(rawValue: UUID()), UUID())
+    let inserted = try await transaction.query(
+      """
+      INSERT INTO tenure.account (account_id, account_key, app_account_token, created_at)
+      VALUES (\(id), \(key), \(token), \(now))
+      ON CONFLICT (account_id) DO NOTHING
+      RETURNING account_id
+      """)
+    if inserted.count == 1 {
+      _ = try await transaction.batch([
+        """
+        INSERT INTO tenure.account_by_key (account_key, account_id) VALUES (\(key), \(id))
+        """,
+        """
+        INSERT INTO tenure.account_by_token (app_account_token, account_key)
+        VALUES (\(token), \(key))
+        """,
+      ])
+    }
+    guard let account = try await account(from: transaction.query(Self.select(account: id)), id: id)
+    else { preconditionFailure("The account is there: it was just inserted, or was before.") }
+    return account
+  }
+
+  /// The lines on which an account ever owned or claimed something.
+  package func lines(of account: AccountKey) async throws -> [LineID] {
+    try await database.query(
+      """
+      SELECT environment, original_transaction_id FROM tenure.account_line
+      WHERE account_key = \(account)
+      ORDER BY environment, original_transaction_id
+      """
+    ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+  }
+
+  static func select(account id: String) -> SQL {
+    """
+    SELECT account_key, app_account_token, created_at FROM tenure.account
+    WHERE account_id = \(id)
+    """
+  }
+
+  private func account(from rows: Rows, id: String) throws -> Account? {
+    try rows.decodeFirst(AccountKey.self, UUID.self, Timestamp.self).map {
+      Account(id: id, key: $0, appAccountToken: $1, createdAt: $2)
+    }
+  }
+}

@@ -1,0 +1,104 @@
+import Foundation
+import Postgres
+import Subscriptions
+
+extension Ledger {
+  /// What the rule needs to know of the accounts on a family's lines.
+  struct Context: Sendable {
+    var names: [AccountKey: String] = [:]
+    var erasures: [AccountKey: Timestamp] = [:]
+    var tokenHolders: [UUID: AccountKey] = [:]
+    var orders: Set<OpenedOrder> = []
+
+    func apply(to history: inout LineHistory) {
+      history.erasures = erasures
+      history.orders = orders
+      history.tokenHolders.merge(tokenHolders) { $1 }
+    }
+  }
+
+  func context(
+    of family: StoredFamily, claimant: AccountKey?, evidence: [Evidence],
+    in transaction: Transaction
+  ) async throws -> Context {
+    let tokens = Set(evidence.compactMap(\.appAccountToken)).sorted {
+      $0.uuidString < $1.uuidString
+    }
+    var context = Context()
+    if !tokens.isEmpty {
+      let holders = try await transaction.query(
+        """
+        SELECT app_account_token, account_key FROM tenure.account_by_token
+        WHERE app_account_token = ANY(\(tokens))
+        """)
+      for (token, holder) in try holders.decode(UUID.self, AccountKey.self) {
+        context.tokenHolders[token] = holder
+      }
+    }
+
+    var accounts = family.accounts
+    accounts.formUnion(context.tokenHolders.values)
+    accounts.formUnion(family.line.history.tokenHolders.values)
+    if let claimant { accounts.insert(claimant) }
+    guard !accounts.isEmpty else { return context }
+    // Orders matter only after auto-renew was switched off: see `AutoRenewal.ordered`.
+    let wasSwitchedOff =
+      family.line.history.statuses.contains { $0.autoRenews == false }
+      || evidence.contains(where: \.saysOff)
+    var claimants = wasSwitchedOff ? family.claimants : []
+    if wasSwitchedOff, let claimant { claimants.insert(claimant) }
+
+    let results = try await transaction.batch(
+      [
+        """
+        SELECT account_key, account_id, erased_at FROM tenure.account_by_key
+        WHERE account_key = ANY(\(accounts.sorted()))
+        """
+      ]
+        + claimants.sorted().map { account in
+          """
+          SELECT account_key, product_id, created_at FROM tenure.purchase_order
+          WHERE account_key = \(account)
+          """
+        })
+    for (key, name, erasedAt) in try results[0].decode(
+      AccountKey.self, String.self, Timestamp?.self)
+    {
+      context.names[key] = name
+      context.erasures[key] = erasedAt
+    }
+    for rows in results.dropFirst() {
+      for (account, product, openedAt) in try rows.decode(
+        AccountKey.self, ProductID.self, Timestamp.self)
+      {
+        context.orders.insert(
+          OpenedOrder(account: account, productID: product, openedAt: openedAt))
+      }
+    }
+    return context
+  }
+}
+
+extension StoredFamily {
+  /// Everybody who ever claimed something here.
+  fileprivate var claimants: Set<AccountKey> {
+    Set(
+      line.history.acts.compactMap { act in
+        if case .claim(let claim) = act { claim.account } else { nil }
+      })
+  }
+}
+
+extension Evidence {
+  fileprivate var appAccountToken: UUID? {
+    switch self {
+    case .transaction(let record): record.appAccountToken
+    case .renewalStatus(let status, _): status.appAccountToken
+    case .link: nil
+    }
+  }
+
+  fileprivate var saysOff: Bool {
+    if case .renewalStatus(let status, _) = self { status.autoRenews == false } else { false }
+  }
+}

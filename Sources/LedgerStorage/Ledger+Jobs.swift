@@ -1,0 +1,58 @@
+import Foundation
+import Postgres
+package import Subscriptions
+
+extension Ledger {
+  /// Claims the jobs that are due, for as long as the lease lasts.
+  ///
+  /// - Parameters:
+  ///   - limit: How many at the most.
+  ///   - worker: The name of who does them.
+  ///   - now: What is due by then is claimed, and what a dead worker's lease left.
+  ///   - lease: After this time others may take the jobs.
+  /// - Returns: The jobs, the most overdue first.
+  /// - Throws: What the database says.
+  package func claimJobs(limit: Int, worker: String, at now: Timestamp, lease: Duration)
+    async throws -> [Job]
+  {
+    let rows = try await database.query(
+      """
+      WITH due AS (
+        SELECT job_id FROM tenure.job
+        WHERE parked_at IS NULL AND run_at <= \(now)
+          AND (locked_until IS NULL OR locked_until <= \(now))
+        ORDER BY run_at
+        LIMIT \(limit)
+        FOR UPDATE SKIP LOCKED
+      )
+      UPDATE tenure.job AS j SET attempts = attempts + 1, locked_until = \(now + lease),
+        locked_by = \(worker)
+      FROM due WHERE j.job_id = due.job_id
+      RETURNING j.job_id, j.kind, j.subject, j.attempts
+      """)
+    return try rows.decode(Int64.self, String.self, String.self, Int.self).compactMap {
+      id, kind, subject, attempts in
+      Job.Task(kind: kind, subject: subject).map { Job(id: id, task: $0, attempts: attempts) }
+    }
+  }
+
+  /// Gives a job back to the queue after a failure of ours.
+  package func release(_ job: Job, until runAt: Timestamp, because reason: String) async throws {
+    _ = try await database.execute(Job.reschedule(job.task, at: runAt, because: reason))
+  }
+
+  /// Takes a job out of the queue: there is nothing left to do.
+  package func complete(_ job: Job) async throws {
+    _ = try await database.execute(Job.delete(job.task))
+  }
+
+  /// Gives a job up, until somebody starts it again.
+  package func park(_ task: Job.Task, because reason: String, at now: Timestamp) async throws {
+    _ = try await database.execute(
+      """
+      UPDATE tenure.job SET parked_at = \(now), locked_until = NULL, locked_by = NULL,
+        last_error = \(String(reason.prefix(1000)))
+      WHERE kind = \(task.kind) AND subject = \(task.subject)
+      """)
+  }
+}

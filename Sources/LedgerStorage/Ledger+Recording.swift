@@ -1,0 +1,173 @@
+package import Foundation
+import Postgres
+package import Subscriptions
+
+/// Something verified, to be recorded in one database transaction.
+package struct Arrival: Sendable {
+  package var evidence: [Evidence]
+  /// The transactions that are claimed, and by whom; nil: nobody claims anything.
+  package var claim: AccountClaim?
+  package var source: EntrySource
+
+  package init(evidence: [Evidence], claim: AccountClaim? = nil, source: EntrySource) {
+    self.evidence = evidence
+    self.claim = claim
+    self.source = source
+  }
+
+  /// An account's claim on what it submitted.
+  package struct AccountClaim: Sendable {
+    package var account: AccountKey
+    /// The selected transactions, in the order of their purchase dates.
+    package var transactions: [TransactionKey]
+    package var receivedAt: Timestamp
+
+    package init(account: AccountKey, transactions: [TransactionKey], receivedAt: Timestamp) {
+      self.account = account
+      self.transactions = transactions
+      self.receivedAt = receivedAt
+    }
+  }
+}
+
+/// A family of lines after something was recorded, or as it was read.
+package struct RecordedFamily: Sendable {
+  package let line: Line
+  package let rule: OwnershipRule
+  /// The decisions that this recording made; none where the family was only read.
+  package let changes: [OwnershipChange]
+  /// The charges that this recording found revoked, or restored.
+  package let revocationChanges: [Charge]
+  /// The account ids behind the keys that occur.
+  package let names: [AccountKey: String]
+  /// The orders and deliveries of the charges, by naming transaction.
+  package internal(set) var orders: [Charge.ID: UUID]
+  package let deliveries: [Charge.ID: Timestamp]
+
+  /// The charge that a transaction reports, with its decision.
+  package func charge(of transaction: TransactionKey)
+    -> (charge: Charge, recorded: Line.RecordedDecision)?
+  {
+    guard let position = rule.position(of: transaction),
+      let recorded = line.decisions[rule.charges[position].id]
+    else { return nil }
+    return (rule.charges[position], recorded)
+  }
+
+  /// Says why a charge is whose it is.
+  package func explanation(of decision: Decision) -> String {
+    Explanation(decision) { names[$0] ?? "an erased account" }.sentence
+  }
+}
+
+/// The families that an arrival touched, by every line in them.
+package struct Recording: Sendable {
+  package var families: [LineID: RecordedFamily]
+
+  /// The family in which a transaction stands; nil if the arrival did not touch it.
+  package func family(of transaction: TransactionKey) -> RecordedFamily? {
+    families[transaction.line]
+  }
+}
+
+extension Ledger {
+  /// Locks the lines that evidence is about, records it and whatever follows, inside a transaction.
+  ///
+  /// The lines are locked in their order, so that two recordings never wait for each other; a line
+  /// that turns out to be linked is locked after the others, and should that cross another
+  /// recording, PostgreSQL ends one of the two, which is then tried again.
+  ///
+  /// - Parameters:
+  ///   - arrival: What to record.
+  ///   - now: The recording date, unless an entry of a line is later already.
+  ///   - transaction: The database transaction.
+  /// - Returns: The families as they are now, and the statements that write them: the caller sends
+  ///   them together with its own.
+  /// - Throws: What the database says.
+  func record(_ arrival: Arrival, at now: Timestamp, in transaction: Transaction) async throws
+    -> (recording: Recording, writes: [SQL])
+  {
+    var reader = FamilyReader(isLocking: true)
+    let links = try await reader.read(about: arrival.evidence, in: transaction)
+    let evidence = arrival.evidence + links
+
+    var recording = Recording(families: [:])
+    var writes: [SQL] = []
+    for family in reader.families {
+      var line = family.line
+      let ids = Set(family.members.keys)
+      let evidence = evidence.filter { ids.contains($0.line) }
+      let claims = arrival.claim?.acts(on: ids, in: family.line, evidence: evidence) ?? []
+      let context = try await context(
+        of: family, claimant: arrival.claim?.account, evidence: evidence, in: transaction)
+      line.updateContext(context.apply)
+
+      let recordedAt = max(now, family.lastRecordedAt ?? now)
+      let entries = line.record(evidence, acts: claims, at: recordedAt)
+      let rule = OwnershipRule(recordedOn: line)
+      let changes = entries.compactMap { entry -> OwnershipChange? in
+        if case .ownership(let change) = entry.content { change } else { nil }
+      }
+      writes += try FamilyWrites(
+        stored: family, line: line, rule: rule,
+        entries: entries.map { SourcedEntry(entry: $0, source: arrival.source) },
+        names: context.names
+      ).statements()
+      let recorded = RecordedFamily(
+        family, line: line, rule: rule, changes: changes, names: context.names)
+      for id in ids { recording.families[id] = recorded }
+    }
+    return (recording, writes)
+  }
+}
+
+extension OwnershipRule {
+  /// The charges and recorded decisions of a line that has just been recorded on or read.
+  init(recordedOn line: Line) {
+    self =
+      OwnershipRule(
+        line.history, known: line.decisions.mapValues(\.decision), news: OwnershipRule.News())
+      ?? OwnershipRule(line.history)
+  }
+}
+
+extension RecordedFamily {
+  init(
+    _ stored: StoredFamily, line: Line, rule: OwnershipRule, changes: [OwnershipChange],
+    names: [AccountKey: String]
+  ) {
+    self.line = line
+    self.rule = rule
+    self.changes = changes
+    let before = Dictionary(
+      uniqueKeysWithValues: stored.rule.charges.map { ($0.id, $0.revocation) })
+    revocationChanges = rule.charges.filter { charge in
+      (before[charge.id] ?? nil) != charge.revocation
+    }
+    self.names = names
+    var (orders, deliveries): ([Charge.ID: UUID], [Charge.ID: Timestamp]) = ([:], [:])
+    for charge in rule.charges {
+      let fulfilment = stored.fulfilment(of: charge)
+      orders[charge.id] = fulfilment.orderID
+      deliveries[charge.id] = fulfilment.deliveredAt
+    }
+    self.orders = orders
+    self.deliveries = deliveries
+  }
+}
+
+extension Arrival.AccountClaim {
+  /// The claims on the transactions of some lines, in order.
+  ///
+  /// A claim on a transaction that nobody has heard of is none.
+  fileprivate func acts(on lines: Set<LineID>, in line: Line, evidence: [Evidence]) -> [Act] {
+    let arriving = Set(
+      evidence.compactMap { item -> TransactionKey? in
+        if case .transaction(let record) = item { record.key } else { nil }
+      })
+    return
+      transactions
+      .filter { lines.contains($0.line) && (arriving.contains($0) || line.history[$0] != nil) }
+      .map { .claim(Claim(account: account, transaction: $0, receivedAt: receivedAt)) }
+  }
+}

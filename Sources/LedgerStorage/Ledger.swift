@@ -1,0 +1,22 @@
+package import Logging
+package import Postgres
+import Subscriptions
+
+/// The ledger in PostgreSQL: every statement of the product goes through here.
+///
+/// One method is one database transaction, and everything of it is committed when it returns.
+/// Extensions, one for each subject, hold the methods: recording, submissions, orders, accounts,
+/// the catalogue, entitlements, jobs, the audit.
+package struct Ledger: Sendable {
+  let database: ConnectionPool
+  let logger: Logger
+  /// Reads holdings for many callers at once.
+  let holdings: HoldingReader
+
+  /// Works on a database whose schema is up to date.
+  package init(database: ConnectionPool, logger: Logger) {
+    self.database = database
+    self.logger = logger
+    holdings = HoldingReader(database: database)
+  }
+}

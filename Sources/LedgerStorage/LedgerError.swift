@@ -1,0 +1,30 @@
+package import Foundation
+package import Subscriptions
+
+/// Why the ledger could not do what was asked, where the caller can do something about it.
+package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
+  case unknownProduct(ProductID)
+  /// A submission of this id is not stored.
+  case unknownSubmission(UUID)
+  /// The stored form of an entry can't be read: a newer Tenure wrote it, or somebody changed it.
+  case unreadableEntry(line: LineID, number: Int)
+  /// The database's schema is not the one that this version works with.
+  case schemaVersion(found: Int?, needed: Int)
+
+  package var description: String {
+    switch self {
+    case .unknownProduct(let id): "Product \(id) is not in the catalogue."
+    case .unknownSubmission(let id): "There is no submission \(id)."
+    case .unreadableEntry(let line, let number):
+      "Entry \(number) of \(line) can't be read by this version of Tenure."
+    case .schemaVersion(nil, _):
+      "The database holds no schema of Tenure's: run `tenure migrate` first."
+    case .schemaVersion(let found?, let needed) where found < needed:
+      "The database's schema is version \(found), this Tenure needs \(needed): "
+        + "run `tenure migrate`."
+    case .schemaVersion(let found?, let needed):
+      "The database's schema is version \(found), newer than the \(needed) that this Tenure knows: "
+        + "update Tenure."
+    }
+  }
+}

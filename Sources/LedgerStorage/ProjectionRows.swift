@@ -1,0 +1,244 @@
+import Postgres
+import Subscriptions
+
+// The rows of the projections: how each follows from a line, and how it is written.
+
+extension TransactionRow {
+  /// A row for each transaction of a line and its family.
+  static func rows(of line: Line, rule: OwnershipRule) -> [TransactionRow] {
+    line.history.transactions.map { transaction in
+      guard let position = rule.position(of: transaction.key) else {
+        preconditionFailure("Every transaction reports a charge.")
+      }
+      let charge = rule.charges[position].id
+      return TransactionRow(
+        transaction: transaction,
+        tokenHolder: line.history.holder(of: transaction.appAccountToken?.value), charge: charge,
+        recorded: charge == transaction.key ? line.decisions[charge] : nil)
+    }
+  }
+}
+
+/// A row of `account_binding`.
+struct BindingRow: Hashable, Sendable {
+  /// From 1.
+  var number: Int
+  var binding: Binding
+
+  /// The bindings of a family; they stand under each of its lines.
+  static func rows(of rule: OwnershipRule) -> [BindingRow] {
+    Binding.bindings(of: rule.charges, decisions: rule.decisions).enumerated().map {
+      BindingRow(number: $0.offset + 1, binding: $0.element)
+    }
+  }
+
+  func insert(line: LineID) -> SQL {
+    """
+    INSERT INTO tenure.account_binding (environment, original_transaction_id, number,
+      account_key, bound_at, charge_original_transaction_id, transaction_id, product_id, rule)
+    VALUES (\(line.environment), \(line.originalTransactionID), \(number), \(binding.account),
+      \(binding.boundAt), \(binding.charge.line.originalTransactionID),
+      \(binding.charge.transactionID), \(binding.charge.productID),
+      \(binding.rule))
+    """
+  }
+
+  /// Reads a line's bindings; ``decode(_:line:)`` understands them.
+  static func select(_ line: LineID) -> SQL {
+    """
+    SELECT number, account_key, bound_at, charge_original_transaction_id, transaction_id,
+      product_id, rule
+    FROM tenure.account_binding
+    WHERE environment = \(line.environment)
+      AND original_transaction_id = \(line.originalTransactionID)
+    ORDER BY number
+    """
+  }
+
+  static func decode(_ rows: Rows, line: LineID) throws -> [BindingRow] {
+    try rows.decode(
+      Int.self, AccountKey?.self, Timestamp.self, OriginalTransactionID.self,
+      TransactionID.self, ProductID.self, Decision.Rule.self
+    ).map { number, account, boundAt, original, transaction, product, rule in
+      BindingRow(
+        number: number,
+        binding: Binding(
+          account: account, boundAt: boundAt,
+          charge: TransactionKey(
+            line: LineID(line.environment, original), transactionID: transaction,
+            productID: product), rule: rule))
+    }
+  }
+
+  static func delete(line: LineID, after number: Int) -> SQL {
+    """
+    DELETE FROM tenure.account_binding
+    WHERE environment = \(line.environment)
+      AND original_transaction_id = \(line.originalTransactionID) AND number > \(number)
+    """
+  }
+}
+
+/// A row of `holding`, under the account's key.
+struct HoldingRow: Hashable, Comparable, Sendable {
+  var account: AccountKey
+  var holding: Holding
+
+  /// What the accounts hold of a family, as stored when its last entry was recorded at `moment`.
+  static func rows(of line: Line, rule: OwnershipRule, asOf moment: Timestamp) -> Set<HoldingRow> {
+    Set(
+      line.holdings(rule, asOf: moment).map {
+        HoldingRow(account: $0.account, holding: $0.holding)
+      })
+  }
+
+  /// Everything that accounts ever held of a family: no row is stored beside these.
+  static func allRows(of line: Line, rule: OwnershipRule) -> Set<HoldingRow> {
+    Set(line.allHoldings(rule).map { HoldingRow(account: $0.account, holding: $0.holding) })
+  }
+
+  /// Whether the two are versions of one row.
+  func hasSameKey(as other: HoldingRow) -> Bool {
+    account == other.account && holding.charge == other.holding.charge
+  }
+
+  static func < (lhs: HoldingRow, rhs: HoldingRow) -> Bool {
+    (lhs.account, lhs.holding.charge) < (rhs.account, rhs.holding.charge)
+  }
+
+  func upsert(name: String) -> SQL {
+    let line = holding.charge.line
+    return """
+      INSERT INTO tenure.holding (account_id, environment, original_transaction_id,
+        transaction_id, product_id, product_type, period_type, starts_at, ends_at, revoked_at,
+        superseded_at, auto_renews, phase, grace_ends_at)
+      VALUES (\(name), \(line.environment), \(line.originalTransactionID),
+        \(holding.charge.transactionID), \(holding.productID), \(holding.productType),
+        \(holding.periodType), \(holding.startsAt), \(holding.endsAt), \(holding.revokedAt),
+        \(holding.supersededAt), \(holding.renewal?.autoRenews), \(holding.renewal?.phase.name),
+        \(holding.renewal?.phase.graceEndsAt))
+      ON CONFLICT (account_id, environment, original_transaction_id, transaction_id, product_id)
+      DO UPDATE SET product_type = excluded.product_type, period_type = excluded.period_type,
+        starts_at = excluded.starts_at, ends_at = excluded.ends_at,
+        revoked_at = excluded.revoked_at, superseded_at = excluded.superseded_at,
+        auto_renews = excluded.auto_renews, phase = excluded.phase,
+        grace_ends_at = excluded.grace_ends_at
+      """
+  }
+
+  func delete(name: String) -> SQL {
+    let line = holding.charge.line
+    return """
+      DELETE FROM tenure.holding
+      WHERE account_id = \(name) AND environment = \(line.environment)
+        AND original_transaction_id = \(line.originalTransactionID)
+        AND transaction_id = \(holding.charge.transactionID) AND product_id = \(holding.productID)
+      """
+  }
+}
+
+extension StoredFamily {
+  /// The stored transactions by key.
+  var rows: [TransactionKey: TransactionRow] {
+    Dictionary(
+      uniqueKeysWithValues: members.values.flatMap(\.transactions).map { ($0.transaction.key, $0) })
+  }
+
+  /// The charges with the decisions that are recorded: what the tables were written from.
+  var rule: OwnershipRule {
+    let nothing = OwnershipRule.News()
+    return OwnershipRule(line.history, known: line.decisions.mapValues(\.decision), news: nothing)
+      ?? OwnershipRule(line.history)
+  }
+}
+
+extension StoredEntry {
+  /// Appends entries of one line in one statement.
+  static func insert(_ entries: [StoredEntry], line: LineID) -> SQL {
+    """
+    INSERT INTO tenure.ledger_entry (environment, original_transaction_id, number, recorded_at,
+      kind, evidence_date, source, source_id, format, body, hash)
+    SELECT \(line.environment), \(line.originalTransactionID), number, recorded_at, kind,
+      evidence_date, source, source_id, format, body, hash
+    FROM unnest(\(entries.map(\.number)), \(entries.map(\.recordedAt)), \(entries.map(\.kind)),
+      \(entries.map(\.evidenceDate)), \(entries.map(\.source.kind)), \(entries.map(\.source.id)),
+      \(entries.map(\.format)), \(entries.map(\.body)), \(entries.map(\.hash)))
+      AS entry (number, recorded_at, kind, evidence_date, source, source_id, format, body, hash)
+    """
+  }
+}
+
+extension StoredLine.StatusRow {
+  func insert(line: LineID) -> SQL {
+    """
+    INSERT INTO tenure.renewal_status (environment, original_transaction_id, number, as_of,
+      auto_renews, phase, grace_ends_at, auto_renew_product_id, expiration_intent,
+      app_account_token, token_account_key, is_commitment)
+    VALUES (\(line.environment), \(line.originalTransactionID), \(number), \(status.asOf),
+      \(status.autoRenews), \(status.phase?.name), \(status.phase?.graceEndsAt),
+      \(status.autoRenewProductID), \(status.expirationIntent), \(status.appAccountToken),
+      \(tokenHolder), \(status.isCommitment))
+    """
+  }
+}
+
+extension StoredLine.ActRow {
+  func insert(source: EntrySource) -> SQL {
+    let line = act.transaction.line
+    switch act {
+    case .claim(let claim):
+      return """
+        INSERT INTO tenure.claim (environment, original_transaction_id, number, recorded_at,
+          transaction_id, product_id, account_key, received_at, submission_id)
+        VALUES (\(line.environment), \(line.originalTransactionID), \(recorded.number),
+          \(recorded.at), \(claim.transaction.transactionID), \(claim.transaction.productID),
+          \(claim.account), \(claim.receivedAt), \(source.id)::uuid)
+        """
+    case .placement(let placement):
+      return """
+        INSERT INTO tenure.placement (environment, original_transaction_id, number, recorded_at,
+          transaction_id, product_id, account_key, effective_from)
+        VALUES (\(line.environment), \(line.originalTransactionID), \(recorded.number),
+          \(recorded.at), \(placement.transaction.transactionID),
+          \(placement.transaction.productID), \(placement.account), \(placement.effectiveFrom))
+        """
+    }
+  }
+}
+
+extension StoredLine {
+  static func insertLink(from line: LineID, to other: LineID) -> SQL {
+    """
+    INSERT INTO tenure.line_link (environment, original_transaction_id,
+      linked_original_transaction_id)
+    VALUES (\(line.environment), \(line.originalTransactionID), \(other.originalTransactionID))
+    ON CONFLICT (environment, original_transaction_id, linked_original_transaction_id) DO NOTHING
+    """
+  }
+
+  static func insertLookup(_ transaction: StoreTransaction) -> SQL {
+    let key = transaction.key
+    return """
+      INSERT INTO tenure.transaction_line (transaction_id, environment, original_transaction_id)
+      VALUES (\(key.transactionID), \(key.line.environment), \(key.line.originalTransactionID))
+      ON CONFLICT (transaction_id, environment, original_transaction_id) DO NOTHING
+      """
+  }
+
+  static func insertLookup(_ id: WebOrderLineItemID, line: LineID) -> SQL {
+    """
+    INSERT INTO tenure.web_order_line_item (web_order_line_item_id, environment,
+      original_transaction_id)
+    VALUES (\(id), \(line.environment), \(line.originalTransactionID))
+    ON CONFLICT (web_order_line_item_id, environment, original_transaction_id) DO NOTHING
+    """
+  }
+
+  static func insertLookup(_ account: AccountKey, line: LineID) -> SQL {
+    """
+    INSERT INTO tenure.account_line (account_key, environment, original_transaction_id)
+    VALUES (\(account), \(line.environment), \(line.originalTransactionID))
+    ON CONFLICT (account_key, environment, original_transaction_id) DO NOTHING
+    """
+  }
+}

@@ -1,0 +1,224 @@
+import Foundation
+import Postgres
+import Subscriptions
+
+/// One line as its tables have it.
+struct StoredLine: Sendable {
+  /// Where the line's chain ends.
+  struct Head: Hashable, Sendable {
+    var number: Int
+    /// Nil before the first entry, like the date.
+    var hash: [UInt8]?
+    var recordedAt: Timestamp?
+  }
+
+  /// Apple's answer of the date listed every transaction up to the entry of the number.
+  struct Confirmation: Hashable, Sendable {
+    var asOf: Timestamp
+    var number: Int
+  }
+
+  var id: LineID
+  var head: Head
+  var confirmation: Confirmation?
+  var transactions: [TransactionRow]
+  var fulfilments: [TransactionKey: Fulfilment]
+  var statuses: [StatusRow]
+  var acts: [ActRow]
+  var linked: [LineID]
+
+  struct StatusRow: Hashable, Sendable {
+    var number: Int
+    var status: RenewalStatus
+    var tokenHolder: AccountKey?
+  }
+
+  struct ActRow: Hashable, Sendable {
+    var recorded: RecordingOrder
+    var act: Act
+  }
+}
+
+extension StoredLine {
+  /// Makes the line's row if there is none: an absent row locks nothing.
+  static func create(_ line: LineID) -> SQL {
+    """
+    INSERT INTO tenure.original_transaction (environment, original_transaction_id)
+    VALUES (\(line.environment), \(line.originalTransactionID))
+    ON CONFLICT (environment, original_transaction_id) DO NOTHING
+    """
+  }
+
+  /// The statements that read a line; ``init(_:from:)`` reads their results.
+  ///
+  /// - Parameters:
+  ///   - line: The line.
+  ///   - locking: Whether nobody else may record on the line until the transaction ends.
+  /// - Returns: The statements, in the order in which their results are read.
+  static func select(_ line: LineID, locking: Bool) -> [SQL] {
+    let (environment, id) = (line.environment, line.originalTransactionID)
+    return [
+      """
+      SELECT head_number, head_hash, head_recorded_at, confirmed_as_of, confirmed_number
+      FROM tenure.original_transaction
+      WHERE environment = \(environment) AND original_transaction_id = \(id)
+      \(unescaped: locking ? "FOR UPDATE" : "")
+      """
+    ] + TransactionRow.select(line) + [
+      """
+      SELECT number, as_of, auto_renews, phase, grace_ends_at, auto_renew_product_id,
+        expiration_intent, app_account_token, token_account_key, is_commitment
+      FROM tenure.renewal_status
+      WHERE environment = \(environment) AND original_transaction_id = \(id)
+      ORDER BY number
+      """,
+      """
+      SELECT number, recorded_at, transaction_id, product_id, account_key, received_at
+      FROM tenure.claim
+      WHERE environment = \(environment) AND original_transaction_id = \(id)
+      ORDER BY number
+      """,
+      """
+      SELECT number, recorded_at, transaction_id, product_id, account_key, effective_from
+      FROM tenure.placement
+      WHERE environment = \(environment) AND original_transaction_id = \(id)
+      ORDER BY number
+      """,
+      """
+      SELECT linked_original_transaction_id FROM tenure.line_link
+      WHERE environment = \(environment) AND original_transaction_id = \(id)
+      """,
+    ]
+  }
+
+  /// How many statements ``select(_:locking:)`` makes.
+  static let statementCount = 7
+
+  /// Reads a line from the results of its statements; nil if there is no such line.
+  ///
+  /// - Throws: `PostgresError` for what no version of ours wrote.
+  init?(_ id: LineID, from results: ArraySlice<Rows>) throws {
+    precondition(results.count == Self.statementCount, "One result for each statement.")
+    let results = Array(results)
+    guard
+      let (number, hash, recordedAt, confirmedAsOf, confirmedNumber) = try results[0].decodeFirst(
+        Int.self, [UInt8]?.self, Timestamp?.self, Timestamp?.self, Int.self)
+    else { return nil }
+    self.id = id
+    head = Head(number: number, hash: hash, recordedAt: recordedAt)
+    confirmation = confirmedAsOf.map { Confirmation(asOf: $0, number: confirmedNumber) }
+    let rows = try TransactionRow.rows(facts: results[1], decisions: results[2], line: id)
+    transactions = rows.map(\.row)
+    fulfilments = Dictionary(
+      uniqueKeysWithValues: rows.map { ($0.row.transaction.key, $0.fulfilment) })
+    statuses = try Self.statuses(results[3])
+    acts = try Self.claims(results[4], line: id) + Self.placements(results[5], line: id)
+    linked = try results[6].decode(OriginalTransactionID.self).map { LineID(id.environment, $0) }
+  }
+
+  private static func statuses(_ rows: Rows) throws -> [StatusRow] {
+    try rows.decode(
+      Int.self, Timestamp.self, Bool?.self, String?.self, Timestamp?.self, ProductID?.self,
+      Int?.self, UUID?.self, AccountKey?.self, Bool.self
+    ).map { row in
+      let (
+        number, asOf, autoRenews, phase, graceEndsAt, product, intent, token, holder, commitment
+      ) =
+        row
+      return StatusRow(
+        number: number,
+        status: RenewalStatus(
+          asOf: asOf, autoRenews: autoRenews,
+          phase: try phase.map {
+            try RenewalStatus.Phase(name: $0, graceEndsAt: graceEndsAt)
+          },
+          autoRenewProductID: product, expirationIntent: intent, appAccountToken: token,
+          isCommitment: commitment),
+        tokenHolder: holder)
+    }
+  }
+
+  private static func claims(_ rows: Rows, line: LineID) throws -> [ActRow] {
+    try rows.decode(
+      Int.self, Timestamp.self, TransactionID.self, ProductID.self, AccountKey.self,
+      Timestamp.self
+    ).map { number, recordedAt, transactionID, productID, account, receivedAt in
+      let key = TransactionKey(line: line, transactionID: transactionID, productID: productID)
+      return ActRow(
+        recorded: RecordingOrder(at: recordedAt, number: number),
+        act: .claim(Claim(account: account, transaction: key, receivedAt: receivedAt)))
+    }
+  }
+
+  private static func placements(_ rows: Rows, line: LineID) throws -> [ActRow] {
+    try rows.decode(
+      Int.self, Timestamp.self, TransactionID.self, ProductID.self, AccountKey?.self,
+      Timestamp.self
+    ).map { number, recordedAt, transactionID, productID, account, effectiveFrom in
+      let key = TransactionKey(line: line, transactionID: transactionID, productID: productID)
+      return ActRow(
+        recorded: RecordingOrder(at: recordedAt, number: number),
+        act: .placement(
+          Placement(account: account, transaction: key, effectiveFrom: effectiveFrom)))
+    }
+  }
+}
+
+/// The lines that Apple links, each as stored, folded as one.
+struct StoredFamily: Sendable {
+  var members: [LineID: StoredLine]
+  var line: Line
+
+  init(_ members: [StoredLine]) {
+    self.members = Dictionary(uniqueKeysWithValues: members.map { ($0.id, $0) })
+    var history = LineHistory()
+    var decisions: [Charge.ID: Line.RecordedDecision] = [:]
+    var holders: [UUID: AccountKey] = [:]
+    for member in members {
+      for row in member.transactions {
+        var transaction = row.transaction
+        if let confirmation = member.confirmation,
+          transaction.recorded.number <= confirmation.number
+        {
+          transaction.confirm(asOf: confirmation.asOf)
+        }
+        history.insert(transaction)
+        if let recorded = row.recorded { decisions[transaction.key] = recorded }
+        if let token = transaction.appAccountToken?.value { holders[token] = row.tokenHolder }
+      }
+      for row in member.statuses {
+        history.add(row.status)
+        if let token = row.status.appAccountToken { holders[token] = row.tokenHolder }
+      }
+    }
+    for row in members.flatMap(\.acts).sorted(by: { $0.recorded < $1.recorded }) {
+      history.add(row.act)
+    }
+    history.tokenHolders = holders
+    line = Line(
+      history: history, decisions: decisions,
+      heads: self.members.mapValues(\.head.number),
+      links: self.members.mapValues { Set($0.linked) })
+  }
+
+  /// The accounts that occur as owners or claimants.
+  var accounts: Set<AccountKey> {
+    var accounts = Set(line.decisions.values.compactMap(\.decision.owner))
+    for act in line.history.acts {
+      switch act {
+      case .claim(let claim): accounts.insert(claim.account)
+      case .placement(let placement):
+        if let account = placement.account { accounts.insert(account) }
+      }
+    }
+    return accounts
+  }
+
+  /// When the family's last entry was recorded.
+  var lastRecordedAt: Timestamp? { members.values.compactMap(\.head.recordedAt).max() }
+
+  func fulfilment(of charge: Charge) -> Fulfilment {
+    charge.transactions.lazy.compactMap { members[$0.line]?.fulfilments[$0] }
+      .first { $0.orderID != nil || $0.deliveredAt != nil } ?? Fulfilment()
+  }
+}

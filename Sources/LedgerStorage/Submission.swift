@@ -1,0 +1,98 @@
+package import Foundation
+package import Subscriptions
+
+/// A receipt as an app server submitted it.
+package struct NewSubmission: Sendable {
+  package var id: UUID
+  package var accountID: String
+  package var receivedAt: Timestamp
+  /// Base64, as it was sent.
+  package var receiptData: String
+  package var transactionID: TransactionID?
+  package var orderID: UUID?
+  package var isRestore: Bool
+  package var bundleID: String?
+
+  package init(
+    id: UUID, accountID: String, receivedAt: Timestamp, receiptData: String,
+    transactionID: TransactionID?, orderID: UUID?, isRestore: Bool, bundleID: String?
+  ) {
+    self.id = id
+    self.accountID = accountID
+    self.receivedAt = receivedAt
+    self.receiptData = receiptData
+    self.transactionID = transactionID
+    self.orderID = orderID
+    self.isRestore = isRestore
+    self.bundleID = bundleID
+  }
+}
+
+/// A submission as it is stored, and where it stands.
+package struct Submission: Sendable {
+  /// Where a submission stands.
+  package enum Status: String, CaseIterable, Sendable {
+    /// Apple could not be asked, or was not asked yet.
+    case pending
+    case verified
+    case rejected
+  }
+
+  package let id: UUID
+  package let account: AccountKey
+  package let accountID: String
+  package let receivedAt: Timestamp
+  package let transactionID: TransactionID?
+  package let orderID: UUID?
+  package let isRestore: Bool
+  package let bundleID: String?
+  package let status: Status
+  package let environment: Environment?
+  package let retryAt: Timestamp?
+  /// How often Apple was asked.
+  package let attempts: Int
+  package let problem: SubmissionProblem?
+  /// What was answered, in Intake's form; nil before the decision.
+  package let outcome: String?
+
+  /// Whether Apple is still to be asked: it is pending, or a named transaction is looked for.
+  package var awaitsApple: Bool { status == .pending || status == .verified && retryAt != nil }
+}
+
+/// Why a submission was rejected, or is still pending.
+package struct SubmissionProblem: Hashable, Sendable {
+  /// A stable code.
+  package var code: String
+  /// One sentence for people.
+  package var detail: String
+  package var appleStatus: Int?
+
+  package init(code: String, detail: String, appleStatus: Int? = nil) {
+    self.code = code
+    self.detail = detail
+    self.appleStatus = appleStatus
+  }
+}
+
+/// One exchange with Apple about a submission, as the audit trail keeps it.
+package struct SubmissionExchange: Hashable, Sendable {
+  package var endpoint: String
+  package var askedAt: Timestamp
+  package var duration: Duration
+  /// Nil: no answer came.
+  package var httpStatus: Int?
+  package var answer: [UInt8]?
+  package var fault: String?
+
+  package init(
+    endpoint: String, askedAt: Timestamp, duration: Duration, httpStatus: Int?,
+    answer: [UInt8]?, fault: String?
+  ) {
+    self.endpoint = endpoint
+    self.askedAt = askedAt
+    self.duration = duration
+    self.httpStatus = httpStatus
+    self.answer = answer
+    self.fault = fault
+  }
+}

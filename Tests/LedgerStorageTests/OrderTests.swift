@@ -1,0 +1,78 @@
+import Foundation
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+@Suite("Orders in the ledger")
+struct OrderTests {
+  @Test("the oldest open order of the product is fulfilled, once")
+  func oldest() async throws {
+    try await withLedger { ledger in
+      let first = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let second = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(1))
+      let result = try await ledger.submit(
+        [charge("1", on: 2)], claiming: [key("1")], by: "anna", on: 2.1)
+      #expect(result?.fulfilledOrder == first.order.id)
+      let again = try await ledger.submit(
+        [charge("1", on: 2)], claiming: [key("1")], by: "anna", on: 2.2)
+      #expect(again?.fulfilledOrder == first.order.id)
+      #expect(try await ledger.order(second.order.id)?.order.status == .open)
+    }
+  }
+
+  @Test("an automatic renewal fulfils none")
+  func renewal() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
+      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(5))
+      let result = try await ledger.submit(
+        [charge("2", on: 30, asOf: 30)], claiming: [key("2")], by: "anna", on: 30.1)
+      #expect(result?.fulfilledOrder == nil)
+      #expect(try await ledger.order(order.order.id)?.order.status == .open)
+    }
+  }
+
+  @Test("a refund marks the order refunded, its reversal fulfilled again")
+  func refund() async throws {
+    try await withLedger { ledger in
+      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
+      #expect(try await ledger.order(order.order.id)?.order.status == .fulfilled)
+      try await ledger.submit(
+        [charge("1", on: 0, asOf: 5, revokedOn: 4)], claiming: [], by: "anna", on: 5)
+      #expect(try await ledger.order(order.order.id)?.order.status == .refunded)
+      try await ledger.submit([charge("1", on: 0, asOf: 6)], claiming: [], by: "anna", on: 6)
+      #expect(try await ledger.order(order.order.id)?.order.status == .fulfilled)
+      #expect(try await ledger.audit(at: day(20)).differences == [])
+    }
+  }
+
+  @Test("an order of another account stays open, and the charge is recorded all the same")
+  func mismatch() async throws {
+    try await withLedger { ledger in
+      let order = try await ledger.openOrder(accountID: "ben", productID: "monthly", at: day(0))
+      let result = try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, order: order.order.id)
+      guard case .matched(.accountMismatch) = result?.namedOrder else {
+        Issue.record("expected a mismatch")
+        return
+      }
+      #expect(try await ledger.order(order.order.id)?.order.status == .open)
+      #expect(try await ledger.owner(of: "1") == "anna")
+    }
+  }
+
+  private func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database, logger: quietLogger)
+      _ = try await ledger.describe(
+        Product(
+          id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
+      try await body(ledger)
+    }
+  }
+}

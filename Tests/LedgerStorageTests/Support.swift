@@ -1,0 +1,71 @@
+import Foundation
+@testable import LedgerStorage
+import Logging
+import Postgres
+import Subscriptions
+
+/// The moment at which the tests' stories begin.
+let start = Timestamp(CalendarDate(year: 2026, month: 1, day: 1))
+
+func day(_ day: Double) -> Timestamp { start + .milliseconds(Int64(day * 86_400_000)) }
+
+let quietLogger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+
+let lineID = LineID(.production, "1000")
+
+/// A month's charge that begins on a day.
+func charge(
+  _ id: TransactionID, on begin: Double, days: Double = 30, line: LineID = lineID,
+  product: ProductID = "monthly", asOf: Double? = nil, lineItem: WebOrderLineItemID? = nil,
+  revokedOn: Double? = nil
+) -> Evidence {
+  .transaction(
+    TransactionRecord(
+      key: TransactionKey(line: line, transactionID: id, productID: product),
+      asOf: day(asOf ?? begin), purchaseDate: day(begin), expiresDate: day(begin + days),
+      webOrderLineItemID: lineItem,
+      revocation: revokedOn.map { .revoked(at: day($0), reason: "0") } ?? .notRevoked))
+}
+
+func status(_ isOn: Bool, on date: Double, line: LineID = lineID) -> Evidence {
+  .renewalStatus(
+    RenewalStatus(asOf: day(date), autoRenews: isOn, phase: .undisturbed), line: line)
+}
+
+func key(_ id: TransactionID, line: LineID = lineID, product: ProductID = "monthly")
+  -> TransactionKey
+{
+  TransactionKey(line: line, transactionID: id, productID: product)
+}
+
+extension Ledger {
+  /// Stores and records one submission, as Intake does once Apple has answered.
+  @discardableResult
+  func submit(
+    _ evidence: [Evidence], claiming selected: [TransactionKey], by account: String,
+    on date: Double, order: UUID? = nil
+  ) async throws -> RecordedSubmission? {
+    let submission = try await store(
+      NewSubmission(
+        id: UUID(), accountID: account, receivedAt: day(date), receiptData: "receipt",
+        transactionID: nil, orderID: order, isRestore: false, bundleID: nil),
+      retryAt: day(date) + .minutes(1))
+    return try await record(
+      VerifiedSubmission(
+        submission: submission, environment: .production, evidence: evidence,
+        selected: selected, exchanges: []),
+      at: day(date), grantsAccess: { _, _ in true },
+      outcome: { ("{}", $0) })
+  }
+
+  func owner(of id: TransactionID, line: LineID = lineID) async throws -> String? {
+    guard let family = try await family(of: line),
+      let recorded = family.charge(of: key(id, line: line))?.recorded
+    else { return nil }
+    return recorded.decision.owner.flatMap { family.names[$0] }
+  }
+
+  func entryCount() async throws -> Int {
+    try await database.query("SELECT count(*) FROM tenure.ledger_entry").decodeOnly(Int.self)
+  }
+}
