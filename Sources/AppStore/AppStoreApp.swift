@@ -1,0 +1,34 @@
+/// An app that is served.
+package struct AppStoreApp: Hashable, Sendable, CustomStringConvertible {
+  package let bundleID: String
+  /// The app's number in the App Store; nil where it isn't to be checked.
+  package let appleID: Int64?
+  /// The app-specific or primary shared secret: verifyReceipt's `password`.
+  package let sharedSecret: String?
+
+  /// Throws `AppStoreSettingError` for a value that no app can have.
+  package init(bundleID: String, appleID: Int64? = nil, sharedSecret: String? = nil) throws {
+    guard !bundleID.isEmpty, !bundleID.contains(where: { $0.isWhitespace || $0 == "," }) else {
+      throw AppStoreSettingError(
+        "\"\(bundleID)\" is no bundle id: write it as in Xcode, for example com.example.app")
+    }
+    if let appleID, appleID <= 0 {
+      throw AppStoreSettingError(
+        "the Apple ID of \(bundleID) is \(appleID): write the app's number in the App Store")
+    }
+    if let sharedSecret, sharedSecret.isEmpty || sharedSecret.contains(where: \.isWhitespace) {
+      throw AppStoreSettingError(
+        "the shared secret of \(bundleID) is empty or contains spaces: copy it as App Store "
+          + "Connect shows it, or leave it out")
+    }
+    self.bundleID = bundleID
+    self.appleID = appleID
+    self.sharedSecret = sharedSecret
+  }
+
+  /// The app without its secret.
+  package var description: String {
+    bundleID + (appleID.map { " (Apple ID \($0))" } ?? "")
+      + (sharedSecret == nil ? " without a shared secret" : " with a shared secret")
+  }
+}

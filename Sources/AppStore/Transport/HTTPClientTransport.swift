@@ -1,0 +1,133 @@
+package import AsyncHTTPClient
+import Foundation
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+import NIOSSL
+
+/// Asks Apple over HTTP.
+package struct HTTPClientTransport: AppStoreTransport {
+  /// Above the largest answers, which are several megabytes of history.
+  ///
+  /// What is larger is a fault, or somebody else's server.
+  package static let answerLimitBytes = 20 * 1024 * 1024
+
+  /// How many connections to one host there can be at a time.
+  ///
+  /// Apple's sandbox takes minutes at times: a few slow answers must not make the next requests
+  /// wait in line until their own time is up.
+  private static let connectionLimit = 64
+
+  private let client: HTTPClient
+  private let answerLimitBytes: Int
+
+  /// Asks with `client`, which its maker shuts down.
+  package init(client: HTTPClient, answerLimitBytes: Int = Self.answerLimitBytes) {
+    self.client = client
+    self.answerLimitBytes = answerLimitBytes
+  }
+
+  /// How a client for Apple is set up.
+  ///
+  /// Redirects are not followed, for a receipt and a shared secret go to the configured host only.
+  /// A refused connection fails at once: retrying is the worker's task, which says so to callers.
+  package static var clientConfiguration: HTTPClient.Configuration {
+    var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
+    configuration.connectionPool.retryConnectionEstablishment = false
+    configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = connectionLimit
+    return configuration
+  }
+
+  package func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
+    try await withThrowingTaskGroup(of: Outcome.self) { group in
+      group.addTask { await perform(request) }
+      group.addTask {
+        try await Task.sleep(for: request.timeout)
+        return .timeIsUp
+      }
+      defer { group.cancelAll() }
+      switch try await group.next() {
+      case .answered(let response): return response
+      case .failed(let error):
+        try Task.checkCancellation()
+        throw error
+      case .timeIsUp, nil: break
+      }
+      group.cancelAll()
+      let late = try await group.next()
+      if case .answered(let response) = late { return response }
+      var error = AppStoreTransportError(.timedOut, detail: "\(request.timeout) have passed")
+      if case .failed(let interruption) = late { error.partial = interruption.partial }
+      throw error
+    }
+  }
+
+  private enum Outcome: Sendable {
+    case answered(AppStoreResponse)
+    case failed(AppStoreTransportError)
+    case timeIsUp
+  }
+
+  private func perform(_ request: AppStoreRequest) async -> Outcome {
+    var outgoing = HTTPClientRequest(url: request.url)
+    outgoing.method = HTTPMethod(rawValue: request.method)
+    for header in request.headers { outgoing.headers.add(name: header.name, value: header.value) }
+    outgoing.body = .bytes(request.body)
+    var partial: AppStoreResponse?
+    do {
+      let answer = try await client.execute(
+        outgoing, timeout: .milliseconds(request.timeout.components.seconds * 1000 + 1000))
+      var response = AppStoreResponse(
+        status: Int(answer.status.code),
+        headers: answer.headers.map { HTTPHeader($0.name, $0.value) }, body: [])
+      partial = response
+      for try await chunk in answer.body {
+        guard response.body.count + chunk.readableBytes <= answerLimitBytes else {
+          return .failed(
+            AppStoreTransportError(
+              .answerTooLarge, detail: "more than \(answerLimitBytes) bytes", partial: response))
+        }
+        response.body.append(contentsOf: chunk.readableBytesView)
+        partial = response
+      }
+      return .answered(response)
+    } catch {
+      return .failed(AppStoreTransportError(error, partial: partial))
+    }
+  }
+}
+
+extension AppStoreTransportError {
+  /// Sorts what the HTTP library and those below it throw.
+  fileprivate init(_ error: any Error, partial: AppStoreResponse?) {
+    let kind: Kind =
+      switch error {
+      case let error as HTTPClientError: Kind(error)
+      case let error as NIOConnectionError:
+        error.connectionErrors.isEmpty ? .nameNotResolved : .connectionFailed
+      case is NIOSSLError, is NIOSSLExtraError, is BoringSSLError: .tlsFailed
+      case ChannelError.connectTimeout: .timedOut
+      case let error as IOError
+      where [ECONNREFUSED, EHOSTUNREACH, ENETUNREACH].contains(error.errnoCode):
+        .connectionFailed
+      case is IOError, is ChannelError, is HTTPParserError: .connectionLost
+      default: .other
+      }
+    self.init(kind, detail: "\(error)", partial: partial)
+  }
+}
+
+extension AppStoreTransportError.Kind {
+  fileprivate init(_ error: HTTPClientError) {
+    self =
+      switch error {
+      case .connectTimeout, .deadlineExceeded, .readTimeout, .writeTimeout,
+        .getConnectionFromPoolTimeout:
+        .timedOut
+      case .tlsHandshakeTimeout: .tlsFailed
+      case .remoteConnectionClosed, .uncleanShutdown: .connectionLost
+      case .invalidURL, .emptyHost, .emptyScheme: .invalidURL
+      default: .other
+      }
+  }
+}

@@ -1,0 +1,74 @@
+import Foundation
+import Subscriptions
+
+/// Apple's answer to verifyReceipt, in either of its shapes.
+///
+/// See https://developer.apple.com/documentation/appstorereceipts/responsebody. What is not read
+/// here is not lost: the exchange keeps the answer byte by byte.
+struct ReceiptAnswer: Decodable, Sendable {
+  let status: Int
+  /// `is-retryable`.
+  let isRetryable: Bool?
+  /// `environment`, as Apple writes it.
+  let environment: String?
+  /// The rest; nil unless `status` says that the receipt is in it.
+  let contents: Contents?
+
+  struct Contents: Decodable, Sendable {
+    let receipts: AnswerList<ReceiptBody>
+    let latestReceiptInfo: AnswerList<ReceiptItem>?
+    let latestExpiredReceiptInfo: AnswerList<ReceiptItem>?
+    let pendingRenewalInfo: AnswerList<PendingRenewal>?
+    let latestReceipt: String?
+    /// What an answer to an iOS 6 style receipt says of the renewal, at its top level.
+    let renewal: PendingRenewal?
+    let renewalFault: String?
+    /// The same for the cancellation.
+    let cancellationDate: Timestamp?
+    let cancellationReason: String?
+  }
+
+  init(from decoder: any Decoder) throws {
+    let fields = try decoder.container(keyedBy: AnswerKey.self)
+    guard let status = try fields.integer("status") else {
+      throw UnreadableField("status", "is missing")
+    }
+    self.status = status
+    isRetryable = try fields.flag("is-retryable")
+    environment = try fields.text("environment")
+    let isVerified = VerifyReceiptStatus(status, isRetryable: isRetryable) == .verified
+    contents = isVerified ? try Contents(from: decoder) : nil
+  }
+}
+
+extension ReceiptAnswer.Contents {
+  init(from decoder: any Decoder) throws {
+    let fields = try decoder.container(keyedBy: AnswerKey.self)
+    guard
+      let receipts = try fields.decodeIfPresent(AnswerList<ReceiptBody>.self, forKey: "receipt"),
+      !receipts.elements.isEmpty
+    else { throw UnreadableField("receipt", "is missing") }
+    self.receipts = receipts
+    latestReceiptInfo = try fields.decodeIfPresent(
+      AnswerList<ReceiptItem>.self, forKey: "latest_receipt_info")
+    latestExpiredReceiptInfo = try fields.decodeIfPresent(
+      AnswerList<ReceiptItem>.self, forKey: "latest_expired_receipt_info")
+    pendingRenewalInfo = try fields.decodeIfPresent(
+      AnswerList<PendingRenewal>.self, forKey: "pending_renewal_info")
+    latestReceipt = try? fields.text("latest_receipt")
+    do {
+      (renewal, renewalFault) = (try PendingRenewal(from: decoder), nil)
+    } catch let fault as UnreadableField {
+      (renewal, renewalFault) = (nil, fault.description)
+    }
+    cancellationDate = try fields.moment("cancellation_date")
+    cancellationReason = try fields.text("cancellation_reason")
+  }
+
+  /// Each bundle id that the answer names: one, unless it is a test's.
+  var bundleIDs: Set<String> {
+    let items =
+      (latestReceiptInfo?.elements ?? []) + (latestExpiredReceiptInfo?.elements ?? [])
+    return Set(receipts.elements.compactMap(\.bundleID) + items.compactMap(\.bundleID))
+  }
+}

@@ -1,0 +1,65 @@
+package import Subscriptions
+
+/// A receipt that Apple vouches for, in the vocabulary of the rules.
+package struct VerifiedReceipt: Hashable, Sendable {
+  /// The environment whose endpoint vouched for it.
+  package var environment: Environment
+  /// The configured app that it belongs to.
+  package var bundleID: String
+  /// Apple's `status`: 0, or 21006 for an old receipt of an expired subscription.
+  package var status: Int
+  /// When Apple said so: `request_date_ms`, or the moment of the answer where that is missing.
+  package var requestDate: Timestamp
+  /// Every transaction once, by purchase date.
+  package var records: [TransactionRecord]
+  /// At most one status per line.
+  package var statuses: [LineID: RenewalStatus]
+  /// The receipt as of now, with which Apple can be asked again without the device.
+  package var latestReceipt: String?
+  /// What Apple listed and nobody could read; it stands in the exchange.
+  package var unreadable: [UnreadableRecord]
+  /// How many transactions carry an `app_account_token` that is no UUID, and so count as without.
+  package var unusableAppAccountTokens: Int
+
+  package init(
+    environment: Environment, bundleID: String, status: Int = 0, requestDate: Timestamp,
+    records: [TransactionRecord], statuses: [LineID: RenewalStatus] = [:],
+    latestReceipt: String? = nil, unreadable: [UnreadableRecord] = [],
+    unusableAppAccountTokens: Int = 0
+  ) {
+    self.environment = environment
+    self.bundleID = bundleID
+    self.status = status
+    self.requestDate = requestDate
+    self.records = records
+    self.statuses = statuses
+    self.latestReceipt = latestReceipt
+    self.unreadable = unreadable
+    self.unusableAppAccountTokens = unusableAppAccountTokens
+  }
+
+  /// All of it, transactions first: the same for the same facts, however Apple orders them.
+  package var evidence: [Evidence] {
+    records.map { .transaction($0) }
+      + statuses.sorted { $0.key < $1.key }.map { .renewalStatus($0.value, line: $0.key) }
+  }
+}
+
+/// One entry of one of Apple's lists that could not be read.
+package struct UnreadableRecord: Hashable, Comparable, Sendable, CustomStringConvertible {
+  /// The list's name, as Apple writes it.
+  package var list: String
+  /// What is wrong with it, without its values.
+  package var reason: String
+
+  package init(list: String, reason: String) {
+    self.list = list
+    self.reason = reason
+  }
+
+  package var description: String { "\(list): \(reason)" }
+
+  package static func < (lhs: UnreadableRecord, rhs: UnreadableRecord) -> Bool {
+    (lhs.list, lhs.reason) < (rhs.list, rhs.reason)
+  }
+}

@@ -1,0 +1,151 @@
+import struct Foundation.Data
+import class Foundation.JSONDecoder
+
+/// A JSON value whose objects keep the order of their members, so that equal answers are equal
+/// bytes.
+package enum JSONValue: Hashable, Sendable {
+  /// One name and value of an object.
+  package struct Member: Hashable, Sendable {
+    package var key: String
+    package var value: JSONValue
+
+    package init(key: String, value: JSONValue) {
+      self.key = key
+      self.value = value
+    }
+  }
+
+  case string(String)
+  case integer(Int64)
+  case number(Double)
+  case bool(Bool)
+  case null
+  case array([JSONValue])
+  case object([Member])
+
+  /// The value of a member; nil for other values than objects.
+  package subscript(key: String) -> JSONValue? {
+    guard case .object(let members) = self else { return nil }
+    return members.first { $0.key == key }?.value
+  }
+
+  /// The text of a string; nil for other values.
+  package var string: String? { if case .string(let value) = self { value } else { nil } }
+  /// The number of an integer; nil for other values.
+  package var integer: Int64? { if case .integer(let value) = self { value } else { nil } }
+  /// The truth of a boolean; nil for other values.
+  package var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
+  /// The elements of an array; nil for other values.
+  package var array: [JSONValue]? { if case .array(let value) = self { value } else { nil } }
+
+  /// The keys of an object in their order; empty for other values.
+  package var keys: [String] {
+    guard case .object(let members) = self else { return [] }
+    return members.map(\.key)
+  }
+}
+
+extension JSONValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral,
+  ExpressibleByFloatLiteral, ExpressibleByBooleanLiteral, ExpressibleByArrayLiteral,
+  ExpressibleByDictionaryLiteral
+{
+  package init(stringLiteral value: String) { self = .string(value) }
+  package init(integerLiteral value: Int64) { self = .integer(value) }
+  package init(floatLiteral value: Double) { self = .number(value) }
+  package init(booleanLiteral value: Bool) { self = .bool(value) }
+  package init(arrayLiteral elements: JSONValue...) { self = .array(elements) }
+  package init(dictionaryLiteral elements: (String, JSONValue)...) {
+    self = .object(elements.map { Member(key: $0.0, value: $0.1) })
+  }
+}
+
+// MARK: - Writing
+
+extension JSONValue {
+  /// The value as UTF-8, without white space.
+  package var bytes: [UInt8] {
+    var output: [UInt8] = []
+    write(to: &output)
+    return output
+  }
+
+  private func write(to output: inout [UInt8]) {
+    switch self {
+    case .string(let value): Self.write(value, to: &output)
+    case .integer(let value): output += String(value).utf8
+    case .number(let value): output += String(value).utf8
+    case .bool(let value): output += (value ? "true" : "false").utf8
+    case .null: output += "null".utf8
+    case .array(let elements):
+      output.append(UInt8(ascii: "["))
+      for (index, element) in elements.enumerated() {
+        if index > 0 { output.append(UInt8(ascii: ",")) }
+        element.write(to: &output)
+      }
+      output.append(UInt8(ascii: "]"))
+    case .object(let members):
+      output.append(UInt8(ascii: "{"))
+      for (index, member) in members.enumerated() {
+        if index > 0 { output.append(UInt8(ascii: ",")) }
+        Self.write(member.key, to: &output)
+        output.append(UInt8(ascii: ":"))
+        member.value.write(to: &output)
+      }
+      output.append(UInt8(ascii: "}"))
+    }
+  }
+
+  private static func write(_ text: String, to output: inout [UInt8]) {
+    let hexadecimal = Array("0123456789abcdef".utf8)
+    output.append(UInt8(ascii: "\""))
+    for byte in text.utf8 {
+      switch byte {
+      case UInt8(ascii: "\""), UInt8(ascii: "\\"): output += [UInt8(ascii: "\\"), byte]
+      case 0..<0x20:
+        output += "\\u00".utf8
+        output += [hexadecimal[Int(byte >> 4)], hexadecimal[Int(byte & 15)]]
+      default: output.append(byte)
+      }
+    }
+    output.append(UInt8(ascii: "\""))
+  }
+}
+
+// MARK: - Reading
+
+extension JSONValue: Decodable {
+  /// Reads a JSON text; the members of objects come sorted by key.
+  package init(parsing bytes: some Sequence<UInt8>) throws {
+    self = try JSONDecoder().decode(JSONValue.self, from: Data(bytes))
+  }
+
+  private struct AnyKey: CodingKey {
+    let stringValue: String
+    var intValue: Int? { nil }
+    init(stringValue: String) { self.stringValue = stringValue }
+    init?(intValue: Int) { nil }
+  }
+
+  package init(from decoder: any Decoder) throws {
+    // Most frequent first: a wrong guess costs more than the right one.
+    let container = try decoder.singleValueContainer()
+    if let value = try? container.decode(String.self) {
+      self = .string(value)
+    } else if let container = try? decoder.container(keyedBy: AnyKey.self) {
+      self = .object(
+        try container.allKeys.sorted { $0.stringValue < $1.stringValue }.map {
+          Member(key: $0.stringValue, value: try container.decode(JSONValue.self, forKey: $0))
+        })
+    } else if container.decodeNil() {
+      self = .null
+    } else if let value = try? container.decode(Bool.self) {
+      self = .bool(value)
+    } else if let value = try? container.decode(Int64.self) {
+      self = .integer(value)
+    } else if let value = try? container.decode(Double.self) {
+      self = .number(value)
+    } else {
+      self = .array(try container.decode([JSONValue].self))
+    }
+  }
+}

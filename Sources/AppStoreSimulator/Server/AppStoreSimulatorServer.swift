@@ -1,0 +1,97 @@
+import HTTPTypes
+import Hummingbird
+package import Logging
+import NIOCore
+import ServiceLifecycle
+import Subscriptions
+
+/// The simulated App Store over HTTP.
+///
+/// - `POST /verifyReceipt` is Apple's production address, `POST /sandbox/verifyReceipt` the
+/// sandbox's.
+/// - `/simulator` is for people and tests: `GET /simulator` says what can be done there.
+///
+/// For example:
+///
+///     let simulation = try AppStoreSimulation(configuration: .init(seed: 1, speed: 86_400))
+///     let server = AppStoreSimulatorServer(
+///       simulation: simulation, configuration: .init(port: 8081), logger: logger)
+///     try await server.run()
+package struct AppStoreSimulatorServer: Service {
+  /// Where to listen.
+  package struct Configuration: Sendable {
+    package var host: String
+    /// 0: a free one; see `AppStoreSimulatorServer.port`.
+    package var port: Int
+    /// How long a request that is never answered keeps its connection.
+    package var longestSilence: Duration
+
+    /// Describes a server on a free port of the loopback address, unless told otherwise.
+    package init(
+      host: String = "127.0.0.1", port: Int = 0, longestSilence: Duration = .seconds(300)
+    ) {
+      self.host = host
+      self.port = port
+      self.longestSilence = longestSilence
+    }
+  }
+
+  /// The App Store that is served; it can be worked on directly at the same time.
+  package let simulation: AppStoreSimulation
+  private let configuration: Configuration
+  private let logger: Logger
+  private let boundPort = BoundPort()
+
+  /// Prepares a server; nothing listens before `run`.
+  package init(
+    simulation: AppStoreSimulation, configuration: Configuration = Configuration(), logger: Logger
+  ) {
+    self.simulation = simulation
+    self.configuration = configuration
+    self.logger = logger
+  }
+
+  /// The port on which the server listens; waits until it does.
+  package var port: Int {
+    get async throws { try await boundPort.value }
+  }
+
+  /// Serves until graceful shutdown or cancellation; to be called once.
+  package func run() async throws {
+    let boundPort = boundPort
+    let application = Application(
+      router: router(),
+      configuration: ApplicationConfiguration(
+        address: .hostname(configuration.host, port: configuration.port), serverName: nil),
+      onServerRunning: { boundPort.settle(.success($0.localAddress?.port ?? 0)) },
+      logger: logger)
+    defer { boundPort.settle(.failure(CancellationError())) }
+    do {
+      try await application.run()
+    } catch {
+      boundPort.settle(.failure(error))
+      throw error
+    }
+  }
+
+  private func router() -> Router<SimulatorContext> {
+    let router = Router(context: SimulatorContext.self)
+    let verifyReceipt = VerifyReceiptRoutes(
+      simulation: simulation, longestSilence: configuration.longestSilence)
+    router.addRoutes(verifyReceipt.endpoints(.production), atPath: "/verifyReceipt")
+    router.addRoutes(verifyReceipt.endpoints(.sandbox), atPath: "/sandbox/verifyReceipt")
+    router.addRoutes(ControlRoutes(simulation: simulation).endpoints, atPath: "/simulator")
+    return router
+  }
+}
+
+/// What a request is handled with: the connection too, for faults that concern it.
+struct SimulatorContext: RequestContext {
+  var coreContext: CoreRequestContextStorage
+  let channel: any Channel
+
+  init(source: ApplicationRequestContextSource) {
+    coreContext = CoreRequestContextStorage(source: source)
+    channel = source.channel
+  }
+}

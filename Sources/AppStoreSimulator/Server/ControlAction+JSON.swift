@@ -1,0 +1,135 @@
+import Subscriptions
+
+import Foundation
+
+/// What the control interface's fields and answers look like.
+
+extension ControlRequest {
+  func offer() throws -> SimulatedOffer? {
+    if let name = try optionalText("promotional_offer") {
+      return SimulatedOffer(.promotional, name)
+    }
+    return try optionalText("offer_code").map { SimulatedOffer(.code, $0) }
+  }
+
+  func faults(_ key: String) throws -> [SimulatedFault]? {
+    try optionalList(key, of: "faults", \.fault)
+  }
+}
+
+extension JSONValue {
+  var fault: SimulatedFault? {
+    (string ?? integer.map { String($0) }).flatMap(SimulatedFault.init(name:))
+  }
+
+  var double: Double? {
+    if case .number(let value) = self { return value }
+    return integer.map(Double.init)
+  }
+}
+
+extension SimulatedApp {
+  init(_ request: ControlRequest) throws {
+    self.init(
+      bundleID: try request.text("bundle_id"),
+      appAppleID: try request.optionalInteger("app_apple_id") ?? 1_234_567_890,
+      sharedSecret: try request.text("shared_secret"),
+      version: try request.optionalText("version") ?? "1",
+      gracePeriod: try request.optional("grace_days", "3, 16 or 28") {
+        $0.integer.flatMap(Int.init(exactly:)).flatMap(GracePeriod.init(rawValue:))
+      },
+      products: try request.required(
+        "products",
+        try request.optionalList("products", of: "products") { try SimulatedProduct($0) }))
+  }
+}
+
+extension SimulatedProduct {
+  private static let fieldNames = [
+    "product_id", "type", "group", "level", "period", "price_milliunits", "currency",
+    "introductory_period", "introductory_price_milliunits", "family_shareable",
+  ]
+
+  init?(_ json: JSONValue) throws {
+    guard case .object = json else { return nil }
+    let request = ControlRequest(fields: json)
+    try request.check(allowed: Self.fieldNames)
+    let id: ProductID = try request.id("product_id")
+    let type: ProductType = try request.required("type", try request.optionalWord("type"))
+    let price = Int64(try request.optionalInteger("price_milliunits") ?? 990)
+    let currency = try request.optionalText("currency") ?? "USD"
+    let isFamilyShareable = try request.optionalBool("family_shareable") ?? false
+    guard type == .autoRenewable else {
+      self = .oneTime(
+        id, type, priceMilliunits: price, currency: currency,
+        isFamilyShareable: isFamilyShareable)
+      return
+    }
+    let introductoryPrice = Int64(
+      try request.optionalInteger("introductory_price_milliunits") ?? 0)
+    self = .subscription(
+      id, group: try request.text("group"), level: try request.optionalInteger("level") ?? 1,
+      period: try request.required("period", try request.optionalPeriod("period")),
+      priceMilliunits: price, currency: currency,
+      introductoryOffer: try request.optionalPeriod("introductory_period").map {
+        IntroductoryOffer(period: $0, priceMilliunits: introductoryPrice)
+      },
+      isFamilyShareable: isFamilyShareable)
+  }
+}
+
+extension SimulatedEvent {
+  var json: JSONValue {
+    var members: [JSONValue.Member] = []
+    members.append("number", .integer(Int64(number)))
+    members.append("at", at.description)
+    members.append("kind", kind.name)
+    members.append("environment", environment.rawValue)
+    members.append("bundle_id", bundleID)
+    members.append("apple_id", appleID.rawValue)
+    members.append("original_transaction_id", originalTransactionID.rawValue)
+    members.append("transaction_id", transactionID.rawValue)
+    members.append("product_id", productID.rawValue)
+    members.append("account", account.map { .string($0.rawValue) } ?? .null)
+    switch kind {
+    case .renewalProductChanged(let product):
+      members.append("auto_renew_product_id", product.rawValue)
+    case .renewalFailed(let graceUntil):
+      members.append("grace_until", graceUntil.map { .string($0.description) } ?? .null)
+    case .expired(let intent): members.append("expiration_intent", .integer(Int64(intent)))
+    default: break
+    }
+    return .object(members)
+  }
+}
+
+extension SimulatedCharge {
+  var json: JSONValue {
+    func text(_ value: (some CustomStringConvertible)?) -> JSONValue {
+      value.map { .string($0.description) } ?? .null
+    }
+    var members: [JSONValue.Member] = []
+    members.append("environment", environment.rawValue)
+    members.append("bundle_id", bundleID)
+    members.append("apple_id", appleID.rawValue)
+    members.append("original_transaction_id", originalTransactionID.rawValue)
+    members.append("transaction_ids", .array(transactionIDs.map { .string($0.rawValue) }))
+    members.append("web_order_line_item_id", text(webOrderLineItemID))
+    members.append("product_id", productID.rawValue)
+    members.append("product_type", productType.rawValue)
+    members.append("subscription_group", text(group))
+    members.append("kind", kind.rawValue)
+    members.append("ownership_type", ownership.rawValue)
+    members.append("made_at", madeAt.description)
+    members.append("purchased_at", purchaseDate.description)
+    members.append("expires_at", text(expiresDate))
+    members.append("quantity", .integer(Int64(quantity)))
+    members.append("price_milliunits", .integer(priceMilliunits))
+    members.append("currency", currency)
+    members.append("app_account_token", text(appAccountToken?.uuidString.lowercased()))
+    members.append("account", text(account))
+    members.append("upgraded_at", text(upgradedAt))
+    members.append("revoked_at", text(revokedAt))
+    return .object(members)
+  }
+}

@@ -1,0 +1,74 @@
+package import Subscriptions
+
+/// Something that happened in the simulated App Store, in the order in which it happened.
+///
+/// The list holds what notifications are made of: what Apple would tell, and about which charge.
+package struct SimulatedEvent: Hashable, Sendable {
+  /// What happened.
+  package enum Kind: Hashable, Sendable {
+    /// The first purchase in a group, or of a family member's share in it.
+    case subscribed
+    /// A purchase on a line that had lapsed.
+    case resubscribed
+    case renewed
+    /// A renewal after billing retry.
+    case recovered
+    /// An upgrade, or a crossgrade of equal duration: charged at once.
+    case upgraded
+    /// The product of the next renewal, or its taking back.
+    case renewalProductChanged(ProductID)
+    case autoRenewTurnedOff
+    case autoRenewTurnedOn
+    /// Apple could not collect; access goes on until the date, where the app has a grace period.
+    case renewalFailed(graceUntil: Timestamp?)
+    case gracePeriodExpired
+    /// Why, in Apple's numbers: see `expiration_intent`.
+    case expired(intent: Int)
+    case boughtOnce
+    case refunded
+    case refundReversed
+    case familyAccessRevoked
+    /// A charge got another transaction id on a device.
+    case restored
+    case priceIncreaseAsked
+    case priceIncreaseAccepted
+
+    /// A word for logs and for the control interface.
+    package var name: String {
+      switch self {
+      case .subscribed: "subscribed"
+      case .resubscribed: "resubscribed"
+      case .renewed: "renewed"
+      case .recovered: "recovered"
+      case .upgraded: "upgraded"
+      case .renewalProductChanged: "renewal_product_changed"
+      case .autoRenewTurnedOff: "auto_renew_turned_off"
+      case .autoRenewTurnedOn: "auto_renew_turned_on"
+      case .renewalFailed: "renewal_failed"
+      case .gracePeriodExpired: "grace_period_expired"
+      case .expired: "expired"
+      case .boughtOnce: "bought_once"
+      case .refunded: "refunded"
+      case .refundReversed: "refund_reversed"
+      case .familyAccessRevoked: "family_access_revoked"
+      case .restored: "restored"
+      case .priceIncreaseAsked: "price_increase_asked"
+      case .priceIncreaseAccepted: "price_increase_accepted"
+      }
+    }
+  }
+
+  /// 1, 2, 3, … in the order of happening.
+  package let number: Int
+  package let at: Timestamp
+  package let kind: Kind
+  package let environment: Environment
+  package let bundleID: String
+  package let appleID: AppleID
+  package let originalTransactionID: OriginalTransactionID
+  /// The charge that it is about; for a restore the charge's new name.
+  package let transactionID: TransactionID
+  package let productID: ProductID
+  /// Who was logged in where it was done; nil for Apple's own doing and for the Settings app.
+  package let account: AppAccountID?
+}

@@ -1,0 +1,181 @@
+import HeapModule
+import Subscriptions
+
+import struct Foundation.UUID
+
+/// All that the simulated Apple knows.
+///
+/// Pure: time and chance are part of it, and nothing else has a say.
+struct AppStoreState: Sendable {
+  let configuration: AppStoreSimulation.Configuration
+  var now: Timestamp
+  /// Chance in customers' lives: apart from the chance in answers, so that asking changes no life.
+  var life: SplitMix64
+  var answering: SplitMix64
+  var faults: FaultPlan
+  var quirks: Set<Quirk>
+  var answerLag: Duration
+
+  var apps: [SimulatedApp] = []
+  var shelf: [ProductID: (product: SimulatedProduct, app: Int)] = [:]
+  var withdrawn: Set<ProductID> = []
+  var customers: [Customer] = []
+  var customerNumbers: [AppleID: Int] = [:]
+  var devices: [DeviceID: Device] = [:]
+  var lines: [Line] = []
+  var lineNumbers: [OriginalTransactionID: Int] = [:]
+  var charges: [Charge] = []
+  /// By every name that a charge has or had.
+  var chargeNumbers: [TransactionID: Int] = [:]
+  var events: [SimulatedEvent] = []
+
+  private var dues = Heap<Due>()
+  private var dueSequence = 0
+  /// Separate number spaces, as Apple's look in practice.
+  private var lastNumbers: [Environment: Int] = [
+    .production: 430_001_000_000_000, .sandbox: 2_000_000_100_000_000,
+  ]
+
+  init(configuration: AppStoreSimulation.Configuration) {
+    self.configuration = configuration
+    now = configuration.start
+    var seeds = SplitMix64(seed: configuration.seed)
+    life = SplitMix64(seed: seeds.next())
+    answering = SplitMix64(seed: seeds.next())
+    faults = FaultPlan(seed: seeds.next())
+    quirks = configuration.quirks
+    answerLag = configuration.answerLag
+  }
+
+  // MARK: Time
+
+  /// Lets everything happen that is due until `moment`, in its order.
+  mutating func process(until moment: Timestamp) {
+    while let due = dues.min, due.at <= moment {
+      dues.removeMin()
+      now = max(now, due.at)
+      perform(due)
+    }
+    now = max(now, moment)
+  }
+
+  mutating func plan(_ step: Due.Step, at moment: Timestamp, line: Int, schedule: Int) {
+    dueSequence += 1
+    dues.insert(
+      Due(at: moment, sequence: dueSequence, step: step, line: line, schedule: schedule))
+  }
+
+  func periodLengths(_ environment: Environment) -> PeriodLengths {
+    PeriodLengths(areSandboxRates: configuration.sandboxRates && environment == .sandbox)
+  }
+
+  // MARK: Numbers
+
+  /// An unused number; the next few after it stay free, for restores to name charges with.
+  mutating func nextNumber(_ environment: Environment) -> Int {
+    let number = lastNumbers[environment, default: 0] + life.number(in: 10...99_999)
+    lastNumbers[environment] = number
+    return number
+  }
+
+  // MARK: Writing down
+
+  @discardableResult
+  mutating func note(
+    _ kind: SimulatedEvent.Kind, charge number: Int, as name: TransactionID? = nil,
+    by account: AppAccountID? = nil
+  ) -> SimulatedEvent {
+    let charge = charges[number]
+    let line = lines[charge.line]
+    let event = SimulatedEvent(
+      number: events.count + 1, at: now, kind: kind, environment: line.environment,
+      bundleID: apps[line.app].bundleID, appleID: customers[line.customer].appleID,
+      originalTransactionID: line.id, transactionID: name ?? charge.transactionID,
+      productID: charge.product.id, account: account)
+    events.append(event)
+    return event
+  }
+
+  /// Notes something about a line as such: the charge is its latest.
+  @discardableResult
+  mutating func note(
+    _ kind: SimulatedEvent.Kind, line: Int, by account: AppAccountID? = nil
+  ) -> SimulatedEvent {
+    guard let latest = standingCharge(of: line) ?? lines[line].charges.last else {
+      preconditionFailure("A line begins with a charge.")
+    }
+    return note(kind, charge: latest, by: account)
+  }
+
+  /// The line's latest charge that was neither given back nor replaced.
+  func standingCharge(of line: Int) -> Int? {
+    lines[line].charges.last { charges[$0].stands }
+  }
+
+  // MARK: Looking up
+
+  func customerNumber(_ appleID: AppleID) throws -> Int {
+    guard let number = customerNumbers[appleID], !customers[number].isDeleted else {
+      throw SimulationError(.unknownAppleID, "There is no Apple ID \(appleID).")
+    }
+    return number
+  }
+
+  func device(_ id: DeviceID) throws -> Device {
+    guard let device = devices[id] else {
+      throw SimulationError(.unknownDevice, "There is no device \(id).")
+    }
+    return device
+  }
+
+  func lineNumber(_ id: OriginalTransactionID) throws -> Int {
+    guard let number = lineNumbers[id] else {
+      throw SimulationError(.unknownLine, "There is no original transaction \(id).")
+    }
+    return number
+  }
+
+  func chargeNumber(_ id: TransactionID) throws -> Int {
+    guard let number = chargeNumbers[id] else {
+      throw SimulationError(.unknownTransaction, "There is no transaction \(id).")
+    }
+    return number
+  }
+
+  func offering(_ id: ProductID) throws -> (product: SimulatedProduct, app: Int) {
+    guard let offering = shelf[id], !withdrawn.contains(id) else {
+      throw SimulationError(.unknownProduct, "There is no product \(id) for sale.")
+    }
+    return offering
+  }
+
+  /// The app of a bundle id; without one the only app there is.
+  func appNumber(_ bundleID: String?) throws -> Int {
+    guard let bundleID else {
+      guard apps.count == 1 else {
+        throw SimulationError(.unknownApp, "There is not just one app: name the bundle id.")
+      }
+      return 0
+    }
+    guard let number = apps.firstIndex(where: { $0.bundleID == bundleID }) else {
+      throw SimulationError(.unknownApp, "There is no app \(bundleID).")
+    }
+    return number
+  }
+
+  func truth(of number: Int) -> SimulatedCharge {
+    let charge = charges[number]
+    let line = lines[charge.line]
+    return SimulatedCharge(
+      environment: line.environment, bundleID: apps[line.app].bundleID,
+      appleID: customers[line.customer].appleID, originalTransactionID: line.id,
+      transactionIDs: [charge.transactionID] + charge.aliases,
+      webOrderLineItemID: charge.webOrderLineItemID, productID: charge.product.id,
+      productType: charge.product.type, group: line.group, kind: charge.kind,
+      ownership: line.ownership, madeAt: charge.madeAt, purchaseDate: charge.purchaseDate,
+      expiresDate: charge.expiresDate, priceMilliunits: charge.priceMilliunits,
+      currency: charge.product.currency, quantity: charge.quantity,
+      appAccountToken: charge.appAccountToken, account: charge.account,
+      upgradedAt: charge.upgradedAt, revokedAt: charge.revocation(asOf: now)?.at)
+  }
+}

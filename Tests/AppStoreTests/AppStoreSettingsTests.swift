@@ -1,0 +1,57 @@
+import AppStore
+import Subscriptions
+import Testing
+
+/// A wrong setting is refused with words that say what would be right.
+struct AppStoreSettingsTests {
+  @Test(arguments: ["", "com example", "a,b", " com.example.app"])
+  func `no bundle id`(text: String) {
+    #expect(throws: AppStoreSettingError.self) { try AppStoreApp(bundleID: text) }
+  }
+
+  @Test(arguments: [0, -1])
+  func `no Apple ID`(number: Int64) {
+    #expect(throws: AppStoreSettingError.self) { try AppStoreApp(bundleID: "a", appleID: number) }
+  }
+
+  @Test(arguments: ["", "ab cd", "abcd\n"])
+  func `no shared secret, and it is not repeated`(text: String) {
+    let error = #expect(throws: AppStoreSettingError.self) {
+      try AppStoreApp(bundleID: "a", sharedSecret: text)
+    }
+    #expect(text.isEmpty || error?.description.contains(text) == false)
+  }
+
+  @Test func `apps are found by their exact bundle id`() throws {
+    let apps = try AppStoreApps([
+      try AppStoreApp(bundleID: "a", appleID: 1), try AppStoreApp(bundleID: "b"),
+    ])
+    #expect(apps["a"]?.appleID == 1)
+    #expect(apps["A"] == nil)
+    #expect(apps.all.map(\.bundleID) == ["a", "b"])
+  }
+
+  @Test func `no app, or one twice`() throws {
+    #expect(throws: AppStoreSettingError.self) { try AppStoreApps([]) }
+    let app = try AppStoreApp(bundleID: "a")
+    let error = #expect(throws: AppStoreSettingError.self) { try AppStoreApps([app, app]) }
+    #expect(error?.description.contains("a is configured twice") == true)
+  }
+
+  @Test(arguments: ["", "verifyReceipt", "ftp://127.0.0.1/x", "http://", "https:/one", "h ttp://x"])
+  func `no URL`(text: String) {
+    let good = "http://127.0.0.1:8081/verifyReceipt"
+    for (production, sandbox) in [(text, good), (good, text)] {
+      #expect(throws: AppStoreSettingError.self) {
+        try VerifyReceiptEndpoints(production: production, sandbox: sandbox)
+      }
+    }
+  }
+
+  @Test func `each environment has its URL`() throws {
+    let endpoints = try VerifyReceiptEndpoints(
+      production: "http://127.0.0.1:1/p", sandbox: "HTTPS://localhost/s")
+    #expect(endpoints[.production] == "http://127.0.0.1:1/p")
+    #expect(endpoints[.sandbox] == "HTTPS://localhost/s")
+  }
+}
