@@ -1,0 +1,271 @@
+package import AppStore
+package import Foundation
+package import LedgerStorage
+package import Logging
+package import Subscriptions
+
+/// What a submitted receipt does from arrival to answer; the server and the worker both go through
+/// it.
+///
+/// The receipt is stored durably before Apple is asked, and the answer is given only after
+/// everything that follows from Apple's is committed. So a crash at any moment loses nothing: what
+/// was stored and not decided is a job, and a worker finishes it.
+package struct ReceiptIntake: Sendable {
+  /// After this time a worker takes over a submission that its server has not decided: longer than
+  /// the server may take.
+  package static let takeover: Duration = .seconds(60)
+
+  private let ledger: Ledger
+  private let verifier: ReceiptVerifier
+  private let catalogue: CatalogueCache
+  private let entitlements: EntitlementReader
+  private let sandboxAccess: SandboxAccess
+  private let logger: Logger
+  private let now: @Sendable () -> Timestamp
+
+  /// Puts the way of a receipt together.
+  ///
+  /// - Parameters:
+  ///   - ledger: Where everything is kept.
+  ///   - verifier: What asks Apple.
+  ///   - catalogue: What tells products' types.
+  ///   - sandboxAccess: Whose sandbox purchases grant anything.
+  ///   - logger: For what operators should know; never with a receipt in it.
+  ///   - now: The clock by which submissions are received.
+  package init(
+    ledger: Ledger, verifier: ReceiptVerifier, catalogue: CatalogueCache,
+    sandboxAccess: SandboxAccess, logger: Logger, now: @escaping @Sendable () -> Timestamp
+  ) {
+    self.ledger = ledger
+    self.verifier = verifier
+    self.catalogue = catalogue
+    self.sandboxAccess = sandboxAccess
+    entitlements = EntitlementReader(
+      ledger: ledger, catalogue: catalogue, sandboxAccess: sandboxAccess)
+    self.logger = logger
+    self.now = now
+  }
+
+  /// Takes a submission from its arrival to its answer.
+  package func submit(_ request: SubmissionRequest) async throws -> SubmissionAnswer {
+    let receivedAt = now()
+    let submission = try await ledger.store(
+      NewSubmission(
+        id: UUID.version7(at: receivedAt), accountID: request.accountID, receivedAt: receivedAt,
+        receiptData: request.receiptData, transactionID: request.transactionID,
+        orderID: request.orderID, isRestore: request.isRestore, bundleID: request.bundleID),
+      retryAt: receivedAt + Self.takeover)
+    return try await decide(submission, receiptData: request.receiptData)
+  }
+
+  /// Asks Apple again about a stored submission.
+  ///
+  /// - Returns: Nil if there is nothing left to do: it is decided, or its receipt was aged out.
+  package func resume(_ id: UUID) async throws -> SubmissionAnswer? {
+    guard let submission = try await ledger.submission(id), submission.awaitsApple,
+      let receiptData = try await ledger.receiptData(of: id)
+    else { return nil }
+    return try await decide(submission, receiptData: receiptData)
+  }
+
+  /// Tells where a submission stands; nil if there is none of this id.
+  package func standing(of id: UUID) async throws -> SubmissionAnswer? {
+    guard let submission = try await ledger.submission(id) else { return nil }
+    return try await answer(about: submission)
+  }
+
+  // MARK: Deciding
+
+  private func decide(_ submission: Submission, receiptData: String) async throws
+    -> SubmissionAnswer
+  {
+    let verification = await verifier.verify(receiptData, bundleID: submission.bundleID)
+    let exchanges = verification.exchanges.map(SubmissionExchange.init)
+    switch verification.verdict {
+    case .verified(let receipt):
+      return try await record(receipt, of: submission, exchanges: exchanges)
+    case .rejected(let rejection):
+      return try await reject(submission, SubmissionProblem(rejection), exchanges)
+    case .retry(let retry):
+      if let limit = retry.limit, submission.attempts + 1 >= limit.attempts {
+        return try await reject(submission, SubmissionProblem(limit.rejection), exchanges)
+      }
+      let problem = SubmissionProblem(
+        code: "apple_unavailable", detail: retry.reason, appleStatus: retry.appleStatus)
+      return try await postpone(submission, problem, exchanges, notBefore: retry.notBefore)
+    case .misconfigured(let fault):
+      // Ours to mend: the customer may well have paid, so nothing is refused meanwhile.
+      logger.critical(
+        "Apple refuses our configuration; submissions wait until it is mended",
+        metadata: [
+          "submission.id": "\(submission.id)", "problem": "\(fault.reason)",
+          "appstore.status": "\(fault.appleStatus.map(String.init) ?? "none")",
+        ])
+      let problem = SubmissionProblem(
+        code: "misconfigured", detail: fault.reason, appleStatus: fault.appleStatus)
+      return try await postpone(submission, problem, exchanges, notBefore: nil)
+    }
+  }
+
+  private func record(
+    _ receipt: VerifiedReceipt, of submission: Submission, exchanges: [SubmissionExchange]
+  ) async throws -> SubmissionAnswer {
+    let selection: ClaimSelection =
+      if let id = submission.transactionID {
+        .transaction(id)
+      } else if submission.isRestore { .restore } else { .latest }
+    let catalogue = catalogue.catalogue
+    let selected = selection.select(
+      from: receipt.records, receivedAt: submission.receivedAt, catalogue: catalogue
+    ).map(\.key)
+    let now = now()
+    let isMissing = submission.transactionID != nil && selected.isEmpty
+    let looksOn = now < submission.receivedAt + RetrySchedule.lookingForTransaction
+    let recorded = try await ledger.record(
+      Ledger.VerifiedSubmission(
+        submission: submission, environment: receipt.environment, evidence: receipt.evidence,
+        selected: selected, exchanges: exchanges,
+        lookAgainAt: isMissing && looksOn
+          ? RetrySchedule.next(afterAttempts: submission.attempts + 5, at: now) : nil),
+      at: now,
+      grantsAccess: { [sandboxAccess] in sandboxAccess.grants($1, to: $0) },
+      outcome: { [sandboxAccess] result in
+        let outcome = SubmissionOutcome(
+          result, of: submission, selected: selected, isEmpty: receipt.records.isEmpty,
+          catalogue: catalogue, sandboxAccess: sandboxAccess)
+        let stored = String(decoding: try JSONEncoder().encode(outcome), as: UTF8.self)
+        return (stored, (outcome: outcome, recording: result.recording))
+      })
+    guard let recorded else {
+      // Another process was faster: its decision is the answer.
+      return try await standingOrGone(submission.id)
+    }
+    log(receipt, of: submission, outcome: recorded.outcome)
+    return try await verified(
+      submission, environment: receipt.environment, outcome: recorded.outcome,
+      families: recorded.recording.families)
+  }
+
+  private func reject(
+    _ submission: Submission, _ problem: SubmissionProblem, _ exchanges: [SubmissionExchange]
+  ) async throws -> SubmissionAnswer {
+    logger.info(
+      "A submission is rejected",
+      metadata: ["submission.id": "\(submission.id)", "problem": "\(problem.code)"])
+    try await ledger.reject(submission, because: problem, exchanges: exchanges, at: now())
+    return try await standingOrGone(submission.id)
+  }
+
+  private func postpone(
+    _ submission: Submission, _ problem: SubmissionProblem, _ exchanges: [SubmissionExchange],
+    notBefore: Timestamp?
+  ) async throws -> SubmissionAnswer {
+    let retryAt = RetrySchedule.next(
+      afterAttempts: submission.attempts + 1, at: now(), notBefore: notBefore)
+    logger.notice(
+      "A submission waits for Apple",
+      metadata: [
+        "submission.id": "\(submission.id)", "problem": "\(problem.detail)",
+        "retry_at": "\(retryAt)",
+      ])
+    try await ledger.postpone(
+      submission, until: retryAt, because: problem, exchanges: exchanges)
+    if retryAt > submission.receivedAt + RetrySchedule.patience {
+      logger.error(
+        "A submission is given up until somebody starts it again",
+        metadata: ["submission.id": "\(submission.id)", "problem": "\(problem.detail)"])
+      try await ledger.park(.verifySubmission(submission.id), because: problem.detail, at: now())
+    }
+    return try await standingOrGone(submission.id)
+  }
+
+  // MARK: Answering
+
+  private func standingOrGone(_ id: UUID) async throws -> SubmissionAnswer {
+    guard let answer = try await standing(of: id) else {
+      throw LedgerError.unknownSubmission(id)
+    }
+    return answer
+  }
+
+  private func answer(about submission: Submission) async throws -> SubmissionAnswer {
+    switch submission.status {
+    case .pending:
+      return .pending(
+        id: submission.id, retryAt: submission.retryAt ?? submission.receivedAt,
+        problem: submission.problem)
+    case .rejected:
+      return .rejected(
+        id: submission.id,
+        problem: submission.problem
+          ?? SubmissionProblem(code: "receipt_rejected", detail: "It was rejected."))
+    case .verified:
+      guard let stored = submission.outcome, let environment = submission.environment else {
+        preconditionFailure("A verified submission has an outcome and an environment.")
+      }
+      let outcome = try JSONDecoder().decode(SubmissionOutcome.self, from: Data(stored.utf8))
+      var families: [LineID: RecordedFamily] = [:]
+      for line in Set(outcome.selected.map(\.line)) where families[line] == nil {
+        families[line] = try await ledger.family(of: line)
+      }
+      return try await verified(
+        submission, environment: environment, outcome: outcome, families: families)
+    }
+  }
+
+  private func verified(
+    _ submission: Submission, environment: Environment, outcome: SubmissionOutcome,
+    families: [LineID: RecordedFamily]
+  ) async throws -> SubmissionAnswer {
+    let newlyOwned = Set(outcome.newlyOwned)
+    let order: StoredOrder? =
+      if let id = outcome.orderID { try await ledger.order(id) } else { nil }
+    return .verified(
+      SubmissionAnswer.Verified(
+        id: submission.id, environment: environment,
+        transactions: outcome.selected.compactMap { key in
+          families[key.line].flatMap {
+            ChargeReport(
+              of: key, in: $0, catalogue: catalogue.catalogue,
+              isNewlyOwned: newlyOwned.contains(key))
+          }
+        },
+        order: order, warnings: outcome.warnings,
+        entitlements: try await entitlements.entitlements(of: submission.accountID, now: now())))
+  }
+
+  private func log(
+    _ receipt: VerifiedReceipt, of submission: Submission, outcome: SubmissionOutcome
+  ) {
+    logger.info(
+      "A submission is verified",
+      metadata: [
+        "submission.id": "\(submission.id)", "environment": "\(receipt.environment.rawValue)",
+        "transactions": "\(receipt.records.count)", "selected": "\(outcome.selected.count)",
+        "newly_owned": "\(outcome.newlyOwned.count)",
+        "warnings": "\(outcome.warnings.map(\.rawValue).joined(separator: " "))",
+      ])
+    for record in receipt.unreadable {
+      logger.warning(
+        "A record of Apple's answer can't be read; it stands in the exchange",
+        metadata: ["submission.id": "\(submission.id)", "record": "\(record)"])
+    }
+  }
+}
+
+extension SubmissionProblem {
+  fileprivate init(_ rejection: ReceiptRejection) {
+    self.init(
+      code: rejection.code.rawValue, detail: rejection.reason,
+      appleStatus: rejection.appleStatus)
+  }
+}
+
+extension SubmissionExchange {
+  fileprivate init(_ exchange: Exchange) {
+    self.init(
+      endpoint: exchange.url, askedAt: exchange.startedAt, duration: exchange.duration,
+      httpStatus: exchange.httpStatus, answer: exchange.response.map(\.body),
+      fault: exchange.fault)
+  }
+}

@@ -1,0 +1,44 @@
+package import Foundation
+package import LedgerStorage
+package import Subscriptions
+
+/// Where a submission stands: what its sender is told.
+package enum SubmissionAnswer: Sendable {
+  case verified(Verified)
+  /// Stored; Apple could not be reached, or answered something that will change.
+  case pending(id: UUID, retryAt: Timestamp, problem: SubmissionProblem?)
+  case rejected(id: UUID, problem: SubmissionProblem)
+
+  /// The answer to a submission that Apple vouched for.
+  package struct Verified: Sendable {
+    package var id: UUID
+    package var environment: Environment
+    /// The selected transactions.
+    package var transactions: [ChargeReport]
+    package var order: StoredOrder?
+    package var warnings: [SubmissionWarning]
+    /// What the account may use now.
+    package var entitlements: [Entitlement]
+  }
+}
+
+/// What the sender of a verified submission should know.
+package enum SubmissionWarning: String, Codable, CaseIterable, Sendable {
+  /// The named transaction is not in the receipt: it is looked for again later.
+  case transactionNotInReceipt = "transaction_not_in_receipt"
+  case ownedByAnotherAccount = "owned_by_another_account"
+  case orderAccountMismatch = "order_account_mismatch"
+  case orderProductMismatch = "order_product_mismatch"
+  case unknownProduct = "unknown_product"
+  case sandboxNotGranted = "sandbox_not_granted"
+  case noTransactions = "no_transactions"
+  case appAccountTokenOfAnotherAccount = "app_account_token_of_another_account"
+}
+
+/// What is stored of the answer to a submission, so that asking for it again says the same.
+struct SubmissionOutcome: Codable, Sendable {
+  var selected: [TransactionKey]
+  var newlyOwned: [TransactionKey]
+  var warnings: [SubmissionWarning]
+  var orderID: UUID?
+}

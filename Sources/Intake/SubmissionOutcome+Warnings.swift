@@ -1,0 +1,57 @@
+import Foundation
+import LedgerStorage
+import Subscriptions
+
+extension SubmissionOutcome {
+  /// Works out what to tell the sender of a submission that was just recorded.
+  ///
+  /// - Parameters:
+  ///   - result: What recording came to.
+  ///   - submission: Who submitted, and what was named.
+  ///   - selected: The transactions that were claimed.
+  ///   - isEmpty: Whether Apple listed no transaction at all.
+  ///   - catalogue: The products that are described.
+  ///   - sandboxAccess: Whose sandbox purchases grant anything.
+  init(
+    _ result: Ledger.RecordedSubmission, of submission: Submission, selected: [TransactionKey],
+    isEmpty: Bool, catalogue: Catalogue, sandboxAccess: SandboxAccess
+  ) {
+    self.selected = selected
+    orderID = result.fulfilledOrder ?? submission.orderID
+    newlyOwned = []
+    var found: Set<SubmissionWarning> = []
+    if isEmpty { found.insert(.noTransactions) }
+    if submission.transactionID != nil, selected.isEmpty { found.insert(.transactionNotInReceipt) }
+    switch result.namedOrder {
+    case nil, .matched(.fulfilled), .matched(.notAwaitingPayment), .matched(.stillOpen): break
+    case .unknown, .matched(.accountMismatch):
+      // Whose order it is, or that there is none, is nobody's business but its owner's.
+      found.insert(.orderAccountMismatch)
+      orderID = result.fulfilledOrder
+    case .matched(.productMismatch): found.insert(.orderProductMismatch)
+    }
+
+    for key in selected {
+      guard let family = result.recording.family(of: key),
+        let (charge, recorded) = family.charge(of: key)
+      else { continue }
+      if recorded.decision.owner != submission.account, recorded.decision.owner != nil {
+        found.insert(.ownedByAnotherAccount)
+      }
+      if let holder = family.line.history.holder(of: charge.appAccountToken),
+        holder != submission.account
+      {
+        found.insert(.appAccountTokenOfAnotherAccount)
+      }
+      if catalogue[charge.productID] == nil { found.insert(.unknownProduct) }
+      if !sandboxAccess.grants(key.line.environment, to: submission.accountID) {
+        found.insert(.sandboxNotGranted)
+      }
+      let isNewlyOwned = family.changes.contains {
+        $0.charge == charge.id && $0.changesOwner && $0.decision.owner == submission.account
+      }
+      if isNewlyOwned { newlyOwned.append(key) }
+    }
+    warnings = SubmissionWarning.allCases.filter(found.contains)
+  }
+}

@@ -1,0 +1,21 @@
+import Foundation
+import Subscriptions
+
+extension UUID {
+  /// Makes a UUID of version 7 (RFC 9562, section 5.7): its order is that of time, to the
+  /// millisecond.
+  static func version7(at moment: Timestamp) -> UUID {
+    var bytes = (0..<16).map { _ in UInt8.random(in: .min ... .max) }
+    let milliseconds = UInt64(clamping: moment.milliseconds)
+    for index in 0..<6 {
+      bytes[index] = UInt8(truncatingIfNeeded: milliseconds >> (40 - 8 * index))
+    }
+    bytes[6] = 0x70 | bytes[6] & 0x0F
+    bytes[8] = 0x80 | bytes[8] & 0x3F
+    return UUID(
+      uuid: (
+        bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7], bytes[8],
+        bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15]
+      ))
+  }
+}
