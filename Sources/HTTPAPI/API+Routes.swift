@@ -1,0 +1,86 @@
+import HTTPTypes
+import Hummingbird
+
+/// Every route there is, and who may call it.
+extension API {
+  /// The routes as the OpenAPI document has them.
+  func routes() -> Router<APIContext> {
+    let router = Router(context: APIContext.self, options: .autoGenerateHeadEndpoints)
+    router.addMiddleware {
+      CallerIdentification(keys: keys)
+      RequestLog()
+      ProblemReporting()
+    }
+
+    // Anybody.
+    let health = HealthController(schema: schema)
+    router
+      .get("/healthz", use: health.healthz)
+      .get("/readyz", use: health.readyz)
+      .get("/openapi.yaml", use: OpenAPIDocument.serve)
+
+    // Role app.
+    let app = router.group().add(middleware: Permission(role: .app))
+
+    let entitlements = EntitlementController(entitlements: entitlements, now: now)
+    app
+      .get("/v1/accounts/{account_id}/entitlements", use: entitlements.show)
+      .post("/v1/entitlements/query", use: entitlements.query)
+
+    let products = ProductController(catalogue: catalogue, now: now)
+    app
+      .get("/v1/products", use: products.list)
+
+    let orders = OrderController(ledger: ledger, now: now)
+    app
+      .post("/v1/orders", use: orders.open)
+      .get("/v1/orders/{order_id}", use: orders.show)
+
+    let receipts = ReceiptController(intake: intake, ledger: ledger, catalogue: catalogue)
+    app
+      .post("/v1/receipts", use: receipts.submit)
+      .get("/v1/receipts/{submission_id}", use: receipts.show)
+
+    let accounts = AccountController(ledger: ledger, catalogue: catalogue, now: now)
+    app
+      .put("/v1/accounts/{account_id}", use: accounts.put)
+      .get("/v1/accounts/{account_id}", use: accounts.show)
+      .get("/v1/accounts/{account_id}/transactions", use: accounts.transactions)
+
+    let transactions = TransactionController(ledger: ledger, catalogue: catalogue, now: now)
+    app
+      .get("/v1/transactions/{transaction_id}", use: transactions.show)
+      .post("/v1/transactions/{transaction_id}/delivery", use: transactions.acknowledgeDelivery)
+
+    let lines = OriginalTransactionController(ledger: ledger, catalogue: catalogue, now: now)
+    app
+      .get("/v1/original-transactions/{original_transaction_id}", use: lines.show)
+      .get("/v1/ownership-preview", use: lines.preview)
+
+    // Role admin.
+    let admin = router.group().add(middleware: Permission(role: .admin))
+    admin
+      .put("/v1/products/{product_id}", use: products.put)
+
+    return router
+  }
+
+  /// The routes, with an answer to every other method on their paths: 405, and the ones that exist.
+  func router() -> Router<APIContext> {
+    let router = routes()
+    for (path, routes) in Dictionary(grouping: router.routes, by: \.path.description) {
+      var allowed = Set(routes.map(\.method))
+      if allowed.contains(.get) { allowed.insert(.head) }
+      let refusal = Problem.methodNotAllowed(allowed)
+      for method in Self.methods where !allowed.contains(method) {
+        router.on(RouterPath(path), method: method) { _, _ -> Response in throw refusal }
+      }
+    }
+    return router
+  }
+
+  /// The methods of RFC 9110 and RFC 5789 that mean anything to a resource.
+  private static let methods: [HTTPRequest.Method] = [
+    .get, .head, .post, .put, .patch, .delete, .options,
+  ]
+}

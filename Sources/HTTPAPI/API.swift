@@ -1,0 +1,69 @@
+package import Hummingbird
+package import Intake
+package import LedgerStorage
+package import Logging
+import NIOCore
+package import Subscriptions
+
+/// The HTTP interface: what it is made of, and the application that serves it.
+///
+/// The program and the tests assemble it here and nowhere else; `API+Routes.swift` lists its
+/// routes.
+package struct API: Sendable {
+  let ledger: Ledger
+  let intake: ReceiptIntake
+  let catalogue: CatalogueCache
+  let entitlements: EntitlementReader
+  let schema: SchemaMigrator
+  let keys: APIKeys
+  let logger: Logger
+  let now: @Sendable () -> Timestamp
+
+  /// - Parameters:
+  ///   - ledger: Where everything is kept.
+  ///   - intake: What submitted receipts go through.
+  ///   - catalogue: The products, kept fresh by whoever assembles the program.
+  ///   - entitlements: What answers the hot path.
+  ///   - schema: What tells whether the database fits this program, for `/readyz`.
+  ///   - keys: Who may call.
+  ///   - logger: What requests are logged with.
+  ///   - now: The time.
+  package init(
+    ledger: Ledger, intake: ReceiptIntake, catalogue: CatalogueCache,
+    entitlements: EntitlementReader, schema: SchemaMigrator, keys: APIKeys, logger: Logger,
+    now: @escaping @Sendable () -> Timestamp
+  ) {
+    self.ledger = ledger
+    self.intake = intake
+    self.catalogue = catalogue
+    self.entitlements = entitlements
+    self.schema = schema
+    self.keys = keys
+    self.logger = logger
+    self.now = now
+  }
+
+  /// A connection on which nothing happens is closed after this time: longer than the 60 seconds
+  /// after which the usual load balancers close theirs, so that none sends into a closed
+  /// connection.
+  static let idleTimeout: TimeAmount = .seconds(75)
+
+  /// Makes the application, a `Service`: when it is told to shut down it takes no new connections
+  /// and finishes what is in flight.
+  ///
+  /// - Parameters:
+  ///   - host: The address to listen on.
+  ///   - port: 0 for a free one.
+  ///   - onListening: Told the port once it listens.
+  /// - Returns: The application, not yet running.
+  package func application(
+    host: String, port: Int, onListening: @escaping @Sendable (Int) async -> Void = { _ in }
+  ) -> some ApplicationProtocol {
+    Application(
+      router: router(),
+      server: .http1(configuration: .init(idleTimeout: Self.idleTimeout)),
+      configuration: ApplicationConfiguration(address: .hostname(host, port: port)),
+      onServerRunning: { channel in await onListening(channel.localAddress?.port ?? port) },
+      logger: logger)
+  }
+}

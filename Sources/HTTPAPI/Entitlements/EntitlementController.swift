@@ -1,0 +1,116 @@
+import Hummingbird
+import HummingbirdCore
+import LedgerStorage
+import Subscriptions
+
+/// What accounts may use: the hot path.
+struct EntitlementController: Sendable {
+  /// As many as fit into one statement's array without hurting the statements beside it.
+  static let maximumAccounts = 1000
+
+  let entitlements: EntitlementReader
+  let now: @Sendable () -> Timestamp
+
+  @Sendable
+  func show(_ request: Request, context: APIContext) async throws -> Response {
+    let accountID = try context.parameter(.accountID)
+    guard let query = Query(request.uri) else {
+      let now = now()
+      return Response(
+        AccountEntitlements(
+          accountID: accountID, asOf: now,
+          entitlements: try await entitlements.entitlements(of: accountID, now: now)))
+    }
+    return try await show(accountID, query)
+  }
+
+  /// Answers for another time, or for the active ones alone.
+  private func show(_ accountID: String, _ query: Query) async throws -> Response {
+    let now = now()
+    let (at, knownAt) = (try query.moment("at"), try query.moment("known_at"))
+    let onlyActive = try query.flag("active") ?? false
+    let found =
+      at == nil && knownAt == nil
+      ? try await entitlements.entitlements(of: accountID, now: now)
+      : try await entitlements.entitlements(of: accountID, at: at ?? now, knownAt: knownAt)
+    return Response(
+      AccountEntitlements(
+        accountID: accountID, asOf: at ?? now,
+        entitlements: onlyActive ? found.filter(\.isActive) : found))
+  }
+
+  private struct BatchRequest: Decodable {
+    var accountIDs: [String]
+
+    enum CodingKeys: String, CodingKey {
+      case accountIDs = "account_ids"
+    }
+  }
+
+  @Sendable
+  func query(_ request: Request, context: APIContext) async throws -> Response {
+    let body = try await request.json(BatchRequest.self, upTo: BodyLimit.batch)
+    guard body.accountIDs.count <= Self.maximumAccounts else {
+      throw Problem.invalid("account_ids", "may have up to \(Self.maximumAccounts) elements")
+    }
+    let accountIDs = try body.accountIDs.map(TextField.accountIDs.checked)
+    let onlyActive = try Query(request.uri)?.flag("active") ?? false
+    let now = now()
+    var found = try await entitlements.entitlements(of: accountIDs, now: now)
+    if onlyActive { found = found.map { $0.filter(\.isActive) } }
+    return Response(
+      BatchEntitlements(asOf: now, accounts: Array(zip(accountIDs, found))),
+      capacity: 64 + accountIDs.count * 400)
+  }
+}
+
+private struct AccountEntitlements: JSONWritable {
+  let accountID: String
+  let asOf: Timestamp
+  let entitlements: [Entitlement]
+
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("account_id", accountID)
+      json.member("as_of", asOf)
+      json.member("entitlements", entitlements)
+    }
+  }
+}
+
+private struct BatchEntitlements: JSONWritable {
+  let asOf: Timestamp
+  let accounts: [(id: String, entitlements: [Entitlement])]
+
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("as_of", asOf)
+      json.key("accounts")
+      json.array(accounts) { json, account in
+        json.object { json in
+          json.member("account_id", account.id)
+          json.member("entitlements", account.entitlements)
+        }
+      }
+    }
+  }
+}
+
+extension Entitlement: JSONWritable {
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("entitlement", name)
+      json.member("active", isActive)
+      json.member("state", state)
+      json.member("product_id", productID)
+      json.member("expires_at", expiresAt)
+      json.member("access_ends_at", accessEndsAt)
+      json.member("will_renew", willRenew)
+      json.member("period_type", periodType)
+      json.member("environment", environment)
+      json.member("original_transaction_id", originalTransactionID)
+      json.member("transaction_id", transactionID)
+      json.member("source", source)
+    }
+  }
+}

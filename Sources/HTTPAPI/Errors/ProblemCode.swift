@@ -1,0 +1,67 @@
+import HTTPTypes
+
+/// The stable names of what can go wrong; the OpenAPI document lists the same.
+enum ProblemCode: String, CaseIterable, Sendable {
+  case invalidRequest = "invalid_request"
+  case unauthorized
+  case forbidden
+  case notFound = "not_found"
+  case unknownProduct = "unknown_product"
+  case unknownOrder = "unknown_order"
+  case unknownAccount = "unknown_account"
+  case unknownSubmission = "unknown_submission"
+  case unknownTransaction = "unknown_transaction"
+  case unknownOriginalTransaction = "unknown_original_transaction"
+  case methodNotAllowed = "method_not_allowed"
+  case ambiguous
+  case notTheOwner = "not_the_owner"
+  case contentTooLarge = "content_too_large"
+  case unsupportedMediaType = "unsupported_media_type"
+  case receiptRejected = "receipt_rejected"
+  case wrongBundleID = "wrong_bundle_id"
+  case internalError = "internal_error"
+  case unavailable
+
+  var status: HTTPResponse.Status {
+    switch self {
+    case .invalidRequest: .badRequest
+    case .unauthorized: .unauthorized
+    case .forbidden: .forbidden
+    case .notFound, .unknownProduct, .unknownOrder, .unknownAccount, .unknownSubmission,
+      .unknownTransaction, .unknownOriginalTransaction:
+      .notFound
+    case .methodNotAllowed: .methodNotAllowed
+    case .ambiguous, .notTheOwner: .conflict
+    case .contentTooLarge: .contentTooLarge
+    case .unsupportedMediaType: .unsupportedMediaType
+    case .receiptRejected, .wrongBundleID: .unprocessableContent
+    case .internalError: .internalServerError
+    case .unavailable: .serviceUnavailable
+    }
+  }
+
+  /// What the code means, the same for every occurrence.
+  var title: String {
+    switch self {
+    case .invalidRequest: "The request is not valid"
+    case .unauthorized: "A valid API key is needed"
+    case .forbidden: "The API key's role does not suffice"
+    case .notFound: "There is nothing at this path"
+    case .unknownProduct: "The product is not in the catalogue"
+    case .unknownOrder: "There is no such order"
+    case .unknownAccount: "The account was never seen"
+    case .unknownSubmission: "There is no such submission"
+    case .unknownTransaction: "The transaction was never recorded"
+    case .unknownOriginalTransaction: "The original transaction was never recorded"
+    case .methodNotAllowed: "The path does not have this method"
+    case .ambiguous: "More than one thing goes by this id"
+    case .notTheOwner: "The account does not own the transaction"
+    case .contentTooLarge: "The request's body is too large"
+    case .unsupportedMediaType: "The request's body is not JSON"
+    case .receiptRejected: "The receipt was rejected"
+    case .wrongBundleID: "The receipt is of another app"
+    case .internalError: "Something went wrong here"
+    case .unavailable: "Not available now"
+    }
+  }
+}

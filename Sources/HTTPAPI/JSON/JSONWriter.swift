@@ -1,0 +1,126 @@
+import Foundation
+import Subscriptions
+
+/// Writes JSON into bytes, in the order in which it is told.
+///
+/// Every answer is written with it, so that an entitlement looks the same wherever it occurs, down
+/// to the byte. It is by hand, and not `Codable`, for the sake of the reads that come with every
+/// launch of an app: they allocate the bytes and nothing else.
+struct JSONWriter {
+  private(set) var bytes: [UInt8] = []
+
+  /// - Parameter capacity: About how many bytes there will be.
+  init(capacity: Int) {
+    bytes.reserveCapacity(capacity)
+  }
+
+  // MARK: Structure
+
+  mutating func object(_ members: (inout JSONWriter) throws -> Void) rethrows {
+    bytes.append(UInt8(ascii: "{"))
+    try members(&self)
+    bytes.append(UInt8(ascii: "}"))
+  }
+
+  mutating func array<Element>(
+    _ elements: some Sequence<Element>, _ write: (inout JSONWriter, Element) throws -> Void
+  ) rethrows {
+    bytes.append(UInt8(ascii: "["))
+    for element in elements {
+      separate()
+      try write(&self, element)
+    }
+    bytes.append(UInt8(ascii: "]"))
+  }
+
+  /// Writes a member's name; its value follows.
+  mutating func key(_ name: String) {
+    separate()
+    bytes.append(UInt8(ascii: "\""))
+    bytes.append(contentsOf: name.utf8)
+    bytes.append(UInt8(ascii: "\""))
+    bytes.append(UInt8(ascii: ":"))
+  }
+
+  /// Writes a member; a value of nil is `null`.
+  mutating func member(_ name: String, _ value: some JSONWritable) {
+    key(name)
+    value.write(to: &self)
+  }
+
+  /// Writes a member unless its value is nil.
+  mutating func memberIfPresent(_ name: String, _ value: (some JSONWritable)?) {
+    if let value { member(name, value) }
+  }
+
+  /// Writes the comma that belongs before what follows the first in an object or array.
+  private mutating func separate() {
+    guard let last = bytes.last, last != UInt8(ascii: "{"), last != UInt8(ascii: "[") else {
+      return
+    }
+    bytes.append(UInt8(ascii: ","))
+  }
+
+  // MARK: Values
+
+  mutating func null() {
+    bytes.append(contentsOf: "null".utf8)
+  }
+
+  mutating func write(_ value: Bool) {
+    bytes.append(contentsOf: (value ? "true" : "false").utf8)
+  }
+
+  mutating func write(_ value: some FixedWidthInteger) {
+    bytes.append(contentsOf: String(value).utf8)
+  }
+
+  /// Writes a string, with the escapes that RFC 8259 asks for and no others.
+  mutating func write(_ text: String) {
+    bytes.append(UInt8(ascii: "\""))
+    for byte in text.utf8 {
+      switch byte {
+      case UInt8(ascii: "\""), UInt8(ascii: "\\"):
+        bytes.append(UInt8(ascii: "\\"))
+        bytes.append(byte)
+      case UInt8(ascii: "\n"): bytes.append(contentsOf: "\\n".utf8)
+      case UInt8(ascii: "\r"): bytes.append(contentsOf: "\\r".utf8)
+      case UInt8(ascii: "\t"): bytes.append(contentsOf: "\\t".utf8)
+      case 0..<0x20:
+        bytes.append(contentsOf: "\\u00".utf8)
+        bytes.append(Self.hexadecimal(byte >> 4))
+        bytes.append(Self.hexadecimal(byte & 0xF))
+      default: bytes.append(byte)
+      }
+    }
+    bytes.append(UInt8(ascii: "\""))
+  }
+
+  /// Writes what `Timestamp.description` says, without making a string of it.
+  mutating func write(_ moment: Timestamp) {
+    let (date, millisecond) = moment.dayAndTime
+    let second = Int(millisecond / 1000)
+    bytes.append(UInt8(ascii: "\""))
+    digits(date.year, 4, then: "-")
+    digits(date.month, 2, then: "-")
+    digits(date.day, 2, then: "T")
+    digits(second / 3600, 2, then: ":")
+    digits(second / 60 % 60, 2, then: ":")
+    digits(second % 60, 2, then: ".")
+    digits(Int(millisecond % 1000), 3, then: "Z")
+    bytes.append(UInt8(ascii: "\""))
+  }
+
+  private mutating func digits(_ value: Int, _ count: Int, then separator: Unicode.Scalar) {
+    var divisor = count == 4 ? 1000 : count == 3 ? 100 : 10
+    while divisor > 0 {
+      bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: value / divisor % 10))
+      divisor /= 10
+    }
+    bytes.append(UInt8(ascii: separator))
+  }
+
+  private static func hexadecimal(_ digit: UInt8) -> UInt8 {
+    digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10
+  }
+}

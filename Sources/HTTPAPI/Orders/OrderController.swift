@@ -1,0 +1,55 @@
+import Foundation
+import HTTPTypes
+import Hummingbird
+import LedgerStorage
+import Subscriptions
+
+/// Orders: what accounts set out to buy, before they pay.
+struct OrderController: Sendable {
+  let ledger: Ledger
+  let now: @Sendable () -> Timestamp
+
+  private struct OrderRequest: Decodable {
+    var accountID: String
+    var productID: String
+
+    enum CodingKeys: String, CodingKey {
+      case accountID = "account_id"
+      case productID = "product_id"
+    }
+  }
+
+  @Sendable
+  func open(_ request: Request, context: APIContext) async throws -> Response {
+    let body = try await request.json(OrderRequest.self)
+    let order = try await ledger.openOrder(
+      accountID: try TextField.accountID.checked(body.accountID),
+      productID: ProductID(try TextField.productID.checked(body.productID)), at: now())
+    return Response(
+      order, status: .created, headers: [.location: "/v1/orders/\(order.order.id.text)"])
+  }
+
+  @Sendable
+  func show(_ request: Request, context: APIContext) async throws -> Response {
+    let id = try context.uuidParameter("order_id")
+    guard let order = try await ledger.order(id) else {
+      throw Problem(.unknownOrder, "There is no order \(id.text).")
+    }
+    return Response(order)
+  }
+}
+
+extension StoredOrder: JSONWritable {
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("order_id", order.id)
+      json.member("account_id", accountID)
+      json.member("product_id", order.productID)
+      json.member("app_account_token", appAccountToken)
+      json.member("status", order.status)
+      json.member("created_at", order.createdAt)
+      json.member("transaction_id", transactionID)
+      json.member("fulfilled_at", fulfilledAt)
+    }
+  }
+}

@@ -1,0 +1,101 @@
+import Foundation
+import HTTPTypes
+import Hummingbird
+import Intake
+import LedgerStorage
+import Subscriptions
+
+/// Submitted receipts.
+struct ReceiptController: Sendable {
+  let intake: ReceiptIntake
+  let ledger: Ledger
+  let catalogue: CatalogueCache
+
+  @Sendable
+  func submit(_ request: Request, context: APIContext) async throws -> Response {
+    let body = try await request.json(ReceiptRequest.self, upTo: BodyLimit.receipt)
+    return response(to: try await intake.submit(try body.submission()), exchanges: nil)
+  }
+
+  @Sendable
+  func show(_ request: Request, context: APIContext) async throws -> Response {
+    let id = try context.uuidParameter("submission_id")
+    guard let answer = try await intake.standing(of: id) else {
+      throw Problem(.unknownSubmission, "There is no submission \(id.text).")
+    }
+    // What Apple said holds other people's purchases, too: it is for administrators.
+    let exchanges = context.caller?.role == .admin ? try await ledger.exchanges(of: id) : nil
+    return response(to: answer, exchanges: exchanges)
+  }
+
+  /// A submission and where it stands look the same, whoever asks and however often.
+  private func response(to answer: SubmissionAnswer, exchanges: [SubmissionExchange]?) -> Response {
+    switch answer {
+    case .verified(let verified):
+      return Response(
+        VerifiedSubmission(
+          answer: verified, catalogue: catalogue.catalogue, exchanges: exchanges),
+        capacity: 4096)
+    case .pending(let id, let retryAt, _):
+      return Response(
+        PendingSubmission(id: id, retryAt: retryAt, exchanges: exchanges), status: .accepted,
+        headers: [.location: "/v1/receipts/\(id.text)"])
+    case .rejected(let id, let reason):
+      var problem = Problem(
+        ProblemCode(rawValue: reason.code) ?? .receiptRejected, reason.detail)
+      problem.submission = Problem.RejectedSubmission(
+        id: id.text, appleStatus: reason.appleStatus, exchanges: exchanges)
+      return Response(problem)
+    }
+  }
+}
+
+private struct VerifiedSubmission: JSONWritable {
+  let answer: SubmissionAnswer.Verified
+  let catalogue: Catalogue
+  let exchanges: [SubmissionExchange]?
+
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("submission_id", answer.id)
+      json.member("status", "verified")
+      json.member("environment", answer.environment)
+      json.key("transactions")
+      json.array(answer.transactions) { $0.transaction($1, in: catalogue) }
+      json.memberIfPresent("order", answer.order)
+      json.member("warnings", answer.warnings)
+      json.member("entitlements", answer.entitlements)
+      json.memberIfPresent("exchanges", exchanges)
+    }
+  }
+}
+
+private struct PendingSubmission: JSONWritable {
+  let id: UUID
+  let retryAt: Timestamp
+  let exchanges: [SubmissionExchange]?
+
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("submission_id", id)
+      json.member("status", "pending")
+      json.member("retry_at", retryAt)
+      json.memberIfPresent("exchanges", exchanges)
+    }
+  }
+}
+
+extension SubmissionWarning: JSONWritable {}
+
+extension SubmissionExchange: JSONWritable {
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("endpoint", endpoint)
+      json.member("asked_at", askedAt)
+      json.member("duration_ms", duration.inMilliseconds)
+      json.member("http_status", httpStatus)
+      json.member("answer", answer.map { String(decoding: $0, as: UTF8.self) })
+      json.member("fault", fault)
+    }
+  }
+}

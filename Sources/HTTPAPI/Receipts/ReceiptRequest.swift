@@ -1,0 +1,78 @@
+import Foundation
+import Intake
+import Subscriptions
+
+/// The body of a submission.
+struct ReceiptRequest: Decodable {
+  /// In characters of base64, white space included; the largest known are a few megabytes.
+  static let maximumReceiptLength = 16 * 1024 * 1024
+
+  private var accountID: String
+  private var receiptData: String?
+  private var signedTransactions: [String]?
+  private var transactionID: String?
+  private var orderID: String?
+  private var restore: Bool?
+  private var bundleID: String?
+
+  enum CodingKeys: String, CodingKey {
+    case accountID = "account_id"
+    case receiptData = "receipt_data"
+    case signedTransactions = "signed_transactions"
+    case transactionID = "transaction_id"
+    case orderID = "order_id"
+    case restore
+    case bundleID = "bundle_id"
+  }
+
+  /// Makes a submission of it.
+  ///
+  /// - Throws: A ``Problem`` that names the field.
+  func submission() throws -> SubmissionRequest {
+    SubmissionRequest(
+      accountID: try TextField.accountID.checked(accountID), receiptData: try checkedReceipt(),
+      transactionID: try transactionID.map {
+        TransactionID(try TextField.transactionID.checked($0))
+      },
+      orderID: try orderID.map { try UUID(parsing: $0, field: "order_id") },
+      isRestore: restore ?? false, bundleID: try bundleID.map(TextField.bundleID.checked))
+  }
+
+  private func checkedReceipt() throws -> String {
+    guard signedTransactions == nil else {
+      throw Problem.invalid(
+        "signed_transactions", "can't be verified by this version: send `receipt_data`")
+    }
+    guard let receiptData else { throw Problem.invalid("receipt_data", "is missing") }
+    guard !receiptData.isEmpty else { throw Problem.invalid("receipt_data", "must not be empty") }
+    guard receiptData.utf8.count <= Self.maximumReceiptLength else {
+      throw Problem.invalid(
+        "receipt_data", "may have up to \(Self.maximumReceiptLength) characters")
+    }
+    guard Self.isBase64(receiptData) else {
+      throw Problem.invalid("receipt_data", "must be base64, as the device has the receipt")
+    }
+    return receiptData
+  }
+
+  /// Whether a text has the characters of base64 and nothing else.
+  ///
+  /// White space is tolerated: many encoders break lines. Whether the bytes are a receipt is for
+  /// Apple to say.
+  private static func isBase64(_ text: String) -> Bool {
+    var hasEnded = false
+    var hasDigits = false
+    for byte in text.utf8 {
+      switch byte {
+      case UInt8(ascii: " "), UInt8(ascii: "\t"), UInt8(ascii: "\r"), UInt8(ascii: "\n"): break
+      case UInt8(ascii: "="): hasEnded = true
+      case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+        UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "+"), UInt8(ascii: "/"):
+        guard !hasEnded else { return false }
+        hasDigits = true
+      default: return false
+      }
+    }
+    return hasDigits
+  }
+}

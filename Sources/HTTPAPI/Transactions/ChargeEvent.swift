@@ -1,0 +1,152 @@
+import LedgerStorage
+import Subscriptions
+
+/// One entry of the ledger about a charge: what was learned or decided, when, and from where.
+struct ChargeEvent: JSONWritable {
+  private let entry: LedgerEntry
+  private let source: EntrySource
+  private let sentence: String
+
+  /// - Parameters:
+  ///   - entry: The entry.
+  ///   - source: Where it comes from.
+  ///   - name: The account id behind a key, or a pseudonym.
+  init(_ entry: LedgerEntry, source: EntrySource, name: @escaping (AccountKey) -> String) {
+    self.entry = entry
+    self.source = source
+    sentence = Sentence(name: name).text(for: entry.content)
+  }
+
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("number", entry.number)
+      json.member("original_transaction_id", entry.line.originalTransactionID)
+      json.member("kind", entry.content.kind)
+      json.member("recorded_at", entry.recordedAt)
+      json.member("evidence_date", entry.content.evidenceDate)
+      json.key("source")
+      json.object { json in
+        json.member("kind", source.kind.rawValue)
+        json.member("id", source.id)
+      }
+      json.member("in_words", sentence)
+    }
+  }
+}
+
+extension Ledger {
+  /// Reads the entries about a charge, and those of Apple's words on renewal that its decision
+  /// rests on, in the order in which they were recorded.
+  func history(of charge: Charge, in family: RecordedFamily) async throws -> [ChargeEvent] {
+    let statusDates = Set(
+      [
+        family.charge(of: charge.id)?.recorded.decision.finding.statusAsOf,
+        family.charge(of: charge.id)?.recorded.decision.finding.switchedOffAt,
+      ].compactMap(\.self))
+    var entries: [(entry: LedgerEntry, source: EntrySource)] = []
+    for line in family.line.heads.keys.sorted() {
+      entries += try await history(of: line).filter {
+        $0.entry.content.concerns(charge, statusDates: statusDates)
+      }
+    }
+    entries.sort {
+      ($0.entry.recordedAt, $0.entry.line, $0.entry.number)
+        < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
+    }
+    let unnamed = Set(entries.flatMap { $0.entry.content.accounts }).subtracting(family.names.keys)
+    let names = family.names.merging(try await accountIDs(of: unnamed)) { first, _ in first }
+    return entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
+  }
+}
+
+extension LedgerEntry.Content {
+  fileprivate func concerns(_ charge: Charge, statusDates: Set<Timestamp>) -> Bool {
+    switch self {
+    case .evidence(.transaction(let record)): charge.transactions.contains(record.key)
+    case .evidence(.renewalStatus(let status, _)): statusDates.contains(status.asOf)
+    case .act(let act): charge.transactions.contains(act.transaction)
+    case .ownership(let change): charge.transactions.contains(change.charge)
+    case .evidence(.link), .confirmation: false
+    }
+  }
+
+  /// The accounts that a sentence about this names.
+  fileprivate var accounts: [AccountKey] {
+    switch self {
+    case .act(.claim(let claim)): [claim.account]
+    case .act(.placement(let placement)): [placement.account].compactMap(\.self)
+    case .ownership(let change):
+      [change.previousOwner, change.decision.owner].compactMap(\.self)
+    case .evidence, .confirmation: []
+    }
+  }
+}
+
+/// Says in words what an entry says.
+private struct Sentence {
+  let name: (AccountKey) -> String
+
+  func text(for content: LedgerEntry.Content) -> String {
+    switch content {
+    case .evidence(.transaction(let record)): text(for: record)
+    case .evidence(.renewalStatus(let status, _)): text(for: status)
+    case .evidence(.link(let line, let previous)):
+      "Apple says that \(line) continues \(previous)."
+    case .confirmation(let asOf): "Apple's answer of \(asOf) says the same of every transaction."
+    case .act(.claim(let claim)):
+      "\(quoted(claim.account)) submitted transaction \(claim.transaction.transactionID)."
+    case .act(.placement(let placement)):
+      "An administrator placed transaction \(placement.transaction.transactionID) with "
+        + "\(placement.account.map(quoted) ?? "nobody")."
+    case .ownership(let change): text(for: change)
+    }
+  }
+
+  private func text(for record: TransactionRecord) -> String {
+    let kind =
+      switch record.kind {
+      case .renewal: "a renewal"
+      case .purchase: "a purchase"
+      case .unknown: "a charge"
+      }
+    var text =
+      "Apple reported transaction \(record.key.transactionID): \(kind) of \(record.key.productID) "
+      + "on \(record.chargedAt)"
+    if let expiresDate = record.expiresDate { text += ", paid until \(expiresDate)" }
+    if case .revoked(let date, _) = record.revocation { text += ", revoked on \(date)" }
+    if record.isUpgraded { text += ", replaced by an upgrade" }
+    return text + "."
+  }
+
+  private func text(for status: RenewalStatus) -> String {
+    var parts: [String] = []
+    if let autoRenews = status.autoRenews {
+      parts.append("auto-renew is \(autoRenews ? "on" : "off")")
+    }
+    switch status.phase {
+    case .gracePeriod(let until): parts.append("access goes on until \(until) in a grace period")
+    case .billingRetry: parts.append("it tries to charge again")
+    case .expired: parts.append("the subscription has expired")
+    case .undisturbed, nil: break
+    }
+    let words = parts.isEmpty ? "nothing is wrong" : parts.joined(separator: ", ")
+    return "Apple said on \(status.asOf): \(words)."
+  }
+
+  private func text(for change: OwnershipChange) -> String {
+    let because = Explanation(change.decision, name: name).sentence
+    let action =
+      switch change.action {
+      case .decided: "Decided"
+      case .claimed: "Claimed"
+      case .corrected: "Corrected, for Apple's late evidence proved it wrong"
+      case .placed: "Placed"
+      }
+    guard change.changesOwner, let previous = change.previousOwner else {
+      return "\(action). \(because)"
+    }
+    return "\(action); it was \(quoted(previous))'s before. \(because)"
+  }
+
+  private func quoted(_ account: AccountKey) -> String { "“\(name(account))”" }
+}

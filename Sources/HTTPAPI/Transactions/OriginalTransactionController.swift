@@ -1,0 +1,97 @@
+import Foundation
+import Hummingbird
+import HummingbirdCore
+import LedgerStorage
+import Subscriptions
+
+/// Lines: everything that shares one original transaction id.
+struct OriginalTransactionController: Sendable {
+  let ledger: Ledger
+  let catalogue: CatalogueCache
+  let now: @Sendable () -> Timestamp
+
+  @Sendable
+  func show(_ request: Request, context: APIContext) async throws -> Response {
+    let id = OriginalTransactionID(try context.parameter(.originalTransactionID))
+    guard
+      let line = try await line(id, environment: try Query(request.uri)?.environment()),
+      let family = try await ledger.family(of: line)
+    else {
+      throw Problem(
+        .unknownOriginalTransaction, "Original transaction \(id) was never recorded.")
+    }
+    return Response(
+      LineReport(of: line, in: family, catalogue: catalogue.catalogue, at: now()), capacity: 4096)
+  }
+
+  /// Who would own a purchase or renewal made now, and why: to warn before the customer pays.
+  @Sendable
+  func preview(_ request: Request, context: APIContext) async throws -> Response {
+    let query = Query(request.uri)
+    guard let accountID = try query?.text(.accountID) else {
+      throw Problem.invalid(TextField.accountID.name, "is missing")
+    }
+    guard let originalID = try query?.text(.originalTransactionID) else {
+      throw Problem.invalid(TextField.originalTransactionID.name, "is missing")
+    }
+    let environment = try query?.environment()
+    let id = OriginalTransactionID(originalID)
+    // Of a line that was never seen nobody owns anything: the first to submit it will.
+    let line =
+      try await line(id, environment: environment) ?? LineID(environment ?? .production, id)
+    let family = try await ledger.family(of: line)
+    // An account that was never seen owns nothing either, whatever its key.
+    let account = try await ledger.account(accountID)?.key ?? AccountKey(rawValue: UUID())
+    var names = family?.names ?? [:]
+    names[account] = accountID
+    let preview = OwnershipPreview(
+      of: family?.line ?? Line(members: [line]), account: account, id: line, at: now())
+    return Response(
+      PreviewAnswer(accountID: accountID, line: line, preview: preview, names: names))
+  }
+
+  /// Finds the line of an id, in the environment that is asked for or the only one that has it.
+  ///
+  /// - Throws: A ``Problem`` where both have it.
+  private func line(_ id: OriginalTransactionID, environment: Subscriptions.Environment?)
+    async throws -> LineID?
+  {
+    let environments = try await ledger.environments(of: id)
+      .filter { environment == nil || $0 == environment }
+    guard environments.count <= 1 else {
+      throw Problem(
+        .ambiguous,
+        "Both environments have an original transaction \(id): name one, as in "
+          + "`?environment=sandbox`.")
+    }
+    return environments.first.map { LineID($0, id) }
+  }
+}
+
+private struct PreviewAnswer: JSONWritable {
+  let accountID: String
+  let line: LineID
+  let preview: OwnershipPreview
+  let names: [AccountKey: String]
+
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("account_id", accountID)
+      json.member("original_transaction_id", line.originalTransactionID)
+      json.member("environment", line.environment)
+      json.key("purchase")
+      write(preview.purchase, to: &json)
+      json.key("renewal")
+      write(preview.renewal, to: &json)
+    }
+  }
+
+  private func write(_ decision: Decision, to json: inout JSONWriter) {
+    let because = Explanation(decision) { names[$0] ?? "erased" }.sentence
+    json.object { json in
+      json.member("owner_account_id", decision.owner.map { names[$0] ?? "erased" })
+      json.member("rule", decision.rule)
+      json.member("because", because)
+    }
+  }
+}

@@ -1,0 +1,122 @@
+import HTTPTypes
+import AppStoreSimulator
+import Foundation
+import Subscriptions
+import Testing
+
+@testable import HTTPAPI
+
+struct EntitlementTests {
+  @Test func `an account's entitlements, to the byte`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try api.addCustomer("anna")
+      let bought = try api.apple.simulation.buy("monthly", on: "anna")
+      _ = try await api.submit("4711", from: "anna")
+      let answer = try await api.get("/v1/accounts/4711/entitlements")
+      #expect(
+        answer.text
+          == #"{"account_id":"4711","as_of":"2026-01-01T00:00:00.000Z","entitlements":["#
+          + #"{"entitlement":"premium","active":true,"state":"active","product_id":"monthly","#
+          + #""expires_at":"2026-02-01T00:00:00.000Z","access_ends_at":"2026-02-01T00:00:00.000Z","#
+          + #""will_renew":true,"period_type":"normal","environment":"production","#
+          + #""original_transaction_id":"\#(bought.originalTransactionID)","#
+          + #""transaction_id":"\#(bought.transactionID)","source":"app_store"}]}"#)
+    }
+  }
+
+  @Test func `many accounts get the bytes that each gets alone, in the order asked`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.describe("lifetime", "lifetime", type: .nonConsumable)
+      try await api.describe("season.pass", "season", type: .nonRenewing, period: "P6M")
+      for name in ["anna", "ben"] {
+        try api.addCustomer(name)
+        try api.apple.simulation.buy("monthly", on: DeviceID(name))
+        try api.apple.simulation.buy("lifetime", on: DeviceID(name))
+        try api.apple.simulation.buy("season.pass", on: DeviceID(name))
+        _ = try await api.submit("acc \"\(name)\"", from: name)
+      }
+      let ids = ["acc \"ben\"", "nobody", "acc \"anna\"", "acc \"ben\""]
+      let batch = try await api.call(
+        .post, "/v1/entitlements/query", ["account_ids": .array(ids.map { .string($0) })])
+      #expect(batch.status == 200)
+      var singles: [String] = []
+      for id in ids {
+        let encoded = try #require(id.addingPercentEncoding(withAllowedCharacters: .alphanumerics))
+        let single = try await api.get("/v1/accounts/\(encoded)/entitlements")
+        singles.append(
+          single.text.replacingOccurrences(of: #""as_of":"2026-01-01T00:00:00.000Z","#, with: ""))
+      }
+      let accounts = singles.joined(separator: ",")
+      #expect(
+        batch.text == #"{"as_of":"2026-01-01T00:00:00.000Z","accounts":[\#(accounts)]}"#)
+      #expect(batch["accounts"]?[0]["entitlements"]?.array?.count == 3)
+      #expect(batch["accounts"]?[1]["entitlements"] == [])
+      let lifetime = batch["accounts"]?[2]["entitlements"]?[0]
+      #expect(lifetime?["entitlement"] == "lifetime")
+      #expect(lifetime?["expires_at"] == .null)
+      let season = batch["accounts"]?[2]["entitlements"]?[2]
+      #expect(season?["expires_at"] == "2026-07-01T00:00:00.000Z")
+    }
+  }
+
+  @Test func `other times, what was known then, and the active ones alone`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try api.addCustomer("anna")
+      let bought = try api.apple.simulation.buy("monthly", on: "anna")
+      try api.apple.simulation.setAutoRenew(false, bought.originalTransactionID)
+      api.apple.simulation.advance(by: .hours(1))
+      _ = try await api.submit("4711", from: "anna")
+      func state(_ query: String) async throws -> [JSONValue] {
+        let answer = try await api.get("/v1/accounts/4711/entitlements?\(query)")
+        return answer["entitlements"]?.array?.compactMap { $0["state"] } ?? []
+      }
+      #expect(try await state("") == ["active"])
+      #expect(try await state("at=2025-12-31T23:59:59.999Z") == [])
+      #expect(try await state("at=2026-01-01T00:00:00Z") == ["active"])
+      #expect(try await state("at=2026-01-31T23:59:59.999Z") == ["active"])
+      #expect(try await state("at=2026-02-01T00:00:00Z") == ["expired"])
+      #expect(try await state("at=2026-02-01T01:00:00%2B02:00") == ["active"])
+      #expect(try await state("at=2026-02-01T01:00:00+02:00") == ["active"])
+      #expect(try await state("at=2026-02-01T00:00:00Z&active=true") == [])
+      #expect(try await state("at=2026-02-01T00:00:00Z&active=false") == ["expired"])
+      #expect(try await state("active=true") == ["active"])
+      // It was bought at midnight, and heard of at one o'clock.
+      let known = "at=2026-01-01T00:30:00Z&known_at="
+      #expect(try await state(known + "2026-01-01T00:59:59Z") == [])
+      #expect(try await state(known + "2026-01-01T01:00:00Z") == ["active"])
+
+      let past = try await api.get("/v1/accounts/4711/entitlements?at=2026-01-15T12:00:00Z")
+      #expect(past["as_of"] == "2026-01-15T12:00:00.000Z")
+
+      api.apple.simulation.advance(by: .days(60))
+      let batch = try await api.call(
+        .post, "/v1/entitlements/query?active=true", ["account_ids": ["4711"]])
+      #expect(batch["accounts"]?[0]["entitlements"] == [])
+    }
+  }
+
+  @Test func `an account that was never seen has nothing, and stays unseen`() async throws {
+    try await TestAPI.run { api in
+      let answer = try await api.get("/v1/accounts/nobody/entitlements")
+      #expect(answer.status == 200)
+      #expect(answer["entitlements"] == [])
+      #expect(try await api.get("/v1/accounts/nobody").status == 404)
+    }
+  }
+
+  @Test func `a thousand accounts at once`() async throws {
+    try await TestAPI.run { api in
+      let ids = (1...1000).map { "\($0)" }
+      let answer = try await api.call(
+        .post, "/v1/entitlements/query", ["account_ids": .array(ids.map { .string($0) })])
+      #expect(answer["accounts"]?.array?.compactMap { $0["account_id"]?.string } == ids)
+      let none = try await api.call(.post, "/v1/entitlements/query", ["account_ids": []])
+      #expect(none["accounts"] == [])
+    }
+  }
+}

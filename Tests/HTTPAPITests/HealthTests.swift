@@ -1,0 +1,48 @@
+import AppStoreSimulator
+import HTTPTypes
+import LedgerStorage
+import Postgres
+import Testing
+
+@testable import HTTPAPI
+
+struct HealthTests {
+  @Test func `alive and ready`() async throws {
+    try await TestAPI.run { api in
+      let alive = try await api.get("/healthz", as: .nobody)
+      #expect(alive.text == #"{"status":"alive"}"#)
+      let ready = try await api.get("/readyz", as: .nobody)
+      #expect(ready.text == #"{"status":"ready"}"#)
+    }
+  }
+
+  @Test func `a schema of another version is not ready, and says what to do`() async throws {
+    try await TestAPI.run { api in
+      _ = try await api.database.execute(
+        "INSERT INTO tenure.schema_version (version, applied_at) VALUES (1000, now())")
+      let answer = try await api.get("/readyz", as: .nobody)
+      #expect(answer.status == 503)
+      #expect(answer.code == "unavailable")
+      #expect(answer["detail"]?.string?.contains("update Tenure") == true)
+      #expect(try await api.get("/healthz", as: .nobody).status == 200)
+    }
+  }
+
+  @Test func `a database that does not answer is not waited for`() async throws {
+    try await TestAPI.run { api in
+      let start = ContinuousClock.now
+      // Somebody holds the table, as a migration does.
+      try await api.database.withTransaction { transaction in
+        _ = try await transaction.query(
+          "LOCK TABLE tenure.schema_version IN ACCESS EXCLUSIVE MODE")
+        let answer = try await api.get("/readyz", as: .nobody)
+        #expect(answer.status == 503)
+        #expect(answer.code == "unavailable")
+      }
+      let waited = ContinuousClock.now - start
+      #expect(waited >= .seconds(2))
+      #expect(waited < .seconds(60))
+      #expect(try await api.get("/readyz", as: .nobody).status == 200)
+    }
+  }
+}

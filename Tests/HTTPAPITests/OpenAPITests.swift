@@ -1,0 +1,143 @@
+import AppStoreSimulator
+import HTTPTypes
+import Hummingbird
+import Intake
+import LedgerStorage
+import Subscriptions
+import Testing
+
+@testable import HTTPAPI
+
+/// The document describes what there is: no more, and no less.
+struct OpenAPITests {
+  let description = OpenAPIDescription.shared
+
+  @Test func `the routes are those of the document, both ways`() async throws {
+    try await TestAPI.run { api in
+      let routes = api.api.routes().routes.map { "\($0.method.rawValue) \($0.path.description)" }
+      let documented = OpenAPIDescription.shared.operations.map {
+        "\($0.method.rawValue) \($0.path)"
+      }
+      #expect(documented.count > 10)
+      #expect(routes.sorted() == documented.sorted())
+    }
+  }
+
+  @Test func `the document is served, and says its version`() async throws {
+    try await TestAPI.run { api in
+      let answer = try await api.get("/openapi.yaml", as: .nobody)
+      #expect(answer.status == 200)
+      #expect(answer.headers[.contentType] == "application/yaml")
+      #expect(answer.text == OpenAPIDocument.text)
+      #expect(answer.text.hasPrefix("openapi: 3.1.0"))
+    }
+  }
+
+  @Test func `every answer that is an example is as its schema says`() throws {
+    var checked = 0
+    for (_, path, operation) in description.operations {
+      for (status, response) in operation["responses"]?.members ?? [] {
+        for (type, content) in description.resolved(response)["content"]?.members ?? [] {
+          guard type.hasSuffix("json") else { continue }
+          let schema = try #require(content["schema"], "\(path) \(status)")
+          guard let example = content["example"] else {
+            #expect((Int(status) ?? 0) >= 400, "\(path) \(status) has no example")
+            continue
+          }
+          #expect(description.faults(of: example, schema, at: path) == [])
+          checked += 1
+        }
+      }
+      if let content = operation["requestBody"]?["content"]?["application/json"] {
+        let (schema, example) = (content["schema"] ?? .null, content["example"] ?? .null)
+        #expect(description.faults(of: example, schema, at: path) == [])
+        checked += 1
+      }
+    }
+    #expect(checked > 20)
+  }
+
+  @Test func `every operation lists what can go wrong`() {
+    for (method, path, operation) in description.operations {
+      let statuses = Set(operation["responses"]?.members.map(\.key) ?? [])
+      let isOpen = operation["security"]?.array?.isEmpty ?? false
+      if !isOpen { #expect(statuses.isSuperset(of: ["401", "500", "503"]), "\(path)") }
+      if operation["requestBody"] != nil {
+        #expect(statuses.isSuperset(of: ["400", "413", "415"]), "\(path)")
+      }
+      let role = AuthorizationTests.roles["\(method.rawValue) \(path)"] ?? nil
+      #expect(statuses.contains("403") == (role == .admin), "\(path)")
+      #expect(isOpen == (role == nil), "\(path)")
+    }
+  }
+
+  @Test func `lists of values are those of the code`() {
+    let problem = description.schema(named: "Problem")
+    #expect(values(problem["properties"]?["code"]) == Set(ProblemCode.allCases.map(\.rawValue)))
+    let warnings = description.schema(named: "VerifiedSubmission")["properties"]?["warnings"]
+    #expect(values(warnings?["items"]) == Set(SubmissionWarning.allCases.map(\.rawValue)))
+    let evidence = description.schema(named: "Evidence")["properties"]
+    #expect(
+      values(evidence?["ground"]) == Set(RenewalFinding.Ground.allCases.map(\.rawValue)))
+    #expect(
+      values(description.schema(named: "Rule")) == Set(Decision.Rule.allCases.map(\.rawValue)))
+    #expect(
+      values(description.schema(named: "State"))
+        == Set(Entitlement.State.allCases.map(\.rawValue)))
+    #expect(
+      values(description.schema(named: "ProductType"))
+        == Set(ProductType.allCases.map(\.rawValue)))
+    let event = description.schema(named: "ChargeEvent")["properties"]
+    #expect(values(event?["kind"]) == Set(LedgerEntry.Kind.allCases.map(\.rawValue)))
+    #expect(
+      values(event?["source"]?["properties"]?["kind"])
+        == Set(EntrySource.Kind.allCases.map(\.rawValue)))
+    let order = description.schema(named: "Order")["properties"]
+    #expect(values(order?["status"]) == Set(PurchaseOrder.Status.allCases.map(\.rawValue)))
+  }
+
+  private func values(_ schema: JSONValue?) -> Set<String> {
+    Set(schema?["enum"]?.array?.compactMap(\.string) ?? [])
+  }
+
+  @Test func `the limits are those of the code`() {
+    let receipt = description.operations.first { $0.path == "/v1/receipts" }?.operation
+    let schema = receipt?["requestBody"]?["content"]?["application/json"]?["schema"]
+    #expect(
+      schema?["properties"]?["receipt_data"]?["maxLength"]?.integer
+        == Int64(ReceiptRequest.maximumReceiptLength))
+    let batch = description.operations.first { $0.path == "/v1/entitlements/query" }?.operation
+    let accounts = batch?["requestBody"]?["content"]?["application/json"]?["schema"]
+    #expect(
+      accounts?["properties"]?["account_ids"]?["maxItems"]?.integer
+        == Int64(EntitlementController.maximumAccounts))
+    #expect(
+      description.schema(named: "AccountID")["maxLength"]?.integer
+        == Int64(TextField.accountID.maximumLength))
+    #expect(
+      description.schema(named: "TransactionID")["maxLength"]?.integer
+        == Int64(TextField.transactionID.maximumLength))
+    let limit = description.document["components"]?["parameters"]?["Limit"]?["schema"]
+    #expect(limit?["default"]?.integer == Int64(Page.defaultLimit))
+    #expect(limit?["maximum"]?.integer == Int64(Page.maximumLimit))
+  }
+
+  @Test func `the checker finds what is wrong`() throws {
+    let schema = description.schema(named: "Account")
+    let right: JSONValue = [
+      "account_id": "4711", "app_account_token": "9b2f2c5e-1a7c-4a53-8f57-2f64d2a0a6b1",
+      "created_at": "2026-11-21T09:30:00.000Z",
+    ]
+    #expect(description.faults(of: right, schema, at: "") == [])
+    let wrong: [(String, JSONValue?)] = [
+      ("account_id", nil), ("account_id", 4711), ("created_at", "2026-11-21T09:30:00Z"),
+      ("app_account_token", "9B2F2C5E-1A7C-4A53-8F57-2F64D2A0A6B1"), ("more", "than said"),
+    ]
+    for (key, value) in wrong {
+      var members = right.members.filter { $0.key != key }
+      if let value { members.append((key, value)) }
+      let changed = JSONValue.object(members.map { .init(key: $0.key, value: $0.value) })
+      #expect(description.faults(of: changed, schema, at: "").count == 1, "\(key)")
+    }
+  }
+}

@@ -1,0 +1,42 @@
+import Logging
+import Synchronization
+
+/// Forgets what is logged.
+let quietLogger = Logger(label: "quiet") { _ in SwiftLogNoOpLogHandler() }
+
+/// Remembers what is logged.
+final class RecordedLog: Sendable {
+  struct Line: Sendable {
+    var level: Logger.Level
+    var message: String
+    var metadata: [String: String]
+  }
+
+  private let recorded = Mutex<[Line]>([])
+
+  var lines: [Line] { recorded.withLock { $0 } }
+  var text: String { lines.map { "\($0)" }.joined(separator: "\n") }
+
+  var logger: Logger {
+    Logger(label: "test") { _ in Handler(log: self) }
+  }
+
+  private struct Handler: LogHandler {
+    let log: RecordedLog
+    var logLevel = Logger.Level.trace
+    var metadata: Logger.Metadata = [:]
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+      get { metadata[key] }
+      set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) {
+      let metadata = metadata.merging(event.metadata ?? [:]) { $1 }
+      let line = Line(
+        level: event.level, message: "\(event.message)",
+        metadata: metadata.mapValues { "\($0)" })
+      log.recorded.withLock { $0.append(line) }
+    }
+  }
+}

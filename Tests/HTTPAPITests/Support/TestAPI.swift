@@ -1,0 +1,196 @@
+import AppStore
+import AppStoreSimulator
+import Foundation
+import HTTPTypes
+import Hummingbird
+import HummingbirdTesting
+import Intake
+import LedgerStorage
+import Logging
+import NIOCore
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import HTTPAPI
+
+/// The real assembly over a database of its own, with a stand-in for the network to Apple and the
+/// simulation's clock.
+///
+/// Every answer is checked against the OpenAPI document, whatever else a test looks for.
+struct TestAPI: Sendable {
+  let client: any TestClientProtocol
+  let api: API
+  let apple: StandInAppStore
+  let intake: ReceiptIntake
+  let ledger: Ledger
+  let database: ConnectionPool
+
+  /// Runs a test on a fresh one.
+  static func run(
+    logger: Logger = quietLogger, _ setup: TestingSetup = .router,
+    _ test: @escaping @Sendable (TestAPI) async throws -> Void
+  ) async throws {
+    try await withScratchDatabase { database in
+      let (api, apple, intake) = try await assemble(database, logger: logger)
+      try await api.application(host: "127.0.0.1", port: 0).test(setup) { client in
+        try await test(
+          TestAPI(
+            client: client, api: api, apple: apple, intake: intake, ledger: api.ledger,
+            database: database))
+      }
+    }
+  }
+
+  /// Puts together what the program puts together.
+  static func assemble(_ database: ConnectionPool, logger: Logger = quietLogger) async throws
+    -> (api: API, apple: StandInAppStore, intake: ReceiptIntake)
+  {
+    let apple = try StandInAppStore()
+    let clock = apple.simulation.clock
+    let now: @Sendable () -> Timestamp = { clock.now }
+    let ledger = Ledger(database: database, logger: logger)
+    let catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
+    let app = SimulatedApp.sample
+    let verifier = ReceiptVerifier(
+      transport: apple,
+      apps: try AppStoreApps([
+        try AppStoreApp(bundleID: app.bundleID, sharedSecret: app.sharedSecret)
+      ]),
+      timeout: .seconds(10), logger: logger, now: now)
+    let intake = ReceiptIntake(
+      ledger: ledger, verifier: verifier, catalogue: catalogue, sandboxAccess: .all,
+      logger: logger, now: now)
+    let api = API(
+      ledger: ledger, intake: intake, catalogue: catalogue,
+      entitlements: EntitlementReader(
+        ledger: ledger, catalogue: catalogue, sandboxAccess: .all),
+      schema: SchemaMigrator(database: database, logger: logger),
+      keys: try APIKeys(parsing: "shop:app:app-secret, ops:admin:admin-secret"), logger: logger,
+      now: now)
+    return (api, apple, intake)
+  }
+
+  // MARK: Calling
+
+  /// With whose key to call.
+  enum Caller: String, CaseIterable {
+    case nobody
+    case stranger
+    case app
+    case admin
+
+    var authorization: String? {
+      switch self {
+      case .nobody: nil
+      case .stranger: "Bearer no-such-secret"
+      case .app: "Bearer app-secret"
+      case .admin: "Bearer admin-secret"
+      }
+    }
+  }
+
+  func call(
+    _ method: HTTPRequest.Method, _ path: String, _ body: JSONValue? = nil,
+    as caller: Caller = .app, headers: HTTPFields = [:],
+    sourceLocation: SourceLocation = #_sourceLocation
+  ) async throws -> Answer {
+    var headers = headers
+    if body != nil, !headers.contains(.contentType) { headers[.contentType] = "application/json" }
+    return try await send(
+      method, path, body?.bytes, as: caller, headers: headers, sourceLocation: sourceLocation)
+  }
+
+  func send(
+    _ method: HTTPRequest.Method, _ path: String, _ body: [UInt8]?, as caller: Caller = .app,
+    headers: HTTPFields = [:], sourceLocation: SourceLocation = #_sourceLocation
+  ) async throws -> Answer {
+    var headers = headers
+    headers[.authorization] = caller.authorization
+    let response = try await client.executeRequest(
+      uri: path, method: method, headers: headers, body: body.map { ByteBuffer(bytes: $0) })
+    let answer = Answer(
+      status: response.status.code, headers: response.headers,
+      body: Array(response.body.readableBytesView))
+    for fault in OpenAPIDescription.shared.faults(of: answer, to: method, path) {
+      Issue.record("\(method) \(path): \(fault)", sourceLocation: sourceLocation)
+    }
+    return answer
+  }
+
+  func get(
+    _ path: String, as caller: Caller = .app, sourceLocation: SourceLocation = #_sourceLocation
+  ) async throws -> Answer {
+    try await call(.get, path, as: caller, sourceLocation: sourceLocation)
+  }
+
+  // MARK: What many tests begin with
+
+  /// Puts a product into the catalogue that grants one entitlement.
+  func describe(
+    _ product: ProductID, _ entitlement: String, type: ProductType = .autoRenewable,
+    period: String? = nil
+  ) async throws {
+    var body: [JSONValue.Member] = [
+      .init(key: "type", value: .string(type.rawValue)),
+      .init(key: "entitlements", value: [.string(entitlement)]),
+    ]
+    if let period { body.append(.init(key: "period", value: .string(period))) }
+    let answer = try await call(.put, "/v1/products/\(product)", .object(body), as: .admin)
+    try #require(answer.status == 200)
+  }
+
+  /// Gives the simulation a customer with a device of the same name.
+  func addCustomer(_ name: String, environment: Subscriptions.Environment = .production) throws {
+    try apple.simulation.addAppleID(AppleID(name), environment: environment)
+    try apple.simulation.addDevice(DeviceID(name), appleID: AppleID(name))
+  }
+
+  /// Submits the receipt of a customer's device for an account.
+  func submit(
+    _ account: String, from device: String, _ more: KeyValuePairs<String, JSONValue> = [:],
+    sourceLocation: SourceLocation = #_sourceLocation
+  ) async throws -> Answer {
+    let receipt = try apple.simulation.receipt(on: DeviceID(device))
+    return try await submit(account, receipt: receipt, more, sourceLocation: sourceLocation)
+  }
+
+  func submit(
+    _ account: String, receipt: String, _ more: KeyValuePairs<String, JSONValue> = [:],
+    sourceLocation: SourceLocation = #_sourceLocation
+  ) async throws -> Answer {
+    let members =
+      [("account_id", JSONValue.string(account)), ("receipt_data", .string(receipt))]
+      + more.map { ($0.key, $0.value) }
+    return try await call(
+      .post, "/v1/receipts",
+      .object(members.map { JSONValue.Member(key: $0.0, value: $0.1) }),
+      sourceLocation: sourceLocation)
+  }
+}
+
+/// What was answered.
+struct Answer: Sendable, CustomStringConvertible {
+  let status: Int
+  let headers: HTTPFields
+  let body: [UInt8]
+
+  /// The body as JSON; null if it is none.
+  var json: JSONValue { (try? JSONValue(parsing: body)) ?? .null }
+
+  subscript(key: String) -> JSONValue? { json[key] }
+
+  var code: String? { self["code"]?.string }
+  var field: String? { self["field"]?.string }
+  var text: String { String(decoding: body, as: UTF8.self) }
+  var description: String { "\(status) \(text)" }
+}
+
+extension JSONValue {
+  /// An element of an array; null beyond its end.
+  subscript(index: Int) -> JSONValue {
+    guard let array, array.indices.contains(index) else { return .null }
+    return array[index]
+  }
+}
