@@ -1,0 +1,77 @@
+import AppStore
+import AsyncHTTPClient
+import BackgroundJobs
+import Foundation
+import HTTPAPI
+import Intake
+import LedgerStorage
+import Logging
+import Postgres
+import ServiceLifecycle
+import Subscriptions
+
+/// The programs put together: one place for `serve`, `work`, the demo and the benchmarks.
+struct Assembly: Sendable {
+  let ledger: Ledger
+  let catalogue: CatalogueCache
+  let intake: ReceiptIntake
+  let entitlements: EntitlementReader
+  private let schema: SchemaMigrator
+  private let logger: Logger
+  private let now: @Sendable () -> Timestamp
+
+  /// - Parameters:
+  ///   - database: Open, its schema up to date.
+  ///   - settings: Checked.
+  ///   - transport: The way to Apple.
+  ///   - logger: The program's.
+  ///   - now: The clock; the demo has one that runs fast.
+  /// - Throws: ``SettingError``, or what the database says.
+  init(
+    database: ConnectionPool, settings: Settings, transport: any AppStoreTransport,
+    logger: Logger, now: @escaping @Sendable () -> Timestamp = { .now }
+  ) async throws {
+    let verifier = ReceiptVerifier(
+      transport: transport, endpoints: settings.verifyReceipt, apps: try settings.appStoreApps(),
+      timeout: settings.appStoreTimeout, logger: logger, now: now)
+    ledger = Ledger(database: database, logger: logger)
+    catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
+    intake = ReceiptIntake(
+      ledger: ledger, verifier: verifier, catalogue: catalogue,
+      sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
+    entitlements = EntitlementReader(
+      ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess)
+    schema = SchemaMigrator(database: database, logger: logger)
+    self.logger = logger
+    self.now = now
+  }
+
+  func api(keys: APIKeys) -> API {
+    API(
+      ledger: ledger, intake: intake, catalogue: catalogue, entitlements: entitlements,
+      schema: schema, keys: keys, logger: logger, now: now)
+  }
+
+  func worker() -> Worker {
+    Worker(
+      ledger: ledger, intake: intake,
+      name: "\(ProcessInfo.processInfo.hostName)-\(ProcessInfo.processInfo.processIdentifier)",
+      logger: logger, now: now)
+  }
+}
+
+/// Keeps the catalogue fresh for as long as a program runs.
+struct CatalogueRefresh: Service {
+  let catalogue: CatalogueCache
+
+  func run() async throws {
+    await cancelWhenGracefulShutdown { await catalogue.run() }
+  }
+}
+
+extension Timestamp {
+  /// The system's clock.
+  static var now: Timestamp {
+    Timestamp(milliseconds: Int64((Date().timeIntervalSince1970 * 1000).rounded(.down)))
+  }
+}

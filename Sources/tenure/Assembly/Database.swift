@@ -1,0 +1,75 @@
+import Foundation
+import LedgerStorage
+import Logging
+import Postgres
+import PrivatePostgres
+
+/// The database that a program works on: the configured one, or a private one of its own.
+struct Database: Sendable {
+  let pool: ConnectionPool
+  private let server: PrivatePostgres?
+
+  /// The database's name in a private server.
+  private static let privateName = "tenure"
+
+  /// Opens the database as the programs' role.
+  ///
+  /// A private one is started, created and brought up to date; a configured one is only checked.
+  ///
+  /// - Throws: What is wrong with the database, in words.
+  static func open(_ settings: Settings, logger: Logger) async throws -> Database {
+    guard let url = settings.databaseURL else {
+      let database = try await startPrivate(settings, logger: logger)
+      _ = try await SchemaMigrator(database: database.pool, logger: logger).migrate()
+      return database
+    }
+    let pool = pool(url, settings, logger: logger)
+    let migrator = SchemaMigrator(database: pool, logger: logger)
+    try await migrator.check()
+    if try await migrator.roleCanRewriteLedger() {
+      logger.warning(
+        """
+        The database role could change the ledger's entries: give the programs a role of their \
+        own, a member of tenure_program, and the owner's URL to TENURE_MIGRATION_DATABASE_URL
+        """)
+    }
+    return Database(pool: pool, server: nil)
+  }
+
+  /// Opens the database as the schema's owner, whatever state it is in.
+  static func openForMigration(_ settings: Settings, logger: Logger) async throws -> Database {
+    guard let url = settings.migrationDatabaseURL ?? settings.databaseURL else {
+      return try await startPrivate(settings, logger: logger)
+    }
+    return Database(pool: pool(url, settings, logger: logger), server: nil)
+  }
+
+  /// Closes the connections, and stops the server if it is ours.
+  func close() async {
+    await pool.close()
+    await server?.stop()
+  }
+
+  private static func startPrivate(_ settings: Settings, logger: Logger) async throws -> Database {
+    let directory = URL(filePath: settings.dataDirectory).appending(path: "postgres")
+    let server = try await PrivatePostgres.start(in: directory, logger: logger)
+    let maintenance = ConnectionPool(
+      configuration: .init(uri: await server.uri()), logger: logger)
+    do {
+      try await SchemaMigrator.createDatabase(privateName, on: maintenance)
+    } catch {
+      await maintenance.close()
+      await server.stop()
+      throw error
+    }
+    await maintenance.close()
+    let uri = await server.uri(database: privateName)
+    return Database(pool: pool(uri, settings, logger: logger), server: server)
+  }
+
+  private static func pool(_ uri: String, _ settings: Settings, logger: Logger) -> ConnectionPool {
+    var configuration = ConnectionPool.Configuration(uri: uri)
+    configuration.usesPreparedStatements = settings.usesPreparedStatements
+    return ConnectionPool(configuration: configuration, logger: logger)
+  }
+}

@@ -1,0 +1,211 @@
+import Foundation
+import LedgerStorage
+import Postgres
+import Subscriptions
+
+extension BareStatements {
+  /// The kinds of the entries that a first purchase makes.
+  private static let entryKinds = ["transaction", "renewal_status", "claim", "claimed"]
+  /// As long as the bodies of such entries are.
+  private static let bodyLengths = [520, 120, 240, 420]
+
+  private var end: Timestamp { now + .days(30) }
+  private var hash: [UInt8] { [UInt8](repeating: 7, count: 32) }
+
+  /// Records the purchase and everything that follows from it.
+  var write: [SQL] {
+    [insertEntries, updateLine, insertTransaction] + insertProjections + insertLookups
+      + [insertBinding, insertHolding] + fulfilOrder + finishSubmission
+  }
+
+  private var insertEntries: SQL {
+    let count = Self.entryKinds.count
+    let none: Timestamp? = nil
+    let dates = [now, now, none, none]
+    let source = submissionID.uuidString.lowercased()
+    let bodies = Self.bodyLengths.map { "{" + String(repeating: "x", count: $0 - 2) + "}" }
+    return """
+      INSERT INTO tenure.ledger_entry (environment, original_transaction_id, number, recorded_at,
+        kind, evidence_date, source, source_id, format, body, hash)
+      SELECT \(environment), \(line), number, recorded_at, kind,
+        evidence_date, source, source_id, format, body, hash
+      FROM unnest(\(Array(1...count)), \(Array(repeating: now, count: count)),
+        \(Self.entryKinds), \(dates), \(Array(repeating: "receipt", count: count)),
+        \(Array(repeating: source, count: count)), \(Array(repeating: Int16(1), count: count)),
+        \(bodies), \(Array(repeating: hash, count: count)))
+        AS entry (number, recorded_at, kind, evidence_date, source, source_id, format, body, hash)
+      """
+  }
+
+  private var updateLine: SQL {
+    let none: Timestamp? = nil
+    return """
+      UPDATE tenure.original_transaction SET
+        head_number = \(Self.entryKinds.count), head_hash = \(hash),
+        head_recorded_at = \(now),
+        confirmed_as_of = \(none), confirmed_number = \(0),
+        latest_charged_at = \(now), latest_product_id = \(product),
+        latest_owner_key = \(sample.accountKey), paid_through = \(end),
+        auto_renews = \(true), auto_renew_product_id = \(product),
+        renewal_phase = \("undisturbed"), grace_ends_at = \(none),
+        status_as_of = \(now)
+      WHERE environment = \(environment) AND original_transaction_id = \(line)
+      """
+  }
+
+  private var insertTransaction: SQL {
+    let (text, time, key, number): (String?, Timestamp?, UUID?, Int64?) = (nil, nil, nil, nil)
+    return """
+      INSERT INTO tenure.store_transaction (
+        environment, original_transaction_id, transaction_id, product_id, number, recorded_at,
+        kind, purchased_at, original_purchased_at, charged_at, expires_at, expires_as_of,
+        revoked_at, revocation_reason, revocation_as_of, upgraded_as_of, app_account_token,
+        app_account_token_as_of, token_account_key, web_order_line_item_id, product_type,
+        subscription_group, quantity, ownership_type, period_type, offer_id, price_milliunits,
+        currency, is_commitment, charge_original_transaction_id, charge_transaction_id,
+        charge_product_id, owner_account_key, rule, ground, renewing_account_key,
+        previous_original_transaction_id, previous_transaction_id, previous_product_id,
+        ground_status_as_of, switched_off_at, is_provisional, decided_at, corrected_at
+      ) VALUES (
+        \(environment), \(line), \(transaction), \(product), \(1), \(now), \("unknown"), \(now),
+        \(now), \(now), \(end), \(now), \(time), \(text), \(now), \(time), \(key), \(time),
+        \(key), \(sample.webOrderLineItemID), \(text), \("20500001"), \(1), \("purchased"),
+        \("normal"), \(text), \(number), \(text), \(false), \(line), \(transaction), \(product),
+        \(sample.accountKey), \("submitter"), \("no_earlier_charge"), \(key), \(text), \(text),
+        \(text), \(time), \(time), \(false), \(now), \(time)
+      )
+      ON CONFLICT (environment, original_transaction_id, transaction_id, product_id) DO UPDATE SET
+        kind = excluded.kind, purchased_at = excluded.purchased_at,
+        original_purchased_at = excluded.original_purchased_at, charged_at = excluded.charged_at,
+        expires_at = excluded.expires_at, expires_as_of = excluded.expires_as_of,
+        revoked_at = excluded.revoked_at, revocation_reason = excluded.revocation_reason,
+        revocation_as_of = excluded.revocation_as_of, upgraded_as_of = excluded.upgraded_as_of,
+        app_account_token = excluded.app_account_token,
+        app_account_token_as_of = excluded.app_account_token_as_of,
+        token_account_key = excluded.token_account_key,
+        web_order_line_item_id = excluded.web_order_line_item_id,
+        product_type = excluded.product_type, subscription_group = excluded.subscription_group,
+        quantity = excluded.quantity, ownership_type = excluded.ownership_type,
+        period_type = excluded.period_type, offer_id = excluded.offer_id,
+        price_milliunits = excluded.price_milliunits, currency = excluded.currency,
+        is_commitment = excluded.is_commitment,
+        charge_original_transaction_id = excluded.charge_original_transaction_id,
+        charge_transaction_id = excluded.charge_transaction_id,
+        charge_product_id = excluded.charge_product_id,
+        owner_account_key = excluded.owner_account_key, rule = excluded.rule,
+        ground = excluded.ground, renewing_account_key = excluded.renewing_account_key,
+        previous_original_transaction_id = excluded.previous_original_transaction_id,
+        previous_transaction_id = excluded.previous_transaction_id,
+        previous_product_id = excluded.previous_product_id,
+        ground_status_as_of = excluded.ground_status_as_of,
+        switched_off_at = excluded.switched_off_at, is_provisional = excluded.is_provisional,
+        decided_at = excluded.decided_at, corrected_at = excluded.corrected_at
+      """
+  }
+
+  private var insertProjections: [SQL] {
+    let (time, key, number): (Timestamp?, UUID?, Int?) = (nil, nil, nil)
+    return [
+      """
+      INSERT INTO tenure.renewal_status (environment, original_transaction_id, number, as_of,
+        auto_renews, phase, grace_ends_at, auto_renew_product_id, expiration_intent,
+        app_account_token, token_account_key, is_commitment)
+      VALUES (\(environment), \(line), \(2), \(now), \(true), \("undisturbed"), \(time),
+        \(product), \(number), \(key), \(key), \(false))
+      """,
+      """
+      INSERT INTO tenure.claim (environment, original_transaction_id, number, recorded_at,
+        transaction_id, product_id, account_key, received_at, submission_id)
+      VALUES (\(environment), \(line), \(3), \(now), \(transaction), \(product),
+        \(sample.accountKey), \(now), \(submissionID))
+      """,
+    ]
+  }
+
+  private var insertLookups: [SQL] {
+    [
+      """
+      INSERT INTO tenure.transaction_line (transaction_id, environment, original_transaction_id)
+      VALUES (\(transaction), \(environment), \(line))
+      ON CONFLICT (transaction_id, environment, original_transaction_id) DO NOTHING
+      """,
+      """
+      INSERT INTO tenure.web_order_line_item (web_order_line_item_id, environment,
+        original_transaction_id)
+      VALUES (\(sample.webOrderLineItemID), \(environment), \(line))
+      ON CONFLICT (web_order_line_item_id, environment, original_transaction_id) DO NOTHING
+      """,
+      """
+      INSERT INTO tenure.account_line (account_key, environment, original_transaction_id)
+      VALUES (\(sample.accountKey), \(environment), \(line))
+      ON CONFLICT (account_key, environment, original_transaction_id) DO NOTHING
+      """,
+    ]
+  }
+
+  private var insertBinding: SQL {
+    """
+    INSERT INTO tenure.account_binding (environment, original_transaction_id, number,
+      account_key, bound_at, charge_original_transaction_id, transaction_id, product_id, rule)
+    VALUES (\(environment), \(line), \(1), \(sample.accountKey), \(now), \(line),
+      \(transaction), \(product), \("submitter"))
+    """
+  }
+
+  private var insertHolding: SQL {
+    let (text, time): (String?, Timestamp?) = (nil, nil)
+    return """
+      INSERT INTO tenure.holding (account_id, environment, original_transaction_id,
+        transaction_id, product_id, product_type, period_type, starts_at, ends_at, revoked_at,
+        superseded_at, auto_renews, phase, grace_ends_at)
+      VALUES (\(sample.accountID), \(environment), \(line), \(transaction), \(product), \(text),
+        \("normal"), \(now), \(end), \(time), \(time), \(true), \("undisturbed"), \(time))
+      ON CONFLICT (account_id, environment, original_transaction_id, transaction_id, product_id)
+      DO UPDATE SET product_type = excluded.product_type, period_type = excluded.period_type,
+        starts_at = excluded.starts_at, ends_at = excluded.ends_at,
+        revoked_at = excluded.revoked_at, superseded_at = excluded.superseded_at,
+        auto_renews = excluded.auto_renews, phase = excluded.phase,
+        grace_ends_at = excluded.grace_ends_at
+      """
+  }
+
+  private var fulfilOrder: [SQL] {
+    guard let order = sample.orderID else { return [] }
+    return [
+      """
+      UPDATE tenure.purchase_order SET status = 'fulfilled', fulfilled_at = \(now),
+        environment = \(environment), original_transaction_id = \(line),
+        transaction_id = \(transaction)
+      WHERE account_key = \(sample.accountKey) AND order_id = \(order)
+      """,
+      "UPDATE tenure.store_transaction SET order_id = \(order) WHERE \(charge)",
+    ]
+  }
+
+  private var finishSubmission: [SQL] {
+    let (text, time): (String?, Timestamp?) = (nil, nil)
+    let key =
+      #"{"line":{"environment":"production","originalTransactionID":"\#(line)"},"#
+      + #""productID":"\#(product)","transactionID":"\#(transaction)"}"#
+    let outcome = #"{"newlyOwned":[\#(key)],"selected":[\#(key)],"warnings":[]}"#
+    return [
+      """
+      INSERT INTO tenure.submission_exchange (submission_id, number, endpoint, asked_at,
+        duration_ms, http_status, answer, fault)
+      VALUES (\(submissionID), \(1), \("https://buy.itunes.apple.com/verifyReceipt"), \(now),
+        \(Int64(0)), \(200), \(exchangeAnswer), \(text))
+      ON CONFLICT (submission_id, number) DO NOTHING
+      """,
+      """
+      UPDATE tenure.submission SET status = 'verified', environment = \(environment),
+        decided_at = \(now), retry_at = \(time), attempts = attempts + 1,
+        problem = NULL, problem_detail = NULL, apple_status = NULL, outcome = \(outcome)
+      WHERE submission_id = \(submissionID)
+      """,
+      """
+      DELETE FROM tenure.job WHERE kind = \("verify_submission")
+        AND subject = \(submissionID.uuidString.lowercased())
+      """,
+    ]
+  }
+}

@@ -1,0 +1,217 @@
+import Foundation
+import LedgerStorage
+import Postgres
+import Subscriptions
+
+/// The statements of one submission, batch by batch, as `LedgerStorage` sends them.
+struct BareStatements: Sendable {
+  let sample: SampleSubmission
+  let exchangeAnswer: [UInt8]
+  let now: Timestamp
+  let submissionID = UUID()
+
+  init(_ sample: SampleSubmission, answer: [UInt8], at now: Timestamp) {
+    self.sample = sample
+    exchangeAnswer = answer
+    self.now = now
+  }
+
+  var environment: String { Environment.production.rawValue }
+  var product: String { SampleAccounts.productID.rawValue }
+  var line: String { sample.originalTransactionID }
+  var transaction: String { sample.transactionID }
+  var charge: SQL {
+    """
+    environment = \(environment) AND original_transaction_id = \(line)
+      AND transaction_id = \(transaction) AND product_id = \(product)
+    """
+  }
+  private var jobSubject: String { submissionID.uuidString.lowercased() }
+
+  /// Stores the receipt, and the account if it is new.
+  var store: [SQL] {
+    let retryAt = now + .seconds(60)
+    let bundleID: String? = nil
+    let transactionID: String? = nil
+    return [selectAccount] + (sample.orderID == nil ? insertAccount + [selectAccount] : []) + [
+      """
+      INSERT INTO tenure.submission (submission_id, account_key, received_at, transaction_id,
+        order_id, restore, bundle_id, status, retry_at)
+      VALUES (\(submissionID), \(sample.accountKey), \(now), \(transactionID),
+        \(sample.orderID), \(false), \(bundleID), 'pending', \(retryAt))
+      """,
+      """
+      INSERT INTO tenure.submission_payload (submission_id, receipt_data)
+      VALUES (\(submissionID), \(sample.receiptData))
+      """,
+      """
+      INSERT INTO tenure.job (kind, subject, run_at, created_at)
+      VALUES (\("verify_submission"), \(jobSubject), \(retryAt), \(now))
+      ON CONFLICT (kind, subject) DO NOTHING
+      """,
+    ]
+  }
+
+  private var selectAccount: SQL {
+    """
+    SELECT account_key, app_account_token, created_at FROM tenure.account
+    WHERE account_id = \(sample.accountID)
+    """
+  }
+
+  private var insertAccount: [SQL] {
+    let (key, token) = (sample.accountKey, sample.appAccountToken)
+    return [
+      """
+      INSERT INTO tenure.account (account_id, account_key, app_account_token, created_at)
+      VALUES (\(sample.accountID), \(key), \(token), \(now))
+      ON CONFLICT (account_id) DO NOTHING
+      RETURNING account_id
+      """,
+      """
+      INSERT INTO tenure.account_by_key (account_key, account_id)
+      VALUES (\(key), \(sample.accountID))
+      """,
+      """
+      INSERT INTO tenure.account_by_token (app_account_token, account_key)
+      VALUES (\(token), \(key))
+      """,
+    ]
+  }
+
+  /// Locks the submission and the line, and reads all that the decision needs.
+  var load: [SQL] {
+    [
+      """
+      SELECT s.submission_id, s.account_key, k.account_id, s.received_at, s.transaction_id,
+        s.order_id, s.restore, s.bundle_id, s.status, s.environment, s.retry_at, s.attempts,
+        s.problem, s.problem_detail, s.apple_status, s.outcome
+      FROM tenure.submission AS s
+      JOIN tenure.account_by_key AS k ON k.account_key = s.account_key
+      WHERE s.submission_id = \(submissionID)
+      FOR UPDATE OF s
+      """,
+      """
+      INSERT INTO tenure.original_transaction (environment, original_transaction_id)
+      VALUES (\(environment), \(line))
+      ON CONFLICT (environment, original_transaction_id) DO NOTHING
+      """,
+      """
+      SELECT head_number, head_hash, head_recorded_at, confirmed_as_of, confirmed_number
+      FROM tenure.original_transaction
+      WHERE environment = \(environment) AND original_transaction_id = \(line)
+      FOR UPDATE
+      """,
+    ] + loadLine + loadOrder
+  }
+
+  private var loadLine: [SQL] {
+    [
+      select(
+        """
+        transaction_id, product_id, number, recorded_at, kind, purchased_at,
+        original_purchased_at, charged_at, expires_at, expires_as_of, revoked_at,
+        revocation_reason, revocation_as_of, upgraded_as_of, app_account_token,
+        app_account_token_as_of, token_account_key, web_order_line_item_id, product_type,
+        subscription_group, quantity, ownership_type, period_type, offer_id, price_milliunits,
+        currency, is_commitment
+        """, from: "store_transaction"),
+      select(
+        """
+        charge_original_transaction_id, charge_transaction_id, charge_product_id,
+        owner_account_key, rule, ground, renewing_account_key, previous_original_transaction_id,
+        previous_transaction_id, previous_product_id, ground_status_as_of, switched_off_at,
+        is_provisional, decided_at, corrected_at, order_id, delivered_at
+        """, from: "store_transaction"),
+      select(
+        """
+        number, as_of, auto_renews, phase, grace_ends_at, auto_renew_product_id,
+        expiration_intent, app_account_token, token_account_key, is_commitment
+        """, from: "renewal_status"),
+      select(
+        "number, recorded_at, transaction_id, product_id, account_key, received_at",
+        from: "claim"),
+      select(
+        "number, recorded_at, transaction_id, product_id, account_key, effective_from",
+        from: "placement"),
+      """
+      SELECT linked_original_transaction_id FROM tenure.line_link
+      WHERE environment = \(environment) AND original_transaction_id = \(line)
+      """,
+      """
+      SELECT transaction_id, environment, original_transaction_id FROM tenure.transaction_line
+      WHERE transaction_id = ANY(\([transaction]))
+      """,
+      """
+      SELECT web_order_line_item_id, environment, original_transaction_id
+      FROM tenure.web_order_line_item
+      WHERE web_order_line_item_id = ANY(\([sample.webOrderLineItemID]))
+      """,
+      """
+      SELECT account_key, account_id, erased_at FROM tenure.account_by_key
+      WHERE account_key = ANY(\([sample.accountKey]))
+      """,
+    ]
+  }
+
+  private func select(_ columns: String, from table: String) -> SQL {
+    """
+    SELECT \(unescaped: columns) FROM tenure.\(unescaped: table)
+    WHERE environment = \(environment) AND original_transaction_id = \(line)
+    ORDER BY number
+    """
+  }
+
+  private var loadOrder: [SQL] {
+    guard let order = sample.orderID else {
+      return [
+        """
+        SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
+        WHERE account_key = \(sample.accountKey) AND status IN ('open', 'expired')
+        ORDER BY order_id
+        FOR UPDATE
+        """
+      ]
+    }
+    return [
+      "SELECT account_key FROM tenure.purchase_order_account WHERE order_id = \(order)",
+      """
+      SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
+      WHERE account_key = \(sample.accountKey) AND order_id = \(order)
+      FOR UPDATE
+      """,
+    ]
+  }
+
+  /// Reads what the answer says beside the decision.
+  var answer: [SQL] {
+    selectOrder + [
+      """
+      SELECT account_id, environment, original_transaction_id, transaction_id, product_id,
+        product_type, period_type, starts_at, ends_at, revoked_at, superseded_at, auto_renews,
+        phase, grace_ends_at
+      FROM tenure.holding WHERE account_id = ANY(\([sample.accountID]))
+      """,
+      """
+      SELECT account_id, grant_id, entitlement, source, starts_at, ends_at
+      FROM tenure.account_grant WHERE account_id = ANY(\([sample.accountID]))
+      """,
+    ]
+  }
+
+  private var selectOrder: [SQL] {
+    guard let order = sample.orderID else { return [] }
+    return [
+      """
+      SELECT o.account_key, o.product_id, o.status, o.created_at, o.fulfilled_at, o.environment,
+        o.transaction_id, k.account_id, a.app_account_token
+      FROM tenure.purchase_order_account AS l
+      JOIN tenure.purchase_order AS o
+        ON o.account_key = l.account_key AND o.order_id = l.order_id
+      JOIN tenure.account_by_key AS k ON k.account_key = o.account_key
+      JOIN tenure.account AS a ON a.account_id = k.account_id
+      WHERE l.order_id = \(order)
+      """
+    ]
+  }
+}

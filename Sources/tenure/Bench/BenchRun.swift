@@ -1,0 +1,89 @@
+import Foundation
+import Logging
+import Postgres
+import ServiceLifecycle
+import Synchronization
+import UnixSignals
+
+/// A whole run of benchmarks: everything that it starts is gone when it ends, however it ends.
+struct BenchRun: Sendable {
+  let subject: BenchSubject
+  let databaseURL: String?
+  let accounts: Int
+  let seconds: Int
+  let rounds: Int
+  let logger: Logger
+
+  /// Measures, until it is done or told to stop by SIGINT or SIGTERM.
+  ///
+  /// - Returns: The results; nil if it was told to stop.
+  func run() async throws -> [BenchResult]? {
+    let task = MeasuringTask { try await measure() }
+    let group = ServiceGroup(
+      configuration: .init(
+        services: [.init(service: task, successTerminationBehavior: .gracefullyShutdownGroup)],
+        cancellationSignals: [.sigint, .sigterm], logger: logger))
+    do {
+      try await group.run()
+    } catch is CancellationError {
+      return nil
+    }
+    return task.results
+  }
+
+  private func measure() async throws -> [BenchResult] {
+    let directory = FileManager.default.temporaryDirectory
+      .appending(path: "tenure-bench-\(ProcessInfo.processInfo.processIdentifier)")
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: directory) }
+    let database = try await BenchDatabase.create(
+      url: databaseURL, in: directory, logger: logger)
+    do {
+      let results = try await measure(on: database, in: directory)
+      await database.remove()
+      return results
+    } catch {
+      // Also when this task is cancelled, removing has to happen to its end.
+      await Task { await database.remove() }.value
+      throw error
+    }
+  }
+
+  private func measure(on database: BenchDatabase, in directory: URL) async throws
+    -> [BenchResult]
+  {
+    let accounts = SampleAccounts(count: accounts)
+    logger.notice("Filling the database", metadata: ["accounts": "\(accounts.count)"])
+    try await database.withPool { try await accounts.insert(into: $0, logger: logger) }
+    var results: [BenchResult] = []
+    if subject != .submissions {
+      let benchmark = ReadBenchmark(
+        database: database, accounts: accounts, seconds: seconds, rounds: rounds,
+        directory: directory, logger: logger)
+      results.append(try await benchmark.run())
+    }
+    if subject != .reads {
+      let benchmark = SubmissionBenchmark(
+        database: database, seconds: seconds, rounds: rounds, logger: logger)
+      results.append(try await benchmark.run())
+    }
+    return results
+  }
+}
+
+/// Work that the service group cancels on a signal, and whose end ends the group.
+private final class MeasuringTask: Service {
+  private let work: @Sendable () async throws -> [BenchResult]
+  private let found = Mutex<[BenchResult]>([])
+
+  init(_ work: @escaping @Sendable () async throws -> [BenchResult]) {
+    self.work = work
+  }
+
+  var results: [BenchResult] { found.withLock { $0 } }
+
+  func run() async throws {
+    let results = try await work()
+    found.withLock { $0 = results }
+  }
+}

@@ -1,0 +1,75 @@
+import ArgumentParser
+import Logging
+
+/// What `tenure bench` measures.
+enum BenchSubject: String, CaseIterable, ExpressibleByArgument, Sendable {
+  case reads, submissions, all
+}
+
+/// How its results are printed.
+enum BenchFormat: String, CaseIterable, ExpressibleByArgument, Sendable {
+  case table, json
+}
+
+/// `tenure bench`: the benchmarks, each with its limit.
+struct BenchCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "bench",
+    abstract: "Measures the speed, each figure beside its limit measured in the same run.",
+    discussion: """
+      reads: entitlements over HTTP, 64 connections, random accounts; beside pgbench's prepared \
+      select on the same table. submissions: receipts decided, Apple's answer at hand; beside the \
+      bare SQL of one. Rounds of both sides alternate, and medians are printed.
+
+      Uses a private PostgreSQL in the temporary directory and removes it afterwards. Needs the \
+      programs pgbench and wrk (packages postgresql and wrk on Debian). Trust the ratios: absolute \
+      figures depend on the machine and on who else uses it.
+      """)
+
+  @Argument(help: "What to measure.")
+  var subject = BenchSubject.all
+
+  @Option(help: "How many accounts there are, each with one subscription.")
+  var accounts = 1_000_000
+
+  @Option(help: "How long each side of a round takes.")
+  var seconds = 10
+
+  @Option(help: "How many rounds; their median counts.")
+  var rounds = 3
+
+  @Option(help: "How the results are printed: table or json.")
+  var format = BenchFormat.table
+
+  @Option(help: "An empty database to use instead of a private one. What is made in it is removed.")
+  var databaseURL: String?
+
+  func validate() throws {
+    guard (1...100_000_000).contains(accounts) else {
+      throw ValidationError("--accounts is from 1 to 100000000.")
+    }
+    guard (1...3600).contains(seconds) else {
+      throw ValidationError("--seconds is from 1 to 3600.")
+    }
+    guard (1...1000).contains(rounds) else {
+      throw ValidationError("--rounds is from 1 to 1000.")
+    }
+  }
+
+  func run() async throws {
+    let logger = Logger.bootstrapTenure(level: .notice)
+    #if DEBUG
+      logger.warning("This is a debug build: its figures mean nothing (swift build -c release)")
+    #endif
+    let results = try await BenchRun(
+      subject: subject, databaseURL: databaseURL, accounts: accounts, seconds: seconds,
+      rounds: rounds, logger: logger
+    ).run()
+    guard let results else { throw ExitCode(130) }
+    let report = BenchReport(results: results)
+    switch format {
+    case .table: print(report.table)
+    case .json: print(try report.json)
+    }
+  }
+}

@@ -1,0 +1,39 @@
+import ArgumentParser
+import Logging
+
+/// `tenure demo`: the whole product, with nothing to configure.
+struct DemoCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "demo",
+    abstract: "Shows everything at once, with no account anywhere and nothing to configure.",
+    discussion: """
+      Starts a private PostgreSQL, a simulated App Store, the server and the worker, and lets \
+      sample customers live through purchases, renewals, account switches and refunds. Then it \
+      stays up, to be tried with curl, until Ctrl-C, and leaves nothing behind. Settings and the \
+      environment are not looked at.
+      """)
+
+  @Option(help: "The port of the API. Default: 8080, or a free one if that is taken.")
+  var port: Int?
+
+  @Flag(name: .customLong("exit"), help: "End after the story; exit status 1 on any wrong outcome.")
+  var exits = false
+
+  @Option(help: "Log level.")
+  var logLevel = "warning"
+
+  func validate() throws {
+    guard (0...65_535).contains(port ?? 0) else {
+      throw ValidationError("--port is from 0 to 65535.")
+    }
+    guard Logger.Level(rawValue: logLevel) != nil else {
+      throw ValidationError("--log-level is one of trace, debug, info, notice, warning, error.")
+    }
+  }
+
+  func run() async throws {
+    let logger = Logger.bootstrapTenure(level: Logger.Level(rawValue: logLevel) ?? .warning)
+    let isAsExpected = try await DemoProgram(port: port, exits: exits, logger: logger).run()
+    if exits, !isAsExpected { throw ExitCode.failure }
+  }
+}

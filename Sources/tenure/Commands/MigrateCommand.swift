@@ -1,0 +1,46 @@
+import ArgumentParser
+import LedgerStorage
+import Logging
+
+/// `tenure migrate`: the database's schema.
+struct MigrateCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "migrate",
+    abstract: "Creates the database's schema or brings it up to date.",
+    discussion: """
+      Uses TENURE_MIGRATION_DATABASE_URL, the schema's owner, or else DATABASE_URL. Running it \
+      again changes nothing.
+      """)
+
+  @OptionGroup var options: SettingOptions
+
+  @Flag(help: "Change nothing; exit with 1 unless the schema is up to date.")
+  var check = false
+
+  func run() async throws {
+    let settings = try await options.settings()
+    let logger = Logger.bootstrapTenure(level: settings.logLevel)
+    let database = try await Database.openForMigration(settings, logger: logger)
+    do {
+      try await migrate(SchemaMigrator(database: database.pool, logger: logger))
+    } catch {
+      await database.close()
+      throw error
+    }
+    await database.close()
+  }
+
+  private func migrate(_ migrator: SchemaMigrator) async throws {
+    let current = SchemaMigrator.currentVersion
+    if check {
+      try await migrator.check()
+      print("The schema is up to date: version \(current).")
+      return
+    }
+    switch try await migrator.migrate() {
+    case nil: print("The schema is created: version \(current).")
+    case current?: print("The schema was up to date: version \(current).")
+    case let before?: print("The schema is brought from version \(before) to \(current).")
+    }
+  }
+}

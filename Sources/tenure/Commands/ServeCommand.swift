@@ -1,0 +1,80 @@
+import AppStore
+import ArgumentParser
+import AsyncHTTPClient
+import HTTPAPI
+import Hummingbird
+import Logging
+import ServiceLifecycle
+import UnixSignals
+
+/// `tenure serve`: the HTTP API.
+struct ServeCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "serve", abstract: "Serves the HTTP API.",
+    discussion: """
+      Stops on SIGTERM or SIGINT after finishing the requests in flight. Without DATABASE_URL it \
+      keeps a private PostgreSQL under TENURE_DATA_DIR (.tenure).
+      """)
+
+  @OptionGroup var options: SettingOptions
+
+  @Option(help: "The address to listen on; instead of TENURE_HTTP_HOST.")
+  var host: String?
+
+  @Option(help: "The port to listen on, 0 for a free one; instead of TENURE_HTTP_PORT.")
+  var port: Int?
+
+  @Flag(help: "Also run the worker in this process.")
+  var withWorker = false
+
+  func run() async throws {
+    let settings = try await options.settings([
+      "TENURE_HTTP_HOST": host, "TENURE_HTTP_PORT": port.map(String.init),
+    ])
+    let keys = try settings.apiKeys()
+    _ = try settings.appStoreApps()
+    let logger = Logger.bootstrapTenure(level: settings.logLevel)
+    try await withProgram(settings, logger: logger) { assembly in
+      let application = assembly.api(keys: keys).application(
+        host: settings.httpHost, port: settings.httpPort
+      ) { port in
+        logger.info(
+          "Serving", metadata: ["http.url": "http://\(settings.httpHost):\(port)"])
+      }
+      return [application, CatalogueRefresh(catalogue: assembly.catalogue)]
+        + (withWorker ? [assembly.worker()] : [])
+    }
+  }
+}
+
+/// Runs a program's services until it is told to stop, then lets go of everything in order.
+///
+/// - Parameters:
+///   - settings: Checked.
+///   - logger: The program's.
+///   - services: Makes the services, in the order in which they depend on each other.
+/// - Throws: What starting or running them throws.
+func withProgram(
+  _ settings: Settings, logger: Logger,
+  _ services: @Sendable (Assembly) throws -> [any Service]
+) async throws {
+  let database = try await Database.open(settings, logger: logger)
+  let client = HTTPClient(
+    eventLoopGroupProvider: .singleton,
+    configuration: HTTPClientTransport.clientConfiguration)
+  do {
+    let assembly = try await Assembly(
+      database: database.pool, settings: settings,
+      transport: HTTPClientTransport(client: client), logger: logger)
+    let group = ServiceGroup(
+      services: try services(assembly), gracefulShutdownSignals: [.sigterm, .sigint],
+      logger: logger)
+    try await group.run()
+  } catch {
+    try? await client.shutdown()
+    await database.close()
+    throw error
+  }
+  try await client.shutdown()
+  await database.close()
+}

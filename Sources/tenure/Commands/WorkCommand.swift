@@ -1,0 +1,23 @@
+import ArgumentParser
+import Logging
+
+/// `tenure work`: the worker.
+struct WorkCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "work",
+    abstract: "Does what is still to be done: asks Apple again about undecided receipts.",
+    discussion:
+      "Any number of workers may run. Stops on SIGTERM or SIGINT after finishing its jobs.")
+
+  @OptionGroup var options: SettingOptions
+
+  func run() async throws {
+    let settings = try await options.settings()
+    _ = try settings.appStoreApps()
+    let logger = Logger.bootstrapTenure(level: settings.logLevel)
+    try await withProgram(settings, logger: logger) { assembly in
+      logger.info("Working")
+      return [CatalogueRefresh(catalogue: assembly.catalogue), assembly.worker()]
+    }
+  }
+}

@@ -1,0 +1,140 @@
+import AppStore
+import AppStoreSimulator
+import AsyncHTTPClient
+import Foundation
+import HTTPAPI
+import LedgerStorage
+import Logging
+import Postgres
+import PrivatePostgres
+import ServiceLifecycle
+import Subscriptions
+import UnixSignals
+
+/// Everything that the demo is made of, started and stopped in order.
+struct DemoProgram {
+  /// The API's port; nil: the usual one or a free one.
+  let port: Int?
+  /// Whether to end after the story.
+  let exits: Bool
+  let logger: Logger
+
+  /// - Returns: Whether everything came out as it has to.
+  func run() async throws -> Bool {
+    StoryPrinter().line("Starting a private PostgreSQL, a simulated App Store and Tenure …")
+    return try await withDatabase { database in
+      try await withAppStore { simulation, simulatorPort in
+        try await withHTTPClient { client in
+          try await tell(database, simulation, simulatorPort, client)
+        }
+      }
+    }
+  }
+
+  private func tell(
+    _ database: ConnectionPool, _ simulation: AppStoreSimulation, _ simulatorPort: Int,
+    _ client: HTTPClient
+  ) async throws -> Bool {
+    let keys = DemoKeys()
+    let settings = try await settings(simulatorPort: simulatorPort, keys: keys)
+    let network = DemoNetwork(transport: HTTPClientTransport(client: client))
+    let assembly = try await Assembly(
+      database: database, settings: settings, transport: network, logger: logger,
+      now: { simulation.now })
+    let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: port)
+    let story = DemoStory(
+      simulation: simulation, network: network, ledger: assembly.ledger, server: server,
+      client: client, keys: keys, simulatorPort: simulatorPort, exits: exits)
+    // Stopped from the end: first the story, then what it is about.
+    let group = ServiceGroup(
+      configuration: ServiceGroupConfiguration(
+        services: [
+          .init(service: server),
+          .init(service: CatalogueRefresh(catalogue: assembly.catalogue)),
+          .init(service: assembly.worker()),
+          .init(service: story, successTerminationBehavior: .gracefullyShutdownGroup),
+        ],
+        gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
+    try await group.run()
+    return story.isAsExpected
+  }
+
+  /// What an operator would write into the environment, which is not looked at.
+  private func settings(simulatorPort: Int, keys: DemoKeys) async throws -> Settings {
+    let app = DemoCatalogue.app
+    let appStore = "http://\(DemoServer.host):\(simulatorPort)"
+    return try Settings(
+      await SettingSource(
+        flags: [
+          "TENURE_API_KEYS": keys.setting,
+          "TENURE_APPS": "\(app.bundleID):\(app.appAppleID):\(app.sharedSecret)",
+          "TENURE_APPSTORE_VERIFY_RECEIPT_URL": "\(appStore)/verifyReceipt",
+          "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": "\(appStore)/sandbox/verifyReceipt",
+        ], environment: [:]))
+  }
+
+  // MARK: What is started and stopped
+
+  /// A PostgreSQL of this demo's own, which is gone afterwards, however the demo ends.
+  private func withDatabase(_ body: (ConnectionPool) async throws -> Bool) async throws -> Bool {
+    let directory = FileManager.default.temporaryDirectory
+      .appending(path: "tenure-demo-\(ProcessInfo.processInfo.processIdentifier)")
+    let server = try await PrivatePostgres.start(
+      in: directory, options: .temporary, logger: logger)
+    let database = ConnectionPool(
+      configuration: ConnectionPool.Configuration(uri: await server.uri()), logger: logger)
+    do {
+      _ = try await SchemaMigrator(database: database, logger: logger).migrate()
+      let result = try await body(database)
+      await database.close()
+      await server.stop()
+      return result
+    } catch {
+      await database.close()
+      await server.stop()
+      throw error
+    }
+  }
+
+  /// Apple, from some years ago on; it outlives the program, which may be asking it.
+  private func withAppStore(
+    _ body: (AppStoreSimulation, _ port: Int) async throws -> Bool
+  ) async throws -> Bool {
+    let (today, time) = Timestamp.now.dayAndTime
+    let start = Timestamp(
+      today.adding(months: -DemoStory.monthsBeforeNow), millisecondOfDay: time)
+    let simulation = try AppStoreSimulation(
+      configuration: AppStoreSimulation.Configuration(
+        seed: 1, start: start, speed: 1, apps: [DemoCatalogue.app],
+        renewalLead: .hours(22) ... .hours(22)))
+    let server = AppStoreSimulatorServer(simulation: simulation, logger: logger)
+    let group = ServiceGroup(services: [server], logger: logger)
+    return try await withThrowingTaskGroup { tasks in
+      tasks.addTask { try await group.run() }
+      do {
+        let result = try await body(simulation, server.port)
+        await group.triggerGracefulShutdown()
+        try await tasks.waitForAll()
+        return result
+      } catch {
+        await group.triggerGracefulShutdown()
+        _ = await tasks.nextResult()
+        throw error
+      }
+    }
+  }
+
+  /// What asks both Apple and Tenure.
+  private func withHTTPClient(_ body: (HTTPClient) async throws -> Bool) async throws -> Bool {
+    let client = HTTPClient(
+      eventLoopGroupProvider: .singleton, configuration: HTTPClientTransport.clientConfiguration)
+    do {
+      let result = try await body(client)
+      try await client.shutdown()
+      return result
+    } catch {
+      try? await client.shutdown()
+      throw error
+    }
+  }
+}

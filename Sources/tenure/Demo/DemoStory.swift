@@ -1,0 +1,117 @@
+import AppStoreSimulator
+import AsyncHTTPClient
+import LedgerStorage
+import ServiceLifecycle
+import Subscriptions
+import Synchronization
+
+/// Plays every scenario, says how it came out, and then keeps the program up.
+final class DemoStory: Service {
+  /// How long before now the story begins: what the scenarios of the past take, and some days.
+  static let monthsBeforeNow = 32
+  /// How long before now today's scenarios begin.
+  private static let today = Duration.hours(2)
+
+  private let simulation: AppStoreSimulation
+  private let network: DemoNetwork
+  private let ledger: Ledger
+  private let server: DemoServer
+  private let client: HTTPClient
+  private let keys: DemoKeys
+  private let simulatorPort: Int
+  private let exits: Bool
+  private let printer = StoryPrinter()
+  private let result = Mutex(false)
+
+  init(
+    simulation: AppStoreSimulation, network: DemoNetwork, ledger: Ledger, server: DemoServer,
+    client: HTTPClient, keys: DemoKeys, simulatorPort: Int, exits: Bool
+  ) {
+    self.simulation = simulation
+    self.network = network
+    self.ledger = ledger
+    self.server = server
+    self.client = client
+    self.keys = keys
+    self.simulatorPort = simulatorPort
+    self.exits = exits
+  }
+
+  /// Whether the story was told to its end, and everything came out as it has to.
+  var isAsExpected: Bool { result.withLock { $0 } }
+
+  func run() async throws {
+    do {
+      let isAsExpected = try await cancelWhenGracefulShutdown { try await self.tell() }
+      result.withLock { $0 = isAsExpected }
+    } catch is CancellationError {
+      return
+    }
+    if !exits { try await gracefulShutdown() }
+  }
+
+  private func tell() async throws -> Bool {
+    let baseURL = "http://\(DemoServer.host):\(try await server.port)"
+    let admin = TenureClient(client: client, baseURL: baseURL, key: keys.admin)
+    let tenure = TenureClient(client: client, baseURL: baseURL, key: keys.app)
+    try await DemoCatalogue.describe(to: admin)
+    printer.line(
+      """
+
+      What follows really happens: phones buy at the simulated App Store, the app's server submits
+      their receipts over HTTP, Tenure asks the App Store about each, records it in PostgreSQL and
+      decides whose it is. Only the years pass faster. This version takes no notifications from
+      Apple yet: where a scenario needs news that nobody claims, they come with a receipt that is
+      submitted for another purchase alone.
+      """)
+
+    let stage = DemoStage(
+      simulation: simulation, network: network, tenure: tenure, printer: printer)
+    for scenario in DemoScenario.past { try await play(scenario, on: stage) }
+    guard stage.now < .now - Self.today else {
+      throw TenureClient.Failure(description: "The story is too long for its beginning.")
+    }
+    simulation.advance(to: .now - Self.today)
+    for scenario in DemoScenario.today { try await play(scenario, on: stage) }
+    // From here on the simulated clock, which runs at the speed of the real one, shows its time.
+    simulation.advance(to: .now)
+
+    let audit = try await ledger.audit(at: simulation.now)
+    DemoSummary(checks: stage.checks, audit: audit).print(with: printer)
+    let corrected = stage.checks.filter { $0.scenario == DemoScenario.correction.number }
+      .compactMap(\.ownership).last?.transaction
+    if !exits { printInvitation(tenure, about: corrected) }
+    return stage.checks.allSatisfy(\.isMet) && audit.isClean
+  }
+
+  /// Plays one scenario; should it fail in the middle, the others go on.
+  private func play(_ scenario: DemoScenario, on stage: DemoStage) async throws {
+    stage.begin(scenario)
+    do {
+      try await scenario.play(stage)
+    } catch {
+      try Task.checkCancellation()
+      stage.expect(false, "The scenario failed: \(error)")
+    }
+  }
+
+  /// Says where to look and what to try.
+  private func printInvitation(_ tenure: TenureClient, about transaction: TransactionID?) {
+    let curl = "curl -s -H 'Authorization: Bearer \(keys.app)' \(tenure.baseURL)"
+    printer.line(
+      """
+
+      Tenure         \(tenure.baseURL)
+      its interface  \(tenure.baseURL)/openapi.yaml
+      App Store      http://\(DemoServer.host):\(simulatorPort)/simulator
+      keys           \(keys.app) (role app), \(keys.admin) (role admin): of this demo only
+
+      What may petra use?
+        \(curl)/v1/accounts/petra/entitlements
+      Whose is the corrected charge of scenario 18, and why?
+        \(curl)/v1/transactions/\(transaction?.rawValue ?? "")
+
+      Ctrl-C ends it, and leaves nothing behind.
+      """)
+  }
+}

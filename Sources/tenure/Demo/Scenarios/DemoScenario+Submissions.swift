@@ -1,0 +1,102 @@
+import AppStoreSimulator
+import Subscriptions
+
+/// What else happens between an app, its server and Apple.
+extension DemoScenario {
+  static let lostOrder = DemoScenario(
+    "A", "olaf's app dies between payment and submission; the order is found again"
+  ) { stage in
+    let phone = try stage.phone("olaf")
+    let order = try await stage.tenure.openOrder(of: "olaf", for: "lifetime")
+    stage.tell("olaf's app opens an order for lifetime.")
+    try phone.buy("lifetime")
+    stage.tell("The app dies. Nothing is submitted.")
+    stage.wait(.days(3))
+    stage.tell("olaf opens the app again. It has forgotten the order, but has the receipt.")
+    try await phone.submit()
+    try await stage.expect(
+      "the purchase", phone.latest("lifetime").transactionID, isOwnedBy: "olaf", .submitter)
+    let found = try await stage.tenure.order(order.id)
+    stage.expect(
+      found.status == .fulfilled,
+      "The order is \(found.status.rawValue), by \(found.transactionID?.rawValue ?? "nothing").")
+  }
+
+  static let refund = DemoScenario("B", "rita's current month is refunded") { stage in
+    let phone = try stage.phone("rita")
+    try phone.buy("monthly")
+    try await phone.submit()
+    try await stage.expect("rita", mayUse: ["pro"])
+    stage.wait(.days(4))
+    let month = try phone.latest("monthly")
+    try phone.refund(month)
+    try await phone.submit()
+    try await stage.expect("the month", month.transactionID, isOwnedBy: "rita", .submitter)
+    try await stage.expect("rita", mayUse: [])
+  }
+
+  static let appleIsDown = DemoScenario(
+    "C", "Apple is down while petra's receipt arrives; the worker decides it"
+  ) { stage in
+    let phone = try stage.phone("petra")
+    try phone.buy("monthly")
+    let receipt = try phone.receipt()
+    let end = stage.now + .minutes(20)
+    stage.simulation.setFaults { $0.outageEnd = end }
+    stage.tell("Apple's server answers 503 for the next 20 minutes.")
+    let waiting = try await phone.submit(receipt)
+    stage.expect(waiting.isPending, "The submission is \(waiting.status).")
+    let answer = try await stage.waitForWorker(waiting)
+    stage.tell("Apple is back, and the worker has asked again.")
+    stage.tellAnswer(answer, to: "petra")
+    try await stage.expect(
+      "the month", phone.latest("monthly").transactionID, isOwnedBy: "petra", .submitter)
+    try await stage.expect("petra", mayUse: ["pro"])
+  }
+
+  static let sentTwice = DemoScenario("D", "quinn's receipt is submitted twice") { stage in
+    let phone = try stage.phone("quinn")
+    try phone.buy("coins.100")
+    let coins = try phone.latest("coins.100").transactionID
+    let receipt = try phone.receipt()
+    let first = try await phone.submit(receipt)
+    let second = try await phone.submit(receipt)
+    stage.expect(
+      first.newlyOwned.count == 1 && second.newlyOwned.isEmpty,
+      "The coins were newly quinn's in the first answer only: to be delivered once.")
+    var deliveries: [Bool] = []
+    for _ in 1...2 {
+      deliveries.append(try await stage.tenure.acknowledgeDelivery(of: coins, to: "quinn"))
+    }
+    stage.expect(
+      deliveries == [true, false], "Of two acknowledged deliveries Tenure calls one the first.")
+    try await stage.expect("the coins", coins, isOwnedBy: "quinn", .submitter)
+  }
+
+  static let fiftyAtOnce = DemoScenario(
+    "E", "sam and tina submit the same receipt, 25 times each, all at once"
+  ) { stage in
+    let phone = try stage.phone("sam")
+    try phone.buy("coins.100")
+    let coins = try phone.latest("coins.100").transactionID
+    var receipt = try phone.receipt()
+    var submissions = Array(repeating: receipt, count: 25)
+    receipt.accountID = "tina"
+    submissions += Array(repeating: receipt, count: 25)
+    let tenure = stage.tenure
+    let answers = try await withThrowingTaskGroup { group in
+      for submission in submissions.shuffled() {
+        group.addTask { try await tenure.submit(submission) }
+      }
+      return try await group.reduce(into: []) { $0.append($1) }
+    }
+    stage.tell("\(answers.count) answers have come.")
+    let owners = Set(answers.flatMap { $0.transactions ?? [] }.map { $0.owner ?? "nobody" })
+    stage.expect(
+      owners == ["sam"] || owners == ["tina"],
+      "They name one owner: \(owners.sorted().joined(separator: ", ")).")
+    let deliveries = answers.flatMap(\.newlyOwned).count
+    stage.expect(deliveries == 1, "\(deliveries) of them says that the coins are to be delivered.")
+    try await stage.expect("the coins", coins, isOwnedBy: owners.first, .submitter)
+  }
+}

@@ -1,0 +1,105 @@
+import AppStoreSimulator
+import Subscriptions
+
+/// Another account buys on the same Apple ID, and so on the same original transaction.
+extension DemoScenario {
+  static let purchaseAfterLapse = DemoScenario(
+    "2", "carla's month ends; dario buys a quarter on the same phone"
+  ) { stage in
+    let phone = try stage.phone("carla")
+    try phone.buy("monthly")
+    try await phone.submit()
+    stage.wait(.days(10))
+    try phone.switchAutoRenew(false)
+    try await phone.submit()
+    let end = try phone.end(of: "monthly")
+    stage.wait(until: end + .days(3))
+    try phone.logIn("dario")
+    try phone.buy("quarterly")
+    try await phone.submit()
+    let quarter = try phone.latest("quarterly")
+    try await stage.expect("the quarter", quarter.transactionID, isOwnedBy: "dario", .submitter)
+    let line = try await stage.tenure.line(quarter.originalTransactionID)
+    stage.expect(
+      line.account == "dario",
+      "The original transaction is bound to \(line.account ?? "nobody") now.")
+    try await stage.expect("carla", mayUse: ["pro"], at: end - .days(1))
+    try await stage.expect("carla", mayUse: [])
+    try await stage.expect("dario", mayUse: ["pro"])
+  }
+
+  static let renewalOfThePurchase = DemoScenario(
+    "3", "The quarter renews while carla is logged in again"
+  ) { stage in
+    let phone = try stage.phone("carla")
+    try phone.logIn("carla")
+    stage.wait(until: try phone.end(of: "quarterly") + .hours(2))
+    try await phone.submit()
+    try await stage.expect(
+      "the renewal", phone.latest("quarterly").transactionID, isOwnedBy: "dario",
+      .activelyAutoRenewing)
+    try await stage.expect("carla", mayUse: [])
+    try await stage.expect("dario", mayUse: ["pro"])
+  }
+
+  static let upgradeAfterOff = DemoScenario(
+    "2b", "edith has switched off; felix upgrades while her month still runs"
+  ) { stage in
+    let phone = try stage.phone("edith")
+    try phone.buy("monthly")
+    try await phone.submit()
+    stage.wait(.days(10))
+    try phone.switchAutoRenew(false)
+    try await phone.submit()
+    stage.wait(.days(2))
+    try phone.logIn("felix")
+    try phone.buy("premium")
+    try await phone.submit()
+    try await stage.expect(
+      "the upgrade", phone.latest("premium").transactionID, isOwnedBy: "felix", .submitter)
+    try await stage.expect("edith", mayUse: [])
+    try await stage.expect("felix", mayUse: ["premium", "pro"])
+  }
+
+  static let changeAtRenewal = DemoScenario(
+    "2c", "gina has switched off; hugo orders a quarter, charged when her month ends"
+  ) { stage in
+    let phone = try stage.phone("gina")
+    try phone.buy("monthly")
+    try await phone.submit()
+    stage.wait(.days(10))
+    try phone.switchAutoRenew(false)
+    try await phone.submit()
+    stage.wait(.days(2))
+    try phone.logIn("hugo")
+    let order = try await stage.tenure.openOrder(of: "hugo", for: "quarterly")
+    stage.tell("hugo's app opens an order for quarterly.")
+    try phone.buy("quarterly")
+    try await phone.submit()
+    stage.wait(until: try phone.end(of: "monthly") + .hours(2))
+    try await phone.submit(order: order)
+    try await stage.expect(
+      "the quarter", phone.latest("quarterly").transactionID, isOwnedBy: "hugo", .submitter)
+    let status = try await stage.tenure.order(order.id).status
+    stage.expect(status == .fulfilled, "hugo's order is \(status.rawValue).")
+    try await stage.expect("gina", mayUse: [])
+  }
+
+  static let onAfterThePurchase = DemoScenario(
+    "8", "tom buys seconds after sofia's month; the answer says “on”, which is his doing"
+  ) { stage in
+    let phone = try stage.phone("sofia")
+    try phone.buy("monthly")
+    try await phone.submit()
+    stage.wait(.days(10))
+    try phone.switchAutoRenew(false)
+    try await phone.submit()
+    stage.wait(until: try phone.end(of: "monthly") + .seconds(10))
+    try phone.logIn("tom")
+    try phone.buy("monthly")
+    try await phone.submit()
+    try await stage.expect(
+      "the second month", phone.latest("monthly").transactionID, isOwnedBy: "tom", .submitter)
+    try await stage.expect("sofia", mayUse: [])
+  }
+}

@@ -1,0 +1,130 @@
+import Subscriptions
+
+/// What the story sends, and reads of the answers: the interface has more.
+extension TenureClient {
+  struct ReceiptSubmission: Encodable, Sendable {
+    var accountID: String
+    var receiptData: String
+    var transactionID: String?
+    var orderID: String?
+    var restore = false
+
+    enum CodingKeys: String, CodingKey {
+      case accountID = "account_id"
+      case receiptData = "receipt_data"
+      case transactionID = "transaction_id"
+      case orderID = "order_id"
+      case restore
+    }
+  }
+
+  struct ProductDescription: Encodable {
+    var type: ProductType
+    var entitlements: [String]
+    var group: String?
+    var level: Int?
+    var period: String?
+    var priceMilliunits: Int64
+    var currency: String
+
+    enum CodingKeys: String, CodingKey {
+      case type, entitlements, level, period, currency
+      case group = "subscription_group"
+      case priceMilliunits = "price_milliunits"
+    }
+  }
+
+  struct Submission: Decodable, Sendable {
+    var id: String
+    var status: String
+    var transactions: [Transaction]?
+    var order: Order?
+    var warnings: [String]?
+
+    enum CodingKeys: String, CodingKey {
+      case id = "submission_id"
+      case status, transactions, order, warnings
+    }
+
+    var isPending: Bool { status == "pending" }
+    var newlyOwned: [Transaction] { (transactions ?? []).filter(\.isNewlyOwned) }
+  }
+
+  struct Transaction: Decodable, Sendable {
+    struct Decision: Decodable, Sendable {
+      var rule: Subscriptions.Decision.Rule
+      var because: String
+      var correctedAt: String?
+
+      enum CodingKeys: String, CodingKey {
+        case rule, because
+        case correctedAt = "corrected_at"
+      }
+    }
+
+    var id: TransactionID
+    var productID: ProductID
+    var owner: String?
+    var decision: Decision
+    var isNewlyOwned: Bool
+    var revokedAt: String?
+    var aliases: [TransactionID]
+
+    enum CodingKeys: String, CodingKey {
+      case id = "transaction_id"
+      case productID = "product_id"
+      case owner = "owner_account_id"
+      case isNewlyOwned = "newly_owned"
+      case revokedAt = "revoked_at"
+      case decision, aliases
+    }
+  }
+
+  struct Order: Decodable, Sendable {
+    var id: String
+    var status: PurchaseOrder.Status
+    var transactionID: TransactionID?
+
+    enum CodingKeys: String, CodingKey {
+      case id = "order_id"
+      case transactionID = "transaction_id"
+      case status
+    }
+  }
+
+  struct Entitlement: Decodable, Sendable {
+    var name: String
+    var productID: ProductID
+    var expiresAt: String?
+
+    enum CodingKeys: String, CodingKey {
+      case name = "entitlement"
+      case productID = "product_id"
+      case expiresAt = "expires_at"
+    }
+  }
+
+  struct Entitlements: Decodable {
+    var entitlements: [Entitlement]
+  }
+
+  struct Line: Decodable, Sendable {
+    var account: String?
+    var isAutoRenewing: Bool
+
+    enum CodingKeys: String, CodingKey {
+      case account = "account_id"
+      case isAutoRenewing = "auto_renewing"
+    }
+  }
+
+  struct Delivery: Decodable {
+    var isFirst: Bool
+
+    enum CodingKeys: String, CodingKey {
+      case isFirst = "first"
+    }
+  }
+
+  struct Described: Decodable {}
+}

@@ -1,0 +1,96 @@
+import AsyncHTTPClient
+import Foundation
+import NIOCore
+import NIOHTTP1
+import Subscriptions
+
+/// Tenure as an app's own server sees it: an address and a key.
+struct TenureClient: Sendable {
+  /// Longer than any answer takes, and a limit for a server that hangs.
+  private static let timeout = TimeAmount.seconds(60)
+  /// Far above the largest answer.
+  private static let answerLimitBytes = 4 * 1024 * 1024
+
+  let client: HTTPClient
+  let baseURL: String
+  let key: String
+
+  /// An answer that nobody expected.
+  struct Failure: Error, CustomStringConvertible {
+    let description: String
+  }
+
+  // MARK: What app servers ask
+
+  func openOrder(of account: String, for product: ProductID) async throws -> Order {
+    try await send(
+      .POST, "/v1/orders",
+      body: ["account_id": account, "product_id": product.rawValue])
+  }
+
+  func order(_ id: String) async throws -> Order {
+    try await send(.GET, "/v1/orders/\(id)")
+  }
+
+  func submit(_ receipt: ReceiptSubmission) async throws -> Submission {
+    try await send(.POST, "/v1/receipts", body: receipt)
+  }
+
+  func submission(_ id: String) async throws -> Submission {
+    try await send(.GET, "/v1/receipts/\(id)")
+  }
+
+  /// What an account may use: now, or as of another moment.
+  func entitlements(of account: String, at moment: Timestamp? = nil) async throws
+    -> [Entitlement]
+  {
+    let query = moment.map { "&at=\($0)" } ?? ""
+    let path = "/v1/accounts/\(account)/entitlements?active=true\(query)"
+    return try await send(.GET, path, as: Entitlements.self).entitlements
+  }
+
+  func transaction(_ id: TransactionID) async throws -> Transaction {
+    try await send(.GET, "/v1/transactions/\(id)")
+  }
+
+  func line(_ id: OriginalTransactionID) async throws -> Line {
+    try await send(.GET, "/v1/original-transactions/\(id)")
+  }
+
+  /// Says that a consumable was handed out, and hears whether that was the first time.
+  func acknowledgeDelivery(of id: TransactionID, to account: String) async throws -> Bool {
+    try await send(
+      .POST, "/v1/transactions/\(id)/delivery", body: ["account_id": account], as: Delivery.self
+    ).isFirst
+  }
+
+  // MARK: What administrators ask
+
+  func describe(_ product: ProductID, as description: ProductDescription) async throws {
+    _ = try await send(.PUT, "/v1/products/\(product)", body: description, as: Described.self)
+  }
+
+  // MARK: Sending
+
+  private func send<Answer: Decodable>(
+    _ method: HTTPMethod, _ path: String, body: (any Encodable)? = nil,
+    as type: Answer.Type = Answer.self
+  ) async throws -> Answer {
+    var request = HTTPClientRequest(url: baseURL + path)
+    request.method = method
+    request.headers.add(name: "Authorization", value: "Bearer \(key)")
+    if let body {
+      request.headers.add(name: "Content-Type", value: "application/json")
+      request.body = .bytes(ByteBuffer(bytes: try JSONEncoder().encode(body)))
+    }
+    let response = try await client.execute(request, timeout: Self.timeout)
+    let answer = Data(
+      try await response.body.collect(upTo: Self.answerLimitBytes).readableBytesView)
+    guard (200..<300).contains(response.status.code) else {
+      throw Failure(
+        description: "\(method) \(path) was answered with \(response.status.code): "
+          + String(decoding: answer, as: UTF8.self))
+    }
+    return try JSONDecoder().decode(Answer.self, from: answer)
+  }
+}

@@ -1,0 +1,24 @@
+import ArgumentParser
+import Logging
+
+/// The flags that every command has.
+struct SettingOptions: ParsableArguments {
+  @Option(name: .customLong("config"), help: "A file of settings: NAME=value lines.")
+  var file: String?
+
+  @Option(help: "The database; instead of DATABASE_URL.")
+  var databaseURL: String?
+
+  @Option(help: "Log level; instead of TENURE_LOG_LEVEL.")
+  var logLevel: String?
+
+  /// The settings, with these flags and those of a command.
+  ///
+  /// - Throws: ``SettingError``.
+  func settings(_ flags: [String: String?] = [:]) async throws -> Settings {
+    var all = flags.compactMapValues(\.self)
+    all["DATABASE_URL"] = databaseURL
+    all["TENURE_LOG_LEVEL"] = logLevel
+    return try Settings(await SettingSource(flags: all, file: file))
+  }
+}

@@ -1,0 +1,18 @@
+import ArgumentParser
+
+/// The one executable, with its commands.
+@main
+struct Tenure: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "tenure",
+    abstract: "A subscription ledger and entitlement engine for the App Store.",
+    discussion: """
+      Settings come from the environment, from the file given by --config (NAME=value lines, the \
+      same names), and from flags; flags win over the environment, and it wins over the file. \
+      Secrets can be read from files: NAME_FILE.
+      """,
+    subcommands: [
+      ServeCommand.self, WorkCommand.self, MigrateCommand.self, AuditCommand.self,
+      RebuildCommand.self, DemoCommand.self, SimulateAppStoreCommand.self, BenchCommand.self,
+    ])
+}

@@ -1,0 +1,56 @@
+import Foundation
+import Testing
+
+@testable import tenure
+
+@Suite("tenure demo")
+struct DemoCommandTests {
+  /// How long the story may take to be told.
+  private static let limit: Duration = .seconds(90)
+
+  @Test("tells its story, in which everything comes out as it should, and leaves nothing")
+  func story() async throws {
+    try await withTemporaryDirectory { directory in
+      let outcome = try await ChildProcess.run(
+        try TenureProgram.executable, ["demo", "--exit", "--port", "0"],
+        environment: Self.temporaryFiles(in: directory), in: directory)
+      #expect(outcome.status == 0, "\(outcome.output)")
+      let counts = try #require(outcome.output.firstMatch(of: /(\d+) of (\d+) outcomes/))
+      #expect(counts.1 == counts.2)
+      #expect(outcome.output.contains("0 differences"))
+      #expect(try Self.leftovers(in: directory).isEmpty)
+    }
+  }
+
+  @Test("stays up, and leaves nothing when it is told to stop", arguments: [SIGINT, SIGTERM])
+  func stops(on signal: Int32) async throws {
+    try await withTemporaryDirectory { directory in
+      let demo = try ChildProcess(
+        try TenureProgram.executable, ["demo", "--port", "0"],
+        environment: Self.temporaryFiles(in: directory), in: directory)
+      let end = ContinuousClock.now + Self.limit
+      while !demo.output.contains("curl "), ContinuousClock.now < end {
+        try await Task.sleep(for: .milliseconds(50))
+      }
+      #expect(demo.isRunning, "\(demo.errors)")
+      kill(demo.processID, signal)
+      while demo.isRunning, ContinuousClock.now < end {
+        try await Task.sleep(for: .milliseconds(50))
+      }
+      #expect(!demo.isRunning)
+      await demo.kill()
+      #expect(try Self.leftovers(in: directory).isEmpty)
+    }
+  }
+
+  private static func temporaryFiles(in directory: URL) -> [String: String] {
+    ["TMPDIR": directory.path(percentEncoded: false)]
+  }
+
+  /// What is in a directory beside the files of the program's output.
+  private static func leftovers(in directory: URL) throws -> [String] {
+    try FileManager.default
+      .contentsOfDirectory(atPath: directory.path(percentEncoded: false))
+      .filter { !$0.hasSuffix(".out") && !$0.hasSuffix(".err") }
+  }
+}

@@ -1,0 +1,52 @@
+import Postgres
+import ScratchDatabases
+import Testing
+
+@testable import tenure
+
+@Suite("tenure migrate")
+struct MigrateCommandTests {
+  @Test("creates the schema once, and --check says whether it is there")
+  func createsOnce() async throws {
+    try await withScratchDatabase { database in
+      try await database.runScript("DROP SCHEMA tenure CASCADE")
+      let environment = ["DATABASE_URL": database.configuration.uri]
+
+      let missing = try await TenureProgram.run("migrate", "--check", environment: environment)
+      #expect(missing.status == 1)
+      #expect(missing.errors.contains("tenure migrate"))
+      let unready = try await TenureProgram.run(
+        "serve",
+        environment: environment.merging(CommandTests.settings) { mine, _ in mine })
+      #expect(unready.status == 1)
+      #expect(unready.errors.contains("tenure migrate"))
+
+      let created = try await TenureProgram.run("migrate", environment: environment)
+      #expect(created.status == 0)
+      #expect(created.output == "The schema is created: version 1.\n")
+      let again = try await TenureProgram.run("migrate", environment: environment)
+      #expect(again.status == 0)
+      #expect(again.output == "The schema was up to date: version 1.\n")
+      let checked = try await TenureProgram.run("migrate", "--check", environment: environment)
+      #expect(checked.status == 0)
+      #expect(checked.output == "The schema is up to date: version 1.\n")
+    }
+  }
+
+  @Test("refuses a schema that is newer than the program")
+  func refusesNewer() async throws {
+    try await withScratchDatabase { database in
+      try await database.execute(
+        "INSERT INTO tenure.schema_version (version, applied_at) VALUES (1000, now())")
+      let environment = ["DATABASE_URL": database.configuration.uri]
+      for arguments in [["migrate"], ["migrate", "--check"], ["audit"]] {
+        let outcome = try await withTemporaryDirectory { directory in
+          try await ChildProcess.run(
+            try TenureProgram.executable, arguments, environment: environment, in: directory)
+        }
+        #expect(outcome.status == 1)
+        #expect(outcome.errors.contains("version 1000"))
+      }
+    }
+  }
+}
