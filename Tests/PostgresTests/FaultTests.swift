@@ -59,6 +59,13 @@ import Testing
         #expect(try await pool.query("SELECT 2").decodeOnly(Int.self) == 2)
 
         try await server.kill()
+        // Whoever asks before the pool has heard of it loses a statement; whoever asks later waits.
+        let isHeardOf = try await eventually {
+          let limit = Duration.milliseconds(200)
+          let error = await postgresError { _ = try await pool.query("SELECT 1", deadline: limit) }
+          return error?.code == .poolTimeout || error?.code == .connectionFailed
+        }
+        #expect(isHeardOf)
         let waiting = Task { try await pool.query("SELECT 3").decodeOnly(Int.self) }
         try await Task.sleep(for: .milliseconds(200))
         try await server.startAgain()
