@@ -21,9 +21,8 @@ package struct EntitlementReader: Sendable {
   package func entitlements(of accountIDs: [String], now: Timestamp) async throws
     -> [[Entitlement]]
   {
-    let found = try await ledger.holdings(of: accountIDs)
-    return accountIDs.map {
-      entitlements(of: $0, holding: found[$0] ?? AccountHoldings(), at: now)
+    zip(accountIDs, try await ledger.holdings(of: accountIDs)).map {
+      entitlements(of: $0, holding: $1, at: now)
     }
   }
 

@@ -23,7 +23,7 @@ final class HoldingReader: Sendable {
   private static let maximumBatch = 200
 
   private enum Signal: Sendable {
-    case result(AccountHoldings)
+    case result(HoldingRows)
     case lead
     case failure(any Error)
   }
@@ -65,7 +65,7 @@ final class HoldingReader: Sendable {
       if leads { continuation.resume(returning: .lead) }
     }
     switch signal {
-    case .result(let holdings): return holdings
+    case .result(let rows): return try rows.holdings(of: accountID)
     case .lead: return try await lead(for: accountID)
     case .failure(let error): throw error
     }
@@ -78,28 +78,29 @@ final class HoldingReader: Sendable {
       state.waiters.removeFirst(followers.count)
       return followers
     }
-    defer { handOver() }
+    let rows: HoldingRows
     do {
-      let found = try await holdings(of: [accountID] + followers.map(\.accountID))
-      for follower in followers {
-        follower.continuation.resume(
-          returning: .result(found[follower.accountID] ?? AccountHoldings()))
-      }
-      return found[accountID] ?? AccountHoldings()
+      rows = try await read([accountID] + followers.map(\.accountID))
     } catch {
       // A caller that gave up takes nobody with it: each of the others reads for itself.
       let isCancelled = Task.isCancelled
+      if isCancelled { state.withLock { $0.leaders += followers.count } }
       for follower in followers {
         follower.continuation.resume(returning: isCancelled ? .lead : .failure(error))
       }
-      if isCancelled { state.withLock { $0.leaders += followers.count } }
+      handOver()
       throw error
     }
+    // The next statement is on its way while everybody decodes rows of this one.
+    handOver()
+    for follower in followers { follower.continuation.resume(returning: .result(rows)) }
+    return try rows.holdings(of: accountID)
   }
 
+  /// Lets one of those who wait lead, unless more do already than should.
   private func handOver() {
     let next = state.withLock { state -> Waiter? in
-      guard !state.waiters.isEmpty else {
+      guard !state.waiters.isEmpty, state.leaders <= Self.maximumLeaders else {
         state.leaders -= 1
         return nil
       }
@@ -109,25 +110,18 @@ final class HoldingReader: Sendable {
   }
 
   /// Reads the holdings and grants of accounts in one round trip.
-  func holdings(of accountIDs: [String]) async throws -> [String: AccountHoldings] {
+  func read(_ accountIDs: [String]) async throws -> HoldingRows {
     let results = try await database.batch([
       Self.select(accountIDs),
       """
-      SELECT account_id, grant_id, entitlement, source, starts_at, ends_at
+      SELECT account_id, grant_id, entitlement, starts_at, ends_at, source
       FROM tenure.account_grant WHERE account_id = ANY(\(accountIDs))
       """,
     ])
-    var found: [String: AccountHoldings] = [:]
-    for row in try results[0].decodeHoldings() {
-      found[row.accountID, default: AccountHoldings()].holdings.append(row.holding)
-    }
-    for (accountID, grant) in try results[1].decodeGrants() {
-      found[accountID, default: AccountHoldings()].grants.append(grant)
-    }
-    return found
+    return try HoldingRows(holdings: results[0], grants: results[1])
   }
 
-  /// Reads all rows of `holding` of some accounts; `Rows.decodeHoldings()` understands them.
+  /// Reads all rows of `holding` of some accounts; `Rows.decodeHolding(_:)` understands them.
   static func select(_ accountIDs: [String]) -> SQL {
     """
     SELECT account_id, environment, original_transaction_id, transaction_id, product_id,

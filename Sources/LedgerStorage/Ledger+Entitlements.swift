@@ -8,9 +8,10 @@ extension Ledger {
     try await holdings.holdings(of: accountID)
   }
 
-  /// What several accounts hold; an account without anything is left out.
-  package func holdings(of accountIDs: [String]) async throws -> [String: AccountHoldings] {
-    try await holdings.holdings(of: accountIDs)
+  /// What several accounts hold, in the order asked.
+  package func holdings(of accountIDs: [String]) async throws -> [AccountHoldings] {
+    let rows = try await holdings.read(accountIDs)
+    return try accountIDs.map(rows.holdings)
   }
 
   /// What an account held or will hold, with everything that is known of any time.
@@ -24,7 +25,7 @@ extension Ledger {
     -> AccountHoldings
   {
     var result = AccountHoldings()
-    result.grants = try await holdings(of: [accountID])[accountID]?.grants ?? []
+    result.grants = try await holdings(of: accountID).grants
     guard let account = try await account(accountID) else { return result }
     var seen: Set<LineID> = []
     for id in try await lines(of: account.key) where !seen.contains(id) {

@@ -11,6 +11,8 @@ struct Fulfilment: Hashable, Sendable {
 extension TransactionRow {
   /// Reads what the statements of ``select(_:)`` returned.
   ///
+  /// Column by column (see `RowCursor`), for a line can have many rows, and it is locked meanwhile.
+  ///
   /// - Throws: `PostgresError` for what no version of ours wrote.
   static func rows(facts: Rows, decisions: Rows, line: LineID) throws
     -> [(row: TransactionRow, fulfilment: Fulfilment)]
@@ -30,20 +32,42 @@ extension TransactionRow {
   private static func transactions(_ rows: Rows, line: LineID) throws
     -> [(transaction: StoreTransaction, tokenHolder: AccountKey?)]
   {
-    try rows.decode(
+    try rows.check(
       TransactionID.self, ProductID.self, Int.self, Timestamp.self, ChargeKind.self,
       Timestamp.self, Timestamp?.self, Timestamp.self, Timestamp?.self, Timestamp?.self,
       Timestamp?.self, String?.self, Timestamp?.self, Timestamp?.self, UUID?.self,
       Timestamp?.self, AccountKey?.self, WebOrderLineItemID?.self, ProductType?.self,
       String?.self, Int.self, OwnershipType.self, PeriodType.self, String?.self, Int64?.self,
-      String?.self, Bool.self
-    ).map { row in
-      let (
-        transactionID, productID, number, recordedAt, kind, purchaseDate, originalPurchaseDate,
-        chargedAt, expiresAt, expiresAsOf, revokedAt, revocationReason, revocationAsOf,
-        upgradedAsOf, token, tokenAsOf, tokenHolder, lineItemID, productType, group, quantity,
-        ownershipType, periodType, offerID, price, currency, isCommitment
-      ) = row
+      String?.self, Bool.self)
+    return try (0..<rows.count).map { row in
+      var cursor = RowCursor(rows: rows, row: row)
+      let transactionID = try cursor.next(TransactionID.self)
+      let productID = try cursor.next(ProductID.self)
+      let number = try cursor.next(Int.self)
+      let recordedAt = try cursor.next(Timestamp.self)
+      let kind = try cursor.next(ChargeKind.self)
+      let purchaseDate = try cursor.next(Timestamp.self)
+      let originalPurchaseDate = try cursor.next(Timestamp?.self)
+      let chargedAt = try cursor.next(Timestamp.self)
+      let expiresAt = try cursor.next(Timestamp?.self)
+      let expiresAsOf = try cursor.next(Timestamp?.self)
+      let revokedAt = try cursor.next(Timestamp?.self)
+      let revocationReason = try cursor.next(String?.self)
+      let revocationAsOf = try cursor.next(Timestamp?.self)
+      let upgradedAsOf = try cursor.next(Timestamp?.self)
+      let token = try cursor.next(UUID?.self)
+      let tokenAsOf = try cursor.next(Timestamp?.self)
+      let tokenHolder = try cursor.next(AccountKey?.self)
+      let lineItemID = try cursor.next(WebOrderLineItemID?.self)
+      let productType = try cursor.next(ProductType?.self)
+      let group = try cursor.next(String?.self)
+      let quantity = try cursor.next(Int.self)
+      let ownershipType = try cursor.next(OwnershipType.self)
+      let periodType = try cursor.next(PeriodType.self)
+      let offerID = try cursor.next(String?.self)
+      let price = try cursor.next(Int64?.self)
+      let currency = try cursor.next(String?.self)
+      let isCommitment = try cursor.next(Bool.self)
       var transaction = StoreTransaction(
         TransactionRecord(
           key: TransactionKey(line: line, transactionID: transactionID, productID: productID),
@@ -67,17 +91,30 @@ extension TransactionRow {
   private static func decisions(_ rows: Rows, line: LineID) throws
     -> [(charge: Charge.ID, recorded: Line.RecordedDecision?, fulfilment: Fulfilment)]
   {
-    try rows.decode(
+    try rows.check(
       OriginalTransactionID.self, TransactionID.self, ProductID.self, AccountKey?.self,
       Decision.Rule?.self, RenewalFinding.Ground?.self, AccountKey?.self,
       OriginalTransactionID?.self, TransactionID?.self, ProductID?.self, Timestamp?.self,
-      Timestamp?.self, Bool?.self, Timestamp?.self, Timestamp?.self, UUID?.self, Timestamp?.self
-    ).map { row in
-      let (
-        chargeLine, chargeID, chargeProduct, owner, rule, ground, renewing, previousLine,
-        previousID, previousProduct, statusAsOf, switchedOffAt, isProvisional, decidedAt,
-        correctedAt, orderID, deliveredAt
-      ) = row
+      Timestamp?.self, Bool?.self, Timestamp?.self, Timestamp?.self, UUID?.self, Timestamp?.self)
+    return try (0..<rows.count).map { row in
+      var cursor = RowCursor(rows: rows, row: row)
+      let chargeLine = try cursor.next(OriginalTransactionID.self)
+      let chargeID = try cursor.next(TransactionID.self)
+      let chargeProduct = try cursor.next(ProductID.self)
+      let owner = try cursor.next(AccountKey?.self)
+      let rule = try cursor.next(Decision.Rule?.self)
+      let ground = try cursor.next(RenewalFinding.Ground?.self)
+      let renewing = try cursor.next(AccountKey?.self)
+      let previousLine = try cursor.next(OriginalTransactionID?.self)
+      let previousID = try cursor.next(TransactionID?.self)
+      let previousProduct = try cursor.next(ProductID?.self)
+      let statusAsOf = try cursor.next(Timestamp?.self)
+      let switchedOffAt = try cursor.next(Timestamp?.self)
+      let isProvisional = try cursor.next(Bool?.self)
+      let decidedAt = try cursor.next(Timestamp?.self)
+      let correctedAt = try cursor.next(Timestamp?.self)
+      let orderID = try cursor.next(UUID?.self)
+      let deliveredAt = try cursor.next(Timestamp?.self)
       let charge = TransactionKey(
         line: LineID(line.environment, chargeLine), transactionID: chargeID,
         productID: chargeProduct)

@@ -25,6 +25,25 @@ struct EntitlementTests {
     }
   }
 
+  /// PostgreSQL tells two spellings of one character apart, Swift's `String` does not.
+  @Test func `accounts that look alike hold nothing of each other`() async throws {
+    let (composed, decomposed) = ("jos\u{E9}", "jose\u{301}")
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try api.addCustomer("anna")
+      try api.apple.simulation.buy("monthly", on: DeviceID("anna"))
+      _ = try await api.submit(composed, from: "anna")
+      for ids in [[composed, decomposed], [decomposed, composed]] {
+        let batch = try await api.call(
+          .post, "/v1/entitlements/query", ["account_ids": .array(ids.map { .string($0) })])
+        for (index, id) in ids.enumerated() {
+          let isOwner = id.utf8.count == composed.utf8.count
+          #expect(batch["accounts"]?[index]["entitlements"]?.array?.count == (isOwner ? 1 : 0))
+        }
+      }
+    }
+  }
+
   @Test func `many accounts get the bytes that each gets alone, in the order asked`()
     async throws
   {

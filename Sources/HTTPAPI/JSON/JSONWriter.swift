@@ -5,7 +5,7 @@ import Subscriptions
 ///
 /// Every answer is written with it, so that an entitlement looks the same wherever it occurs, down
 /// to the byte. It is by hand, and not `Codable`, for the sake of the reads that come with every
-/// launch of an app: they allocate the bytes and nothing else.
+/// launch of an app.
 struct JSONWriter {
   private(set) var bytes: [UInt8] = []
 
@@ -78,7 +78,11 @@ struct JSONWriter {
   /// Writes a string, with the escapes that RFC 8259 asks for and no others.
   mutating func write(_ text: String) {
     bytes.append(UInt8(ascii: "\""))
-    for byte in text.utf8 {
+    defer { bytes.append(UInt8(ascii: "\"")) }
+    let text = text.utf8
+    // Most texts are identifiers: they go as a whole.
+    guard text.contains(where: Self.needsEscape) else { return bytes.append(contentsOf: text) }
+    for byte in text {
       switch byte {
       case UInt8(ascii: "\""), UInt8(ascii: "\\"):
         bytes.append(UInt8(ascii: "\\"))
@@ -93,7 +97,10 @@ struct JSONWriter {
       default: bytes.append(byte)
       }
     }
-    bytes.append(UInt8(ascii: "\""))
+  }
+
+  private static func needsEscape(_ byte: UInt8) -> Bool {
+    byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\")
   }
 
   /// Writes what `Timestamp.description` says, without making a string of it.

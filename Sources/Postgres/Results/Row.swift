@@ -7,7 +7,6 @@ package struct Row: Sendable {
   ///
   /// - Throws: ``PostgresError`` naming the column, when the columns are not as many or not of
   ///   these types.
-  @inlinable
   package func decode<each Column: PostgresDecodable>(
     _ columns: repeat (each Column).Type
   ) throws -> (repeat each Column) {

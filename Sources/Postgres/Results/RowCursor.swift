@@ -1,13 +1,16 @@
+package import struct Foundation.UUID
+
 /// Reads one row's columns from left to right, out of the memory where libpq left them.
 ///
-/// Inlinable, with what it needs, so that `decode` is compiled for its caller's column types:
-/// decoding generically at run time would cost more than the query's way through this module.
+/// `Rows.decode` is shorter to write. This is for what is read by the thousand: the compiler doesn't
+/// specialize generic code of another module unless it is `public`, and finding a dozen types out at
+/// run time takes several microseconds a row. Hence the methods of ``RowCursor`` for one type each;
+/// other modules add their own types' on top of them.
 package struct RowCursor {
   package let rows: Rows
   package let row: Int
   package var column: Int
 
-  @inlinable
   package init(rows: Rows, row: Int, column: Int = 0) {
     self.rows = rows
     self.row = row
@@ -18,18 +21,71 @@ package struct RowCursor {
   ///
   /// - Throws: ``PostgresError`` naming the column, or the error that the type's own conformance
   ///   threw.
-  @inlinable
   package mutating func next<Value: PostgresDecodable>(_: Value.Type) throws -> Value {
     defer { column += 1 }
     do {
-      let cell = unsafe rows.result.cell(row: row, column: column)
-      // The result, and with it the cell's bytes, lives at least until the value has been read.
-      defer { withExtendedLifetime(rows) {} }
-      guard let bytes = unsafe cell.bytes else { return try Value.decodeNull() }
-      return try unsafe Value(postgresBytes: RawSpan(_unsafeBytes: bytes), type: cell.type)
+      return try read(Value.self) ?? Value.decodeNull()
     } catch {
       throw rows.decodingError(error, column: column, expected: Value.expectedPostgresType)
     }
+  }
+
+  /// Reads the next column, in which NULL is nil.
+  ///
+  /// - Throws: As the other.
+  package mutating func next<Value: PostgresDecodable>(_: Value?.Type) throws -> Value? {
+    defer { column += 1 }
+    do {
+      return try read(Value.self)
+    } catch {
+      throw rows.decodingError(error, column: column, expected: Value.expectedPostgresType)
+    }
+  }
+
+  /// The value of the current column; nil for NULL.
+  private func read<Value: PostgresDecodable>(_: Value.Type) throws -> Value? {
+    let cell = unsafe rows.result.cell(row: row, column: column)
+    // The result, and with it the cell's bytes, lives at least until the value has been read.
+    defer { withExtendedLifetime(rows) {} }
+    guard let bytes = unsafe cell.bytes else { return nil }
+    return try unsafe Value(postgresBytes: RawSpan(_unsafeBytes: bytes), type: cell.type)
+  }
+}
+
+extension RowCursor {
+  /// Reads the next column.
+  package mutating func next(_: String.Type) throws -> String { try value() }
+  /// Reads the next column.
+  package mutating func next(_: String?.Type) throws -> String? { try optional() }
+  /// Reads the next column.
+  package mutating func next(_: Bool.Type) throws -> Bool { try value() }
+  /// Reads the next column.
+  package mutating func next(_: Bool?.Type) throws -> Bool? { try optional() }
+  /// Reads the next column.
+  package mutating func next(_: Int.Type) throws -> Int { try value() }
+  /// Reads the next column.
+  package mutating func next(_: Int?.Type) throws -> Int? { try optional() }
+  /// Reads the next column.
+  package mutating func next(_: Int64?.Type) throws -> Int64? { try optional() }
+  /// Reads the next column.
+  package mutating func next(_: UUID.Type) throws -> UUID { try value() }
+  /// Reads the next column.
+  package mutating func next(_: UUID?.Type) throws -> UUID? { try optional() }
+  /// Reads the next column.
+  package mutating func next(_: PostgresTimestamp.Type) throws -> PostgresTimestamp {
+    try value()
+  }
+  /// Reads the next column.
+  package mutating func next(_: PostgresTimestamp?.Type) throws -> PostgresTimestamp? {
+    try optional()
+  }
+
+  private mutating func value<Value: PostgresDecodable>() throws -> Value {
+    try next(Value.self)
+  }
+
+  private mutating func optional<Value: PostgresDecodable>() throws -> Value? {
+    try next(Value?.self)
   }
 }
 

@@ -19,7 +19,6 @@ package struct Rows: Sendable {
   /// ```
   /// - Throws: ``PostgresError`` naming the column, when the columns are not as many or not of
   ///   these types.
-  @inlinable
   package func decode<each Column: PostgresDecodable>(
     _ columns: repeat (each Column).Type
   ) throws -> [(repeat each Column)] {
@@ -35,7 +34,6 @@ package struct Rows: Sendable {
   }
 
   /// Decodes the first row, if there is one.
-  @inlinable
   package func decodeFirst<each Column: PostgresDecodable>(
     _ columns: repeat (each Column).Type
   ) throws -> (repeat each Column)? {
@@ -48,7 +46,6 @@ package struct Rows: Sendable {
   /// Decodes the only row.
   ///
   /// - Throws: ``PostgresError`` also when there is no row or more than one.
-  @inlinable
   package func decodeOnly<each Column: PostgresDecodable>(
     _ columns: repeat (each Column).Type
   ) throws -> (repeat each Column) {
