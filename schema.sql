@@ -84,6 +84,8 @@ COMMENT ON TABLE account IS 'Accounts of the app as it names them. [by account_i
 CREATE TABLE IF NOT EXISTS account_by_key (
     account_key uuid        NOT NULL PRIMARY KEY,
     account_id  text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
+    -- As in account.
+    app_account_token uuid NOT NULL,
     -- When the person was erased; the account id is a pseudonym since.
     erased_at   timestamptz
 );
@@ -158,7 +160,9 @@ CREATE TABLE IF NOT EXISTS submission (
     -- What the answer to the app server said: the selected transactions and the warnings.
     outcome        text        CHECK (length(outcome) <= 1000000),
     CONSTRAINT submission_decided_has_date CHECK ((status = 'pending') = (decided_at IS NULL)),
-    CONSTRAINT submission_rejected_has_problem CHECK (status <> 'rejected' OR problem IS NOT NULL)
+    CONSTRAINT submission_rejected_has_problem CHECK (status <> 'rejected' OR problem IS NOT NULL),
+    CONSTRAINT submission_verified_has_outcome
+        CHECK (status <> 'verified' OR (outcome IS NOT NULL AND environment IS NOT NULL))
 );
 COMMENT ON TABLE submission IS
     'What was submitted, by whom, when, and what came of it. [by submission_id]';
@@ -343,7 +347,8 @@ CREATE TABLE IF NOT EXISTS store_transaction (
     corrected_at            timestamptz,
 
     -- The order that it fulfilled, and when the owner's app acknowledged delivery. No projection:
-    -- orders and deliveries are facts of their own.
+    -- orders and deliveries are facts of their own, and stay when the transaction turns out to be
+    -- an alias or its charge loses its owner.
     order_id                uuid,
     delivered_at            timestamptz,
 
@@ -355,16 +360,14 @@ CREATE TABLE IF NOT EXISTS store_transaction (
     CONSTRAINT store_transaction_alias_has_no_owner CHECK (
         (charge_original_transaction_id, charge_transaction_id, charge_product_id)
             = (original_transaction_id, transaction_id, product_id)
-        OR (rule IS NULL AND owner_account_key IS NULL AND order_id IS NULL AND delivered_at IS NULL)),
+        OR (rule IS NULL AND owner_account_key IS NULL)),
     CONSTRAINT store_transaction_decision_whole CHECK (
         (rule IS NULL) = (ground IS NULL) AND (rule IS NULL) = (is_provisional IS NULL)
         AND (rule IS NULL) = (decided_at IS NULL)),
     CONSTRAINT store_transaction_dated CHECK (
         (expires_at IS NULL) = (expires_as_of IS NULL)
         AND (app_account_token IS NULL) = (app_account_token_as_of IS NULL)
-        AND (revoked_at IS NULL OR revocation_as_of IS NOT NULL)),
-    CONSTRAINT store_transaction_delivered_to_owner
-        CHECK (delivered_at IS NULL OR owner_account_key IS NOT NULL)
+        AND (revoked_at IS NULL OR revocation_as_of IS NOT NULL))
 );
 COMMENT ON TABLE store_transaction IS
     'Projection: transactions and the decisions on their charges. [by original_transaction_id]';
@@ -459,23 +462,26 @@ COMMENT ON TABLE account_binding IS
 -- Look-ups: so that no question fans out over all lines.
 -- ------------------------------------------------------------------------------------------------
 
+-- A transaction id or line item belongs to the line on which it was recorded first; a line on which
+-- it occurs later is linked with that one. The key is the name alone, so that of two lines that
+-- record one name at the same moment the second waits for the first, and finds it.
 CREATE TABLE IF NOT EXISTS transaction_line (
     transaction_id          text NOT NULL,
     environment             text NOT NULL,
     original_transaction_id text NOT NULL,
-    PRIMARY KEY (transaction_id, environment, original_transaction_id)
+    PRIMARY KEY (transaction_id, environment)
 );
 COMMENT ON TABLE transaction_line IS
-    'Look-up, projection: the lines on which a transaction id occurs. [by transaction_id]';
+    'Look-up, projection: the first line on which a transaction id occurs. [by transaction_id]';
 
 CREATE TABLE IF NOT EXISTS web_order_line_item (
     web_order_line_item_id  text NOT NULL,
     environment             text NOT NULL,
     original_transaction_id text NOT NULL,
-    PRIMARY KEY (web_order_line_item_id, environment, original_transaction_id)
+    PRIMARY KEY (web_order_line_item_id, environment)
 );
 COMMENT ON TABLE web_order_line_item IS
-    'Look-up, projection: the lines on which a line item occurs. [by web_order_line_item_id]';
+    'Look-up, projection: the first line on which a line item occurs. [by web_order_line_item_id]';
 
 CREATE TABLE IF NOT EXISTS account_line (
     account_key             uuid NOT NULL,
@@ -623,6 +629,10 @@ BEGIN
         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tenure TO tenure_program;
         REVOKE UPDATE, DELETE ON ledger_entry, ledger_checkpoint, administrator_action
             FROM tenure_program;
+        -- What arrived stays as it arrived; the owner ages it out.
+        REVOKE UPDATE, DELETE ON submission_payload, submission_exchange, notification
+            FROM tenure_program;
+        GRANT UPDATE (processed_at, problem) ON notification TO tenure_program;
         REVOKE INSERT, UPDATE, DELETE ON schema_version FROM tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
     END IF;

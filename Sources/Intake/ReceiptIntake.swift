@@ -219,15 +219,19 @@ package struct ReceiptIntake: Sendable {
   ) async throws -> SubmissionAnswer {
     let newlyOwned = Set(outcome.newlyOwned)
     let order: StoredOrder? =
-      if let id = outcome.orderID { try await ledger.order(id) } else { nil }
+      if let id = outcome.orderID {
+        try await ledger.order(id, of: submission.account)
+      } else { nil }
     return .verified(
       SubmissionAnswer.Verified(
         id: submission.id, environment: environment,
         transactions: outcome.selected.compactMap { key in
-          families[key.line].flatMap {
-            ChargeReport(
-              of: key, in: $0, catalogue: catalogue.catalogue,
-              isNewlyOwned: newlyOwned.contains(key))
+          families[key.line].flatMap { family in
+            // A correction may have given it to another account since.
+            let owner = family.charge(of: key)?.recorded.decision.owner
+            return ChargeReport(
+              of: key, in: family, catalogue: catalogue.catalogue,
+              isNewlyOwned: newlyOwned.contains(key) && owner == submission.account)
           }
         },
         order: order, warnings: outcome.warnings,

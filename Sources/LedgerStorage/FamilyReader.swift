@@ -26,7 +26,7 @@ struct FamilyReader {
   {
     var wanted = Set(evidence.map(\.line))
     for case .link(_, let previous) in evidence { wanted.insert(previous) }
-    let lookups = Lookups(evidence)
+    let lookups = LineLookups(evidence)
     let results = try await read(wanted, with: lookups.statements, in: transaction)
     let links = try lookups.links(from: results)
     discovered = links.map { ($0.line, $0.previous) }
@@ -86,74 +86,5 @@ struct FamilyReader {
       lines[id] = try StoredLine(id, from: results[start..<start + StoredLine.statementCount])
     }
     return results[(create.count + select.count)...]
-  }
-}
-
-/// Where else the transactions and line items of evidence occur.
-private struct Lookups {
-  struct Link {
-    var line: LineID
-    var previous: LineID
-  }
-
-  private var records: [TransactionRecord]
-
-  init(_ evidence: [Evidence]) {
-    records = evidence.compactMap {
-      if case .transaction(let record) = $0 { record } else { nil }
-    }
-  }
-
-  var statements: [SQL] {
-    let transactions = Set(records.map(\.key.transactionID)).sorted()
-    let lineItems = Set(records.compactMap(\.webOrderLineItemID)).sorted()
-    return [
-      """
-      SELECT transaction_id, environment, original_transaction_id FROM tenure.transaction_line
-      WHERE transaction_id = ANY(\(transactions))
-      """,
-      """
-      SELECT web_order_line_item_id, environment, original_transaction_id
-      FROM tenure.web_order_line_item WHERE web_order_line_item_id = ANY(\(lineItems))
-      """,
-    ]
-  }
-
-  /// Reads the results, and pairs every line with the others on which the same charge is known.
-  func links(from results: ArraySlice<Rows>) throws -> [Link] {
-    let results = Array(results)
-    var lines: [Name: Set<LineID>] = [:]
-    for (id, environment, original) in try results[0].decode(
-      TransactionID.self, Environment.self, OriginalTransactionID.self)
-    {
-      lines[.transaction(environment, id), default: []].insert(LineID(environment, original))
-    }
-    for (id, environment, original) in try results[1].decode(
-      WebOrderLineItemID.self, Environment.self, OriginalTransactionID.self)
-    {
-      lines[.lineItem(environment, id), default: []].insert(LineID(environment, original))
-    }
-    // Within one arrival, too, one transaction may stand under two original ids.
-    for record in records {
-      for name in names(of: record) { lines[name, default: []].insert(record.key.line) }
-    }
-    let pairs = Set(
-      records.flatMap { record in
-        names(of: record).flatMap { lines[$0] ?? [] }.filter { $0 != record.key.line }
-          .map { [$0, record.key.line].sorted() }
-      })
-    return pairs.map { Link(line: $0[1], previous: $0[0]) }.sorted { $0.line < $1.line }
-  }
-
-  /// What a charge can be known by on another line.
-  private enum Name: Hashable {
-    case transaction(Environment, TransactionID)
-    case lineItem(Environment, WebOrderLineItemID)
-  }
-
-  private func names(of record: TransactionRecord) -> [Name] {
-    let environment = record.key.line.environment
-    return [.transaction(environment, record.key.transactionID)]
-      + (record.webOrderLineItemID.map { [.lineItem(environment, $0)] } ?? [])
   }
 }

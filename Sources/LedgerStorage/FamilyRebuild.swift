@@ -38,6 +38,7 @@ struct FamilyRebuild {
       names: names)
     return stored.members.keys.sorted().flatMap { Self.clear($0, names: names) }
       + stored.rows.keys.filter { folded.history[$0] == nil }.sorted().map(Self.delete)
+      + LineLookups(folded.history.transactions).inserts
       + writes.projections(heads: stored.members.mapValues(\.head))
   }
 
@@ -55,11 +56,7 @@ struct FamilyRebuild {
       """
     }
       + names.values.sorted().map { name in
-        """
-        DELETE FROM tenure.holding
-        WHERE account_id = \(name) AND environment = \(environment)
-          AND original_transaction_id = \(id)
-        """
+        HoldingRow.deleteAll(name: name, line: line)
       }
   }
 

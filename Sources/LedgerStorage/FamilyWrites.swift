@@ -142,21 +142,14 @@ struct FamilyWrites {
     }
   }
 
+  /// The lines of accounts; those of transactions and line items were written when they were
+  /// looked up (``LineLookups``).
   private func lookups() -> [SQL] {
-    let changed = rows.map(\.transaction).filter { storedRows[$0.key]?.transaction != $0 }
-    var statements = changed.filter { storedRows[$0.key] == nil }.map(StoredLine.insertLookup)
-    statements += changed.compactMap { transaction in
-      transaction.webOrderLineItemID.flatMap { id in
-        storedRows[transaction.key]?.transaction.webOrderLineItemID == id
-          ? nil : StoredLine.insertLookup(id, line: transaction.key.line)
-      }
-    }
     let newcomers = Set(entries.flatMap(\.entry.accounts)).union(
       isNewlyLinked ? stored.accounts : [])
-    return statements
-      + newcomers.sorted().flatMap { account in
-        stored.members.keys.sorted().map { StoredLine.insertLookup(account, line: $0) }
-      }
+    return newcomers.sorted().flatMap { account in
+      stored.members.keys.sorted().map { StoredLine.insertLookup(account, line: $0) }
+    }
   }
 
   private func bindingWrites() -> [SQL] {
@@ -173,17 +166,21 @@ struct FamilyWrites {
 
   private func holdingWrites() -> [SQL] {
     guard let recordedAt = entries.map(\.entry.recordedAt).max() else { return [] }
-    // Lines that become one were pruned one by one: whatever may be stored of them goes.
+    let after = HoldingRow.rows(of: line, rule: rule, asOf: recordedAt)
+    guard !isNewlyLinked else {
+      // Lines that become one were pruned one by one, and each had charges that are aliases now:
+      // whatever is stored of them goes.
+      return stored.members.keys.sorted().flatMap { line in
+        names.values.sorted().map { HoldingRow.deleteAll(name: $0, line: line) }
+      } + after.sorted().compactMap { row in names[row.account].map(row.upsert) }
+    }
     let before =
-      isNewlyLinked
-      ? HoldingRow.allRows(of: stored.line, rule: storedRule)
-      : stored.lastRecordedAt.map {
+      stored.lastRecordedAt.map {
         HoldingRow.rows(of: stored.line, rule: storedRule, asOf: $0)
       } ?? []
-    let after = HoldingRow.rows(of: line, rule: rule, asOf: recordedAt)
     let removed = before.filter { row in !after.contains { $0.hasSameKey(as: row) } }
     return removed.sorted().compactMap { row in names[row.account].map(row.delete) }
-      + (isNewlyLinked ? after : after.subtracting(before)).sorted()
+      + after.subtracting(before).sorted()
       .compactMap { row in names[row.account].map(row.upsert) }
   }
 

@@ -40,7 +40,8 @@ extension Ledger {
     if inserted.count == 1 {
       _ = try await transaction.batch([
         """
-        INSERT INTO tenure.account_by_key (account_key, account_id) VALUES (\(key), \(id))
+        INSERT INTO tenure.account_by_key (account_key, account_id, app_account_token)
+        VALUES (\(key), \(id), \(token))
         """,
         """
         INSERT INTO tenure.account_by_token (app_account_token, account_key)

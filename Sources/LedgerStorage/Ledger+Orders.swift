@@ -43,34 +43,59 @@ extension Ledger {
 
   /// Finds an order; nil if there is none of this id.
   package func order(_ id: UUID) async throws -> StoredOrder? {
-    let rows = try await database.query(
+    guard
+      let account = try await database.query(Self.select(accountOfOrder: id))
+        .decodeFirst(AccountKey.self)
+    else { return nil }
+    return try await order(id, of: account)
+  }
+
+  /// Finds an order of an account; nil if the account has none of this id.
+  package func order(_ id: UUID, of account: AccountKey) async throws -> StoredOrder? {
+    let results = try await database.batch([
       """
-      SELECT o.account_key, o.product_id, o.status, o.created_at, o.fulfilled_at, o.environment,
-        o.transaction_id, k.account_id, a.app_account_token
-      FROM tenure.purchase_order_account AS l
-      JOIN tenure.purchase_order AS o ON o.account_key = l.account_key AND o.order_id = l.order_id
-      JOIN tenure.account_by_key AS k ON k.account_key = o.account_key
-      JOIN tenure.account AS a ON a.account_id = k.account_id
-      WHERE l.order_id = \(id)
+      SELECT product_id, status, created_at, fulfilled_at, environment, transaction_id
+      FROM tenure.purchase_order WHERE account_key = \(account) AND order_id = \(id)
+      """,
+      """
+      SELECT account_id, app_account_token FROM tenure.account_by_key
+      WHERE account_key = \(account)
+      """,
+    ])
+    guard
+      let (product, status, createdAt, fulfilledAt, environment, transaction) =
+        try results[0].decodeFirst(
+          ProductID.self, PurchaseOrder.Status.self, Timestamp.self, Timestamp?.self,
+          Environment?.self, TransactionID?.self),
+      let (name, token) = try results[1].decodeFirst(String.self, UUID.self)
+    else { return nil }
+    return StoredOrder(
+      order: PurchaseOrder(
+        id: id, account: account, productID: product, createdAt: createdAt, status: status),
+      accountID: name, appAccountToken: token, fulfilledAt: fulfilledAt,
+      environment: environment, transactionID: transaction)
+  }
+
+  private static func select(accountOfOrder id: UUID) -> SQL {
+    "SELECT account_key FROM tenure.purchase_order_account WHERE order_id = \(id)"
+  }
+
+  /// The accounts that opened orders.
+  func accounts(ofOrders ids: Set<UUID>, in transaction: Transaction) async throws
+    -> [UUID: AccountKey]
+  {
+    let rows = try await transaction.query(
+      """
+      SELECT order_id, account_key FROM tenure.purchase_order_account
+      WHERE order_id = ANY(\(Array(ids)))
       """)
-    return try rows.decodeFirst(
-      AccountKey.self, ProductID.self, PurchaseOrder.Status.self, Timestamp.self,
-      Timestamp?.self, Environment?.self, TransactionID?.self, String.self, UUID.self
-    ).map {
-      account, product, status, createdAt, fulfilledAt, environment, transaction, name, token in
-      StoredOrder(
-        order: PurchaseOrder(
-          id: id, account: account, productID: product, createdAt: createdAt, status: status),
-        accountID: name, appAccountToken: token, fulfilledAt: fulfilledAt,
-        environment: environment, transactionID: transaction)
-    }
+    return Dictionary(uniqueKeysWithValues: try rows.decode(UUID.self, AccountKey.self).map { $0 })
   }
 
   /// Locks and reads the order of an id, whoever it belongs to.
   func lockOrder(_ id: UUID, in transaction: Transaction) async throws -> PurchaseOrder? {
-    let owner = try await transaction.query(
-      "SELECT account_key FROM tenure.purchase_order_account WHERE order_id = \(id)"
-    ).decodeFirst(AccountKey.self)
+    let owner = try await transaction.query(Self.select(accountOfOrder: id))
+      .decodeFirst(AccountKey.self)
     guard let owner else { return nil }
     return try await orders(
       transaction.query(

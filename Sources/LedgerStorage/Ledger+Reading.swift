@@ -88,38 +88,6 @@ extension Ledger {
     Dictionary(
       uniqueKeysWithValues: try rows.decode(AccountKey.self, String.self).map { ($0, $1) })
   }
-
-  /// Acknowledges that what a charge paid for was delivered.
-  ///
-  /// - Returns: When it was, first of all; `isFirst` in the one call that set it. Nil if the
-  /// account
-  ///   does not own the charge.
-  package func acknowledgeDelivery(of charge: Charge.ID, by account: AccountKey, at now: Timestamp)
-    async throws -> (deliveredAt: Timestamp, isFirst: Bool)?
-  {
-    let results = try await database.batch([
-      """
-      UPDATE tenure.store_transaction SET delivered_at = \(now)
-      WHERE environment = \(charge.line.environment)
-        AND original_transaction_id = \(charge.line.originalTransactionID)
-        AND transaction_id = \(charge.transactionID) AND product_id = \(charge.productID)
-        AND owner_account_key = \(account) AND delivered_at IS NULL
-      RETURNING delivered_at
-      """,
-      """
-      SELECT delivered_at FROM tenure.store_transaction
-      WHERE environment = \(charge.line.environment)
-        AND original_transaction_id = \(charge.line.originalTransactionID)
-        AND transaction_id = \(charge.transactionID) AND product_id = \(charge.productID)
-        AND owner_account_key = \(account)
-      """,
-    ])
-    if let first = try results[0].decodeFirst(Timestamp.self) { return (first, true) }
-    guard let row = try results[1].decodeFirst(Timestamp?.self), let deliveredAt = row else {
-      return nil
-    }
-    return (deliveredAt, false)
-  }
 }
 
 extension StoredEntry {

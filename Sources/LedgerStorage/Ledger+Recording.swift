@@ -125,8 +125,7 @@ extension OwnershipRule {
   /// The charges and recorded decisions of a line that has just been recorded on or read.
   init(recordedOn line: Line) {
     self =
-      OwnershipRule(
-        line.history, known: line.decisions.mapValues(\.decision), news: OwnershipRule.News())
+      OwnershipRule(line.history, recorded: line.decisions.mapValues(\.decision))
       ?? OwnershipRule(line.history)
   }
 }

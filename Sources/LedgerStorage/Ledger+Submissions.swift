@@ -36,7 +36,29 @@ extension Ledger {
 
   /// Finds a submission; nil if there is none of this id.
   package func submission(_ id: UUID) async throws -> Submission? {
-    try Self.submission(from: await database.query(Self.select(submission: id, locking: false)))
+    let rows = try await database.query(
+      """
+      SELECT account_key, received_at, transaction_id, order_id, restore, bundle_id, status,
+        environment, retry_at, attempts, problem, problem_detail, apple_status, outcome
+      FROM tenure.submission WHERE submission_id = \(id)
+      """)
+    guard
+      let (
+        account, receivedAt, transactionID, orderID, isRestore, bundleID, status, environment,
+        retryAt, attempts, problem, detail, appleStatus, outcome
+      ) = try rows.decodeFirst(
+        AccountKey.self, Timestamp.self, TransactionID?.self, UUID?.self, Bool.self, String?.self,
+        Submission.Status.self, Environment?.self, Timestamp?.self, Int.self, String?.self,
+        String?.self, Int?.self, String?.self),
+      let accountID = try await accountIDs(of: [account])[account]
+    else { return nil }
+    return Submission(
+      id: id, account: account, accountID: accountID, receivedAt: receivedAt,
+      transactionID: transactionID, orderID: orderID, isRestore: isRestore, bundleID: bundleID,
+      status: status, environment: environment, retryAt: retryAt, attempts: attempts,
+      problem: problem.map {
+        SubmissionProblem(code: $0, detail: detail ?? "", appleStatus: appleStatus)
+      }, outcome: outcome)
   }
 
   /// The receipt of a submission; nil if it was aged out.
@@ -105,14 +127,17 @@ extension Ledger {
   /// Records a verified submission: evidence, claims, decisions, holdings, orders and the outcome,
   /// all in one database transaction.
   ///
+  /// A server and a worker may have asked Apple about one submission at the same time. What Apple
+  /// said is evidence either way; but the submission claims once, and keeps the answer that it was
+  /// verified with. A rejection, though, gives way: Apple has vouched for the receipt.
+  ///
   /// - Parameters:
   ///   - verified: What Apple said, and what of it is claimed.
   ///   - now: The recording date.
   ///   - grantsAccess: Whether a charge of the environment grants anything to the account of the
-  ///   id:
-  ///     else it fulfils no order.
+  ///     id; one that does not fulfils no order.
   ///   - outcome: Makes the stored form of the answer.
-  /// - Returns: Nil if the submission was decided before, by another process.
+  /// - Returns: Nil if the submission was verified before, by another process.
   /// - Throws: What the database says.
   package func record<Outcome: Sendable>(
     _ verified: VerifiedSubmission, at now: Timestamp,
@@ -121,39 +146,39 @@ extension Ledger {
   ) async throws -> Outcome? {
     let submission = verified.submission
     return try await database.withTransaction { transaction in
-      let status = try await transaction.query(
-        Self.select(submission: submission.id, locking: true))
-      guard let stored = try Self.submission(from: status), stored.awaitsApple else { return nil }
+      guard let standing = try await lock(submission.id, in: transaction) else { return nil }
+      let claims = standing.awaitsApple || standing.status == .rejected
 
       let arrival = Arrival(
         evidence: verified.evidence,
-        claim: Arrival.AccountClaim(
-          account: submission.account, transactions: verified.selected,
-          receivedAt: submission.receivedAt),
+        claim: claims
+          ? Arrival.AccountClaim(
+            account: submission.account, transactions: verified.selected,
+            receivedAt: submission.receivedAt) : nil,
         source: EntrySource(.receipt, id: submission.id.uuidString.lowercased()))
       let (recording, writes) = try await record(arrival, at: now, in: transaction)
       var result = RecordedSubmission(recording: recording)
       var orders = OrderMatching(recording: recording, grantsAccess: grantsAccess, now: now)
       try await orders.match(
-        named: submission.orderID, by: submission.account, among: verified.selected, in: self,
-        transaction, result: &result)
+        named: claims ? submission.orderID : nil, by: submission.account,
+        among: claims ? verified.selected : [], in: self, transaction, result: &result)
+      let statements =
+        writes + orders.statements
+        + Self.insert(verified.exchanges, of: submission, after: standing.lastExchange)
+      guard claims else {
+        try await transaction.commit(with: statements + [Self.countAttempt(of: submission)])
+        return nil
+      }
       let (answer, value) = try outcome(result)
-      _ = try await transaction.commit(
-        with: writes + orders.statements
-          + Self.insert(verified.exchanges, of: submission, from: submission.attempts)
-          + [
-            """
-            UPDATE tenure.submission SET status = 'verified', environment = \(verified.environment),
-              decided_at = \(now), retry_at = \(verified.lookAgainAt), attempts = attempts + 1,
-              problem = NULL, problem_detail = NULL, apple_status = NULL, outcome = \(answer)
-            WHERE submission_id = \(submission.id)
-            """,
-            verified.lookAgainAt.map {
-              Job.reschedule(
-                .verifySubmission(submission.id), at: $0,
-                because: "Apple did not list the named transaction.")
-            } ?? Job.delete(.verifySubmission(submission.id)),
-          ])
+      try await transaction.commit(
+        with: statements + [
+          """
+          UPDATE tenure.submission SET status = 'verified', environment = \(verified.environment),
+            decided_at = \(now), retry_at = \(verified.lookAgainAt), attempts = attempts + 1,
+            problem = NULL, problem_detail = NULL, apple_status = NULL, outcome = \(answer)
+          WHERE submission_id = \(submission.id)
+          """
+        ] + Self.job(of: submission, lookingAgainAt: verified.lookAgainAt, at: now))
       return value
     }
   }
@@ -163,8 +188,8 @@ extension Ledger {
     _ submission: Submission, because problem: SubmissionProblem,
     exchanges: [SubmissionExchange], at now: Timestamp
   ) async throws {
-    try await update(submission, exchanges: exchanges) { stored in
-      guard stored.status == .pending else {
+    try await update(submission, exchanges: exchanges) { standing in
+      guard standing.status == .pending else {
         // It was verified, and only a transaction that was named was looked for: it stays verified.
         return [
           """
@@ -204,67 +229,82 @@ extension Ledger {
     }
   }
 
-  /// Changes a submission that is still pending; one that is decided stays as it is.
+  /// Changes a submission about which Apple is still to be asked.
+  ///
+  /// One that was decided meanwhile stays as it is; what Apple said is kept all the same.
   private func update(
     _ submission: Submission, exchanges: [SubmissionExchange],
-    with statements: @Sendable (Submission) -> [SQL]
+    with statements: @Sendable (Standing) -> [SQL]
   ) async throws {
     try await database.withTransaction { transaction in
-      let rows = try await transaction.query(
-        Self.select(submission: submission.id, locking: true))
-      guard let stored = try Self.submission(from: rows), stored.awaitsApple else { return }
-      _ = try await transaction.commit(
-        with: Self.insert(exchanges, of: submission, from: submission.attempts) + statements(stored)
-      )
+      guard let standing = try await lock(submission.id, in: transaction) else { return }
+      try await transaction.commit(
+        with: Self.insert(exchanges, of: submission, after: standing.lastExchange)
+          + (standing.awaitsApple ? statements(standing) : [Self.countAttempt(of: submission)]))
     }
   }
 
   // MARK: Statements
 
-  private static func select(submission id: UUID, locking: Bool) -> SQL {
-    """
-    SELECT s.submission_id, s.account_key, k.account_id, s.received_at, s.transaction_id,
-      s.order_id, s.restore, s.bundle_id, s.status, s.environment, s.retry_at, s.attempts,
-      s.problem, s.problem_detail, s.apple_status, s.outcome
-    FROM tenure.submission AS s JOIN tenure.account_by_key AS k ON k.account_key = s.account_key
-    WHERE s.submission_id = \(id)
-    \(unescaped: locking ? "FOR UPDATE OF s" : "")
-    """
+  /// What may have changed since a submission was read, by whoever else deals with it.
+  private struct Standing: Sendable {
+    var status: Submission.Status
+    var retryAt: Timestamp?
+    /// The number of its last exchange; 0 for none.
+    var lastExchange: Int
+
+    var awaitsApple: Bool { Submission.awaitsApple(status, retryAt: retryAt) }
   }
 
-  private static func submission(from rows: Rows) throws -> Submission? {
-    try rows.decodeFirst(
-      UUID.self, AccountKey.self, String.self, Timestamp.self, TransactionID?.self, UUID?.self,
-      Bool.self, String?.self, Submission.Status.self, Environment?.self, Timestamp?.self,
-      Int.self, String?.self, String?.self, Int?.self, String?.self
-    ).map { row in
-      let (
-        id, account, accountID, receivedAt, transactionID, orderID, isRestore, bundleID, status,
-        environment, retryAt, attempts, problem, detail, appleStatus, outcome
-      ) = row
-      return Submission(
-        id: id, account: account, accountID: accountID, receivedAt: receivedAt,
-        transactionID: transactionID, orderID: orderID, isRestore: isRestore, bundleID: bundleID,
-        status: status, environment: environment, retryAt: retryAt, attempts: attempts,
-        problem: problem.map {
-          SubmissionProblem(code: $0, detail: detail ?? "", appleStatus: appleStatus)
-        }, outcome: outcome)
+  /// Locks a submission, so that only one process decides it; nil if there is none.
+  private func lock(_ id: UUID, in transaction: Transaction) async throws -> Standing? {
+    let results = try await transaction.batch([
+      """
+      SELECT status, retry_at FROM tenure.submission WHERE submission_id = \(id)
+      FOR UPDATE
+      """,
+      """
+      SELECT coalesce(max(number), 0) FROM tenure.submission_exchange
+      WHERE submission_id = \(id)
+      """,
+    ])
+    let lastExchange = try results[1].decodeOnly(Int.self)
+    return try results[0].decodeFirst(Submission.Status.self, Timestamp?.self).map {
+      Standing(status: $0, retryAt: $1, lastExchange: lastExchange)
     }
   }
 
-  /// Exchanges are numbered through the attempts: a thousand to each are more than Apple is ever
-  /// asked in one.
+  private static func countAttempt(of submission: Submission) -> SQL {
+    """
+    UPDATE tenure.submission SET attempts = attempts + 1
+    WHERE submission_id = \(submission.id)
+    """
+  }
+
+  /// Ends the submission's job, or gives it back until then.
+  private static func job(
+    of submission: Submission, lookingAgainAt lookAgainAt: Timestamp?, at now: Timestamp
+  ) -> [SQL] {
+    let task = Job.Task.verifySubmission(submission.id)
+    guard let lookAgainAt else { return [Job.delete(task)] }
+    // A rejection has taken the job out of the queue.
+    return [
+      Job.insert(task, runAt: lookAgainAt, at: now),
+      Job.reschedule(
+        task, at: lookAgainAt, because: "Apple did not list the named transaction."),
+    ]
+  }
+
   private static func insert(
-    _ exchanges: [SubmissionExchange], of submission: Submission, from attempt: Int
+    _ exchanges: [SubmissionExchange], of submission: Submission, after lastNumber: Int
   ) -> [SQL] {
     exchanges.enumerated().map { index, exchange in
       """
       INSERT INTO tenure.submission_exchange (submission_id, number, endpoint, asked_at,
         duration_ms, http_status, answer, fault)
-      VALUES (\(submission.id), \(attempt * 1000 + index + 1), \(exchange.endpoint),
+      VALUES (\(submission.id), \(lastNumber + index + 1), \(exchange.endpoint),
         \(exchange.askedAt), \(exchange.duration.inMilliseconds), \(exchange.httpStatus),
         \(exchange.answer), \(exchange.fault.map { String($0.prefix(1000)) }))
-      ON CONFLICT (submission_id, number) DO NOTHING
       """
     }
   }

@@ -26,22 +26,26 @@ struct OrderMatching {
 
   /// Matches the order that a submission names, then every charge that got an owner or was
   /// submitted.
+  ///
+  /// An order that is unknown, or another account's or product's, is reported, and otherwise it is
+  /// as if none had been named: the money has been paid, so the account's oldest open order for the
+  /// product is fulfilled.
   mutating func match(
     named orderID: UUID?, by account: AccountKey, among selected: [TransactionKey],
     in ledger: Ledger, _ transaction: Transaction, result: inout Ledger.RecordedSubmission
   ) async throws {
-    followRefunds()
+    try await followRefunds(in: ledger, transaction)
     let submitted = selected.compactMap { payment($0) }
     if let orderID {
-      guard let order = try await ledger.lockOrder(orderID, in: transaction) else {
+      if let order = try await ledger.lockOrder(orderID, in: transaction) {
+        let match = order.match(submittedBy: account, among: submitted)
+        result.namedOrder = .matched(match)
+        if case .fulfilled(let id) = match, let payment = payment(id) {
+          fulfil(order, by: payment.charge)
+          result.fulfilledOrder = order.id
+        }
+      } else {
         result.namedOrder = .unknown
-        return
-      }
-      let match = order.match(submittedBy: account, among: submitted)
-      result.namedOrder = .matched(match)
-      if case .fulfilled(let id) = match, let payment = payment(id) {
-        fulfil(order, by: payment.charge)
-        result.fulfilledOrder = order.id
       }
     }
 
@@ -86,16 +90,18 @@ struct OrderMatching {
       charge: charge, decision: recorded.decision, fulfils: fulfilments[charge.id])
   }
 
-  private mutating func followRefunds() {
+  private mutating func followRefunds(in ledger: Ledger, _ transaction: Transaction) async throws {
     let changed = Dictionary(
-      recording.families.values.flatMap { family in family.revocationChanges.map { ($0.id, $0) } }
+      recording.families.values.flatMap(\.revocationChanges).compactMap { charge in
+        fulfilments[charge.id].map { ($0, charge) }
+      }
     ) { first, _ in first }
-    for charge in changed.values.sorted(by: { $0.id < $1.id }) {
-      guard let order = fulfilments[charge.id],
-        let owner = recording.family(of: charge.id)?.charge(of: charge.id)?.recorded.decision.owner
-      else { continue }
-      statements.append(
-        Ledger.refund(order, of: owner, isRefunded: charge.revocation != nil))
+    guard !changed.isEmpty else { return }
+    // A correction may have given the charge to somebody else since: the order is its account's.
+    let accounts = try await ledger.accounts(ofOrders: Set(changed.keys), in: transaction)
+    for (order, charge) in changed.sorted(by: { $0.value.id < $1.value.id }) {
+      guard let account = accounts[order] else { continue }
+      statements.append(Ledger.refund(order, of: account, isRefunded: charge.revocation != nil))
     }
   }
 }

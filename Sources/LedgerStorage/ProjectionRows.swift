@@ -92,11 +92,6 @@ struct HoldingRow: Hashable, Comparable, Sendable {
       })
   }
 
-  /// Everything that accounts ever held of a family: no row is stored beside these.
-  static func allRows(of line: Line, rule: OwnershipRule) -> Set<HoldingRow> {
-    Set(line.allHoldings(rule).map { HoldingRow(account: $0.account, holding: $0.holding) })
-  }
-
   /// Whether the two are versions of one row.
   func hasSameKey(as other: HoldingRow) -> Bool {
     account == other.account && holding.charge == other.holding.charge
@@ -126,6 +121,15 @@ struct HoldingRow: Hashable, Comparable, Sendable {
       """
   }
 
+  /// Deletes everything that an account holds of a line.
+  static func deleteAll(name: String, line: LineID) -> SQL {
+    """
+    DELETE FROM tenure.holding
+    WHERE account_id = \(name) AND environment = \(line.environment)
+      AND original_transaction_id = \(line.originalTransactionID)
+    """
+  }
+
   func delete(name: String) -> SQL {
     let line = holding.charge.line
     return """
@@ -145,11 +149,7 @@ extension StoredFamily {
   }
 
   /// The charges with the decisions that are recorded: what the tables were written from.
-  var rule: OwnershipRule {
-    let nothing = OwnershipRule.News()
-    return OwnershipRule(line.history, known: line.decisions.mapValues(\.decision), news: nothing)
-      ?? OwnershipRule(line.history)
-  }
+  var rule: OwnershipRule { OwnershipRule(recordedOn: line) }
 }
 
 extension StoredEntry {
@@ -213,24 +213,6 @@ extension StoredLine {
       linked_original_transaction_id)
     VALUES (\(line.environment), \(line.originalTransactionID), \(other.originalTransactionID))
     ON CONFLICT (environment, original_transaction_id, linked_original_transaction_id) DO NOTHING
-    """
-  }
-
-  static func insertLookup(_ transaction: StoreTransaction) -> SQL {
-    let key = transaction.key
-    return """
-      INSERT INTO tenure.transaction_line (transaction_id, environment, original_transaction_id)
-      VALUES (\(key.transactionID), \(key.line.environment), \(key.line.originalTransactionID))
-      ON CONFLICT (transaction_id, environment, original_transaction_id) DO NOTHING
-      """
-  }
-
-  static func insertLookup(_ id: WebOrderLineItemID, line: LineID) -> SQL {
-    """
-    INSERT INTO tenure.web_order_line_item (web_order_line_item_id, environment,
-      original_transaction_id)
-    VALUES (\(id), \(line.environment), \(line.originalTransactionID))
-    ON CONFLICT (web_order_line_item_id, environment, original_transaction_id) DO NOTHING
     """
   }
 

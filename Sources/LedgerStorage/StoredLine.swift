@@ -218,7 +218,10 @@ struct StoredFamily: Sendable {
   var lastRecordedAt: Timestamp? { members.values.compactMap(\.head.recordedAt).max() }
 
   func fulfilment(of charge: Charge) -> Fulfilment {
-    charge.transactions.lazy.compactMap { members[$0.line]?.fulfilments[$0] }
-      .first { $0.orderID != nil || $0.deliveredAt != nil } ?? Fulfilment()
+    // What is an alias now may have been fulfilled or delivered as a charge of its own.
+    let fulfilments = charge.transactions.compactMap { members[$0.line]?.fulfilments[$0] }
+    return Fulfilment(
+      orderID: fulfilments.compactMap(\.orderID).first,
+      deliveredAt: fulfilments.compactMap(\.deliveredAt).min())
   }
 }

@@ -56,7 +56,11 @@ package struct Submission: Sendable {
   package let outcome: String?
 
   /// Whether Apple is still to be asked: it is pending, or a named transaction is looked for.
-  package var awaitsApple: Bool { status == .pending || status == .verified && retryAt != nil }
+  package var awaitsApple: Bool { Self.awaitsApple(status, retryAt: retryAt) }
+
+  static func awaitsApple(_ status: Status, retryAt: Timestamp?) -> Bool {
+    status == .pending || status == .verified && retryAt != nil
+  }
 }
 
 /// Why a submission was rejected, or is still pending.

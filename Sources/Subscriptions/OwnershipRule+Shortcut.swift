@@ -49,6 +49,21 @@ extension OwnershipRule {
     self.init(
       history, charges: charges, knowing: decisions, performing: news.claims.map(Act.claim))
   }
+
+  /// Takes every decision as it is recorded, and works out none; nil if a charge has none.
+  ///
+  /// So nothing is asked of the history but its charges: what stood beside it when the decisions
+  /// were made, orders and erasures, need not be known.
+  ///
+  /// - Parameters:
+  ///   - history: The history.
+  ///   - recorded: The decisions that are recorded, by naming transaction.
+  package init?(_ history: LineHistory, recorded: [Charge.ID: Decision]) {
+    let charges = Charge.charges(in: history)
+    let decisions = charges.compactMap { recorded[$0.id] }
+    guard decisions.count == charges.count else { return nil }
+    self.init(history, charges: charges, knowing: decisions, performing: [])
+  }
 }
 
 extension LineHistory {

@@ -66,6 +66,51 @@ struct OrderTests {
     }
   }
 
+  @Test("an unknown order is reported, and the oldest open one is fulfilled as if none was named")
+  func unknown() async throws {
+    try await withLedger { ledger in
+      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let result = try await ledger.submit(
+        [charge("1", on: 0.1)], claiming: [key("1")], by: "anna", on: 0.2, order: UUID())
+      guard case .unknown = result?.namedOrder else {
+        Issue.record("expected an unknown order")
+        return
+      }
+      #expect(result?.fulfilledOrder == order.order.id)
+      #expect(try await ledger.order(order.order.id)?.order.status == .fulfilled)
+    }
+  }
+
+  @Test("a refund marks the order of whoever opened it, though the charge was corrected since")
+  func refundAfterCorrection() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
+      try await ledger.submit([status(false, on: 10)], claiming: [], by: "anna", on: 10)
+      let order = try await ledger.openOrder(accountID: "ben", productID: "monthly", at: day(29.9))
+      try await ledger.submit(
+        [charge("2", on: 30)], claiming: [key("2")], by: "ben", on: 30.1, order: order.order.id)
+      #expect(try await ledger.owner(of: "2") == "ben")
+      // Late evidence: auto-renew was on again, and it was anna's renewal.
+      try await ledger.submit([status(true, on: 20)], claiming: [], by: "anna", on: 31)
+      #expect(try await ledger.owner(of: "2") == "anna")
+      try await ledger.submit(
+        [charge("2", on: 30, asOf: 33, revokedOn: 32)], claiming: [], by: "anna", on: 33)
+      #expect(try await ledger.order(order.order.id)?.order.status == .refunded)
+      #expect(try await ledger.audit(at: day(50)).differences == [])
+    }
+  }
+
+  @Test("an order is found by its account alone, where that is known")
+  func ofAccount() async throws {
+    try await withLedger { ledger in
+      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let ben = try await ledger.findOrCreateAccount("ben", at: day(0))
+      #expect(try await ledger.order(order.order.id) == order)
+      #expect(try await ledger.order(order.order.id, of: order.order.account) == order)
+      #expect(try await ledger.order(order.order.id, of: ben.key) == nil)
+    }
+  }
+
   private func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database, logger: quietLogger)

@@ -56,12 +56,46 @@ struct SchemaTests {
   }
 
   @Test(
+    "what arrived stays as it arrived, but a notification is marked when it is processed",
+    arguments: ["submission_payload", "submission_exchange", "notification"])
+  func rawEvidence(table: String) async throws {
+    try await withScratchDatabase { database in
+      let rights = try await database.query(
+        """
+        SELECT has_table_privilege('tenure_program', \("tenure." + table), 'INSERT'),
+          has_table_privilege('tenure_program', \("tenure." + table), 'UPDATE'),
+          has_table_privilege('tenure_program', \("tenure." + table), 'DELETE'),
+          has_any_column_privilege('tenure_program', \("tenure." + table), 'UPDATE')
+        """
+      ).decodeOnly(Bool.self, Bool.self, Bool.self, Bool.self)
+      #expect(rights == (true, false, false, table == "notification"))
+    }
+  }
+
+  @Test(
+    "a verified submission has an outcome and an environment",
+    arguments: [("NULL", "'production'"), ("'{}'", "NULL")])
+  func refusesBadSubmission(outcome: String, environment: String) async throws {
+    try await withScratchDatabase { database in
+      let error = await #expect(throws: PostgresError.self) {
+        try await database.execute(
+          """
+          INSERT INTO tenure.submission (submission_id, account_key, received_at, restore, status,
+            decided_at, outcome, environment)
+          VALUES (gen_random_uuid(), gen_random_uuid(), now(), false, 'verified', now(),
+            \(unescaped: outcome), \(unescaped: environment))
+          """)
+      }
+      #expect(error?.sqlState == .checkViolation)
+    }
+  }
+
+  @Test(
     "tables refuse bad states",
     arguments: [
       ("an owner without a rule", "owner_account_key", "gen_random_uuid()"),
       ("a revocation without the date of the answer", "revoked_at", "now()"),
       ("an expiry without the date of the answer", "expires_at", "now()"),
-      ("a delivery to nobody", "delivered_at", "now()"),
     ])
   func refusesBadTransaction(what: String, column: String, value: String) async throws {
     try await withScratchDatabase { database in

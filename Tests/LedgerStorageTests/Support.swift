@@ -38,6 +38,14 @@ func key(_ id: TransactionID, line: LineID = lineID, product: ProductID = "month
   TransactionKey(line: line, transactionID: id, productID: product)
 }
 
+/// An exchange with Apple, told from others by its answer.
+func exchange(_ answer: String) -> SubmissionExchange {
+  SubmissionExchange(
+    endpoint: "https://buy.itunes.apple.com/verifyReceipt", askedAt: start,
+    duration: .milliseconds(1), httpStatus: 200, answer: Array(answer.utf8),
+    fault: nil)
+}
+
 extension Ledger {
   /// Stores and records one submission, as Intake does once Apple has answered.
   @discardableResult
@@ -45,17 +53,38 @@ extension Ledger {
     _ evidence: [Evidence], claiming selected: [TransactionKey], by account: String,
     on date: Double, order: UUID? = nil
   ) async throws -> RecordedSubmission? {
-    let submission = try await store(
+    try await verify(
+      store(by: account, on: date, order: order), evidence, claiming: selected, on: date)
+  }
+
+  /// Stores a submission, for Apple to be asked about it.
+  func store(by account: String, on date: Double, order: UUID? = nil) async throws -> Submission {
+    try await store(
       NewSubmission(
         id: UUID(), accountID: account, receivedAt: day(date), receiptData: "receipt",
         transactionID: nil, orderID: order, isRestore: false, bundleID: nil),
       retryAt: day(date) + .minutes(1))
-    return try await record(
+  }
+
+  /// Records what Apple answered about a submission.
+  @discardableResult
+  func verify(
+    _ submission: Submission, _ evidence: [Evidence], claiming selected: [TransactionKey],
+    on date: Double, exchanges: [SubmissionExchange] = [], outcome: String = "{}"
+  ) async throws -> RecordedSubmission? {
+    try await record(
       VerifiedSubmission(
         submission: submission, environment: .production, evidence: evidence,
-        selected: selected, exchanges: []),
+        selected: selected, exchanges: exchanges),
       at: day(date), grantsAccess: { _, _ in true },
-      outcome: { ("{}", $0) })
+      outcome: { (outcome, $0) })
+  }
+
+  func acknowledgeDelivery(of key: TransactionKey, by account: String, on date: Double)
+    async throws -> (deliveredAt: Timestamp, isFirst: Bool)?
+  {
+    let account = try await findOrCreateAccount(account, at: start)
+    return try await acknowledgeDelivery(of: key, by: account.key, at: day(date))
   }
 
   func owner(of id: TransactionID, line: LineID = lineID) async throws -> String? {

@@ -56,6 +56,21 @@ import Testing
     #expect(state.place(.shared, now: start) == nil)
   }
 
+  @Test func oneOfSeveralConnectionsIsNeverLeased() {
+    var state = pool(limit: 3, connected: 2)
+    #expect((0..<2).map { _ in state.place(.lease, now: start) } == [0, 1])
+    #expect(state.place(.lease, now: start) == nil)
+    state.wait(Waiter("lease"), .lease, until: start + .seconds(1))
+    // A connection more would not help it.
+    #expect(state.slotsToConnect(now: start) == [])
+    state.wait(Waiter("shared"), .shared, until: start + .seconds(1))
+    #expect(state.slotsToConnect(now: start) == [2])
+    state.connected(2, now: start)
+    #expect(state.placeWaiting(now: start).map(\.waiter.name) == ["shared"])
+    state.released(0)
+    #expect(state.placeWaiting(now: start).map(\.slot) == [0])
+  }
+
   @Test func nobodyIsPutBehindSomethingSlow() {
     var state = pool(limit: 2, connected: 1)
     #expect(state.place(.shared, now: start) == 0)

@@ -8,29 +8,56 @@ import Testing
       $0.connectionLimit = 2
       $0.acquireTimeout = .seconds(1)
     } _: { pool in
-      let bothHold = Barrier(of: 3)
-      let release = Barrier(of: 3)
-      try await withThrowingTaskGroup(of: Void.self) { group in
-        for _ in 0..<2 {
-          group.addTask {
-            try await pool.withTransaction { transaction in
-              _ = try await transaction.query("SELECT 1")
-              await bothHold.arrive()
-              await release.arrive()
-            }
-          }
-        }
-        await bothHold.arrive()
-        async let shared = postgresError { _ = try await pool.query("SELECT 1") }
-        async let lease = postgresError {
+      try await pool.withTransaction { transaction in
+        _ = try await transaction.query("SELECT 1")
+        // The other connection is for everybody, and no transaction's.
+        let lease = await postgresError {
           try await pool.withTransaction { _ = try await $0.query("SELECT 1") }
         }
-        let codes = await (shared?.code, lease?.code)
-        #expect(codes == (.poolTimeout, .poolTimeout))
-        await release.arrive()
+        #expect(lease?.code == .poolTimeout)
+        #expect(try await pool.query("SELECT 1").count == 1)
+      }
+      try await pool.withTransaction { _ = try await $0.query("SELECT 1") }
+    }
+  }
+
+  @Test func aSingleConnectionIsForTransactionsToo() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+      $0.acquireTimeout = .seconds(1)
+    } _: { pool in
+      try await pool.withTransaction { transaction in
+        _ = try await transaction.query("SELECT 1")
+        let shared = await postgresError { _ = try await pool.query("SELECT 1") }
+        #expect(shared?.code == .poolTimeout)
+      }
+    }
+  }
+
+  @Test func transactionsThatWaitForALockStopNobodyElse() async throws {
+    try await TestServer.withPool { pool in
+      try await pool.runScript("CREATE TABLE hot (n int); INSERT INTO hot VALUES (0)")
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        try await pool.withTransaction { holder in
+          try await holder.execute("UPDATE hot SET n = n + 1")
+          for _ in 0..<8 {
+            group.addTask {
+              try await pool.withTransaction {
+                _ = try await $0.execute("UPDATE hot SET n = n + 1")
+              }
+            }
+          }
+          let waiting: SQL =
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
+          let isCrowded = try await eventually {
+            try await pool.query(waiting).decodeOnly(Int.self) >= 1
+          }
+          #expect(isCrowded)
+          #expect(try await pool.query("SELECT n FROM hot").decodeOnly(Int.self) == 0)
+        }
         try await group.waitForAll()
       }
-      #expect(try await pool.query("SELECT 1").count == 1)
+      #expect(try await pool.query("SELECT n FROM hot").decodeOnly(Int.self) == 9)
     }
   }
 

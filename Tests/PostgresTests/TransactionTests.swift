@@ -26,6 +26,66 @@ import Testing
     }
   }
 
+  @Test func timeoutsAreSetForTheTransactionWithBegin() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+      $0.lockTimeout = .milliseconds(1234)
+      $0.idleTransactionTimeout = .seconds(5)
+    } _: { pool in
+      let settings: SQL =
+        """
+        SELECT current_setting('lock_timeout'),
+          current_setting('idle_in_transaction_session_timeout')
+        """
+      let inside = try await pool.withTransaction { transaction in
+        let pair = try await transaction.query(settings).decodeOnly(String.self, String.self)
+        try await transaction.commit(with: ["SELECT 1"])
+        return pair
+      }
+      #expect(inside == ("1234ms", "5s"))
+      #expect(await pool.driver.requestsSent == 2)
+      let outside = try await pool.query(settings).decodeOnly(String.self, String.self)
+      #expect(outside == ("0", "0"))
+    }
+  }
+
+  @Test func aLockIsNotWaitedForForEver() async throws {
+    try await TestServer.withPool {
+      $0.lockTimeout = .milliseconds(50)
+    } _: { pool in
+      try await pool.execute("CREATE TABLE held AS SELECT 1 AS n")
+      try await pool.withTransaction { holder in
+        try await holder.execute("UPDATE held SET n = 2")
+        let error = await postgresError {
+          try await pool.withTransaction { _ = try await $0.execute("UPDATE held SET n = 3") }
+        }
+        #expect(error?.sqlState == .lockNotAvailable)
+        #expect(error?.isTransient == true)
+      }
+    }
+  }
+
+  @Test func aFrozenTransactionLosesItsLocksAndIsRunAgain() async throws {
+    try await TestServer.withPool {
+      $0.idleTransactionTimeout = .milliseconds(200)
+    } _: { pool in
+      try await pool.execute("CREATE TABLE frozen AS SELECT 0 AS n")
+      let attempts = Counter()
+      try await pool.withTransaction { holder in
+        try await holder.execute("UPDATE frozen SET n = n + 1")
+        if await attempts.next() == 1 {
+          // It says nothing more until somebody else has been where it holds the lock.
+          try await pool.withTransaction {
+            _ = try await $0.execute("UPDATE frozen SET n = n + 10")
+          }
+        }
+        try await holder.execute("UPDATE frozen SET n = n + 1")
+      }
+      #expect(await attempts.count == 2)
+      #expect(try await pool.query("SELECT n FROM frozen").decodeOnly(Int.self) == 12)
+    }
+  }
+
   @Test func nothingIsSentForATransactionThatAsksNothing() async throws {
     try await TestServer.withPool { pool in
       #expect(try await pool.withTransaction { _ in 5 } == 5)

@@ -23,6 +23,8 @@ package func withScratchDatabase<Value: Sendable>(
   // Hundreds of tests share two cores: waiting for one's turn is no failure here.
   configuration.acquireTimeout = .seconds(120)
   configuration.statementDeadline = .seconds(120)
+  configuration.lockTimeout = .seconds(120)
+  configuration.idleTransactionTimeout = .seconds(120)
   configure(&configuration)
   let pool = ConnectionPool(configuration: configuration, logger: quiet)
   do {

@@ -7,8 +7,8 @@ extension ConnectionPool {
     package var listenURI: String?
     /// The most connections kept, those of listeners apart.
     ///
-    /// Few are faster than many: requests
-    /// share them.
+    /// Few are faster than many: requests share them. Where there are several, transactions leave
+    /// one to the statements outside of them.
     package var connectionLimit = 4
     /// How long a request waits for a connection, reconnecting included, before
     /// ``PostgresError/Code/poolTimeout``.
@@ -16,6 +16,15 @@ extension ConnectionPool {
     /// How long the server has for the statements of one request, unless the request says
     /// otherwise.
     package var statementDeadline = Duration.seconds(30)
+    /// How long a statement of a transaction waits for a lock before it fails with
+    /// ``SQLState/lockNotAvailable``; whole milliseconds.
+    ///
+    /// Longer than ``idleTransactionTimeout``, so that whoever waits for a frozen process outlasts
+    /// it.
+    package var lockTimeout = Duration.seconds(15)
+    /// How long a transaction may send nothing before the server ends it, for the locks of a frozen
+    /// process are in everybody's way; whole milliseconds.
+    package var idleTransactionTimeout = Duration.seconds(10)
     /// How long one host has to accept a connection, where the URI has no `connect_timeout`; whole
     /// seconds.
     package var connectTimeout = Duration.seconds(5)
@@ -30,6 +39,18 @@ extension ConnectionPool {
 
     package init(uri: String) {
       self.uri = uri
+    }
+
+    /// What is set for each transaction, together with BEGIN: a PgBouncer that pools transactions
+    /// allows no setting that lasts longer.
+    var transactionSettings: [SQL] {
+      [
+        ("lock_timeout", lockTimeout),
+        ("idle_in_transaction_session_timeout", idleTransactionTimeout),
+      ]
+      .map { name, timeout in
+        SQL(unescaped: "SET LOCAL \(name) = \(max(1, Int(timeout / .milliseconds(1))))")
+      }
     }
 
     /// The parameters for libpq; later ones win, so what stands before the URI is a default.

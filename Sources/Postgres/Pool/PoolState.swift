@@ -6,7 +6,8 @@ internal import DequeModule
 /// Requests are of two kinds. A *shared* one may go to any connection that nobody has to himself,
 /// behind what is already under way there. A *lease* takes a connection for its own until it is
 /// released; it too may begin behind shared ones which have not been answered, for the server keeps
-/// the order.
+/// the order. Of several connections one is never leased: however many transactions wait for locks,
+/// shared requests go on.
 struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
   enum Need: Sendable { case shared, lease }
 
@@ -57,6 +58,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
 
   /// Chooses and books a connection for a request; nil when it has to wait.
   mutating func place(_ need: Need, now: ContinuousClock.Instant) -> Int? {
+    guard need == .shared || leasesLeft > 0 else { return nil }
     var best: Int?
     for index in slots.indices where isOpen(slots[index], now) {
       if let current = best, slots[current].inFlight <= slots[index].inFlight { continue }
@@ -131,7 +133,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     let leases = waiting.count { $0.need == .lease }
     let shared = (waiting.count - leases + Self.crowdedDepth - 1) / Self.crowdedDepth
     let underWay = slots.count { $0.status == .connecting }
-    let wanted = max(leases + shared, isCrowded ? 1 : 0) - underWay
+    let wanted = max(min(leases, leasesLeft) + shared, isCrowded ? 1 : 0) - underWay
     isCrowded = false
     guard wanted > 0 else { return [] }
     let chosen = slots.indices.filter { slots[$0].status == .empty }.prefix(wanted)
@@ -158,6 +160,9 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     defer { waiting.removeAll() }
     return waiting.map(\.waiter)
   }
+
+  /// How many more connections can be leased.
+  private var leasesLeft: Int { max(1, slots.count - 1) - slots.count(where: \.isLeased) }
 
   private func isOpen(_ slot: Slot, _ now: ContinuousClock.Instant) -> Bool {
     guard slot.status == .ready, !slot.isLeased else { return false }

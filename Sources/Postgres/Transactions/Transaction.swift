@@ -12,7 +12,9 @@ package final class Transaction: StatementRunner {
 
   init(pool: ConnectionPool, isolation: IsolationLevel?, readOnly: Bool) {
     self.pool = pool
-    state = Mutex(TransactionState(isolation: isolation, readOnly: readOnly))
+    state = Mutex(
+      TransactionState(
+        isolation: isolation, readOnly: readOnly, settings: pool.configuration.transactionSettings))
   }
 
   package func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows] {

@@ -1,7 +1,7 @@
 /// What a transaction has still to say to the server, and how far it has come; without any I/O.
 ///
-/// BEGIN, SAVEPOINT and what ends a savepoint are not sent by themselves: they go in front of the
-/// next statements.
+/// BEGIN with the transaction's settings, SAVEPOINT and what ends a savepoint are not sent by
+/// themselves: they go in front of the next statements.
 struct TransactionState {
   private enum Phase { case open, committing, finished }
 
@@ -23,11 +23,11 @@ struct TransactionState {
     fileprivate let pendingBefore: Int
   }
 
-  init(isolation: IsolationLevel?, readOnly: Bool) {
+  init(isolation: IsolationLevel?, readOnly: Bool, settings: [SQL] = []) {
     var begin = "BEGIN"
     if let isolation { begin += " ISOLATION LEVEL \(isolation.rawValue)" }
     if readOnly { begin += " READ ONLY" }
-    pending = [SQL(unescaped: begin)]
+    pending = [SQL(unescaped: begin)] + settings
   }
 
   var isOpen: Bool { phase == .open }

@@ -125,21 +125,10 @@ extension BareStatements {
   private var insertLookups: [SQL] {
     [
       """
-      INSERT INTO tenure.transaction_line (transaction_id, environment, original_transaction_id)
-      VALUES (\(transaction), \(environment), \(line))
-      ON CONFLICT (transaction_id, environment, original_transaction_id) DO NOTHING
-      """,
-      """
-      INSERT INTO tenure.web_order_line_item (web_order_line_item_id, environment,
-        original_transaction_id)
-      VALUES (\(sample.webOrderLineItemID), \(environment), \(line))
-      ON CONFLICT (web_order_line_item_id, environment, original_transaction_id) DO NOTHING
-      """,
-      """
       INSERT INTO tenure.account_line (account_key, environment, original_transaction_id)
       VALUES (\(sample.accountKey), \(environment), \(line))
       ON CONFLICT (account_key, environment, original_transaction_id) DO NOTHING
-      """,
+      """
     ]
   }
 
@@ -194,7 +183,6 @@ extension BareStatements {
         duration_ms, http_status, answer, fault)
       VALUES (\(submissionID), \(1), \("https://buy.itunes.apple.com/verifyReceipt"), \(now),
         \(Int64(0)), \(200), \(exchangeAnswer), \(text))
-      ON CONFLICT (submission_id, number) DO NOTHING
       """,
       """
       UPDATE tenure.submission SET status = 'verified', environment = \(environment),

@@ -69,8 +69,8 @@ struct BareStatements: Sendable {
       RETURNING account_id
       """,
       """
-      INSERT INTO tenure.account_by_key (account_key, account_id)
-      VALUES (\(key), \(sample.accountID))
+      INSERT INTO tenure.account_by_key (account_key, account_id, app_account_token)
+      VALUES (\(key), \(sample.accountID), \(token))
       """,
       """
       INSERT INTO tenure.account_by_token (app_account_token, account_key)
@@ -83,13 +83,12 @@ struct BareStatements: Sendable {
   var load: [SQL] {
     [
       """
-      SELECT s.submission_id, s.account_key, k.account_id, s.received_at, s.transaction_id,
-        s.order_id, s.restore, s.bundle_id, s.status, s.environment, s.retry_at, s.attempts,
-        s.problem, s.problem_detail, s.apple_status, s.outcome
-      FROM tenure.submission AS s
-      JOIN tenure.account_by_key AS k ON k.account_key = s.account_key
-      WHERE s.submission_id = \(submissionID)
-      FOR UPDATE OF s
+      SELECT status, retry_at FROM tenure.submission WHERE submission_id = \(submissionID)
+      FOR UPDATE
+      """,
+      """
+      SELECT coalesce(max(number), 0) FROM tenure.submission_exchange
+      WHERE submission_id = \(submissionID)
       """,
       """
       INSERT INTO tenure.original_transaction (environment, original_transaction_id)
@@ -137,6 +136,21 @@ struct BareStatements: Sendable {
       """
       SELECT linked_original_transaction_id FROM tenure.line_link
       WHERE environment = \(environment) AND original_transaction_id = \(line)
+      """,
+      """
+      INSERT INTO tenure.transaction_line (transaction_id, environment, original_transaction_id)
+      SELECT name, environment, original_transaction_id
+      FROM unnest(\([transaction]), \([environment]), \([line]))
+        AS occurrence (name, environment, original_transaction_id)
+      ON CONFLICT (transaction_id, environment) DO NOTHING
+      """,
+      """
+      INSERT INTO tenure.web_order_line_item (web_order_line_item_id, environment,
+        original_transaction_id)
+      SELECT name, environment, original_transaction_id
+      FROM unnest(\([sample.webOrderLineItemID]), \([environment]), \([line]))
+        AS occurrence (name, environment, original_transaction_id)
+      ON CONFLICT (web_order_line_item_id, environment) DO NOTHING
       """,
       """
       SELECT transaction_id, environment, original_transaction_id FROM tenure.transaction_line
@@ -203,15 +217,14 @@ struct BareStatements: Sendable {
     guard let order = sample.orderID else { return [] }
     return [
       """
-      SELECT o.account_key, o.product_id, o.status, o.created_at, o.fulfilled_at, o.environment,
-        o.transaction_id, k.account_id, a.app_account_token
-      FROM tenure.purchase_order_account AS l
-      JOIN tenure.purchase_order AS o
-        ON o.account_key = l.account_key AND o.order_id = l.order_id
-      JOIN tenure.account_by_key AS k ON k.account_key = o.account_key
-      JOIN tenure.account AS a ON a.account_id = k.account_id
-      WHERE l.order_id = \(order)
+      SELECT product_id, status, created_at, fulfilled_at, environment, transaction_id
+      FROM tenure.purchase_order
+      WHERE account_key = \(sample.accountKey) AND order_id = \(order)
+      """,
       """
+      SELECT account_id, app_account_token FROM tenure.account_by_key
+      WHERE account_key = \(sample.accountKey)
+      """,
     ]
   }
 }

@@ -51,8 +51,8 @@ struct SampleAccounts: Sendable {
       FROM generate_series(\(numbers.lowerBound), \(numbers.upperBound)) AS number
       """,
       """
-      INSERT INTO tenure.account_by_key (account_key, account_id)
-      SELECT account_key, account_id FROM tenure.account
+      INSERT INTO tenure.account_by_key (account_key, account_id, app_account_token)
+      SELECT account_key, account_id, app_account_token FROM tenure.account
       """,
       """
       INSERT INTO tenure.account_by_token (app_account_token, account_key)

@@ -63,8 +63,8 @@ struct SampleSubmission: Sendable {
       SELECT id, key, token, now() FROM unnest(\(ids), \(keys), \(tokens)) AS new (id, key, token)
       """,
       """
-      INSERT INTO tenure.account_by_key (account_key, account_id)
-      SELECT key, id FROM unnest(\(keys), \(ids)) AS new (key, id)
+      INSERT INTO tenure.account_by_key (account_key, account_id, app_account_token)
+      SELECT key, id, token FROM unnest(\(keys), \(ids), \(tokens)) AS new (key, id, token)
       """,
       """
       INSERT INTO tenure.account_by_token (app_account_token, account_key)

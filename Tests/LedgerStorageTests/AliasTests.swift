@@ -1,0 +1,143 @@
+import Foundation
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+/// Transactions that turn out, by later evidence, to report a charge that was known before.
+@Suite("Aliases found late")
+struct AliasTests {
+  private static let other = LineID(.production, "2000")
+
+  @Test("what became an alias keeps its order and delivery, and is not delivered again")
+  func fulfilledAndDelivered() async throws {
+    try await withLedger { ledger in
+      _ = try await ledger.describe(
+        Product(
+          id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
+      try await ledger.submit(
+        [charge("1", on: 0, lineItem: "w1")], claiming: [key("1")], by: "anna", on: 0.1)
+      let order = try await ledger.openOrder(
+        accountID: "anna", productID: "monthly", at: day(0.5)
+      ).order.id
+      try await ledger.submit([charge("2", on: 1)], claiming: [key("2")], by: "anna", on: 1.1)
+      #expect(try await ledger.order(order)?.order.status == .fulfilled)
+      let first = try await ledger.acknowledgeDelivery(of: key("2"), by: "anna", on: 2)
+      #expect(first?.isFirst == true)
+
+      try await ledger.submit(
+        [charge("2", on: 1, asOf: 3, lineItem: "w1")], claiming: [], by: "anna", on: 3)
+      let family = try #require(try await ledger.family(of: lineID))
+      #expect(family.rule.charges.map(\.transactions) == [[key("1"), key("2")]])
+      #expect(family.orders == [key("1"): order])
+      #expect(family.deliveries == [key("1"): day(2)])
+      for transaction in [key("1"), key("2")] {
+        let again = try await ledger.acknowledgeDelivery(of: transaction, by: "anna", on: 4)
+        #expect(again?.isFirst == false)
+        #expect(again?.deliveredAt == day(2))
+      }
+      #expect(try await ledger.audit(at: day(50)).differences == [])
+    }
+  }
+
+  @Test("a delivered charge may lose its owner")
+  func deliveredThenUnclaimed() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
+      try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 30.1)
+      #expect(try await ledger.acknowledgeDelivery(of: key("2"), by: "anna", on: 31) != nil)
+      // Late evidence: auto-renew was off, and nobody has claimed what was bought again.
+      try await ledger.submit([status(false, on: 10)], claiming: [], by: "anna", on: 32)
+      #expect(try await ledger.owner(of: "2") == nil)
+      #expect(try await ledger.acknowledgeDelivery(of: key("2"), by: "anna", on: 33) == nil)
+      // Whoever claims it now gets it, but not a second time.
+      try await ledger.submit([charge("2", on: 30)], claiming: [key("2")], by: "ben", on: 34)
+      #expect(try await ledger.owner(of: "2") == "ben")
+      let again = try await ledger.acknowledgeDelivery(of: key("2"), by: "ben", on: 35)
+      #expect(again?.isFirst == false)
+    }
+  }
+
+  @Test("an alias on a line that is linked late grants nothing any more")
+  func linkedLate() async throws {
+    try await withLedger { ledger in
+      let (one, nine) = (key("1"), key("9", line: Self.other))
+      try await ledger.submit(
+        [charge("1", on: 0, lineItem: "w1")], claiming: [one], by: "anna", on: 0.1)
+      try await ledger.submit(
+        [charge("9", on: 0, line: Self.other)], claiming: [nine], by: "ben", on: 0.2)
+      #expect(try await ledger.holdings(of: "ben").holdings.map(\.charge) == [nine])
+
+      try await ledger.submit(
+        [charge("9", on: 0, line: Self.other, asOf: 5, lineItem: "w1")], claiming: [], by: "ben",
+        on: 5)
+      #expect(try await ledger.owner(of: "9", line: Self.other) == "anna")
+      #expect(try await ledger.holdings(of: "anna").holdings.map(\.charge) == [one])
+      #expect(try await ledger.holdings(of: "ben").holdings.isEmpty)
+      #expect(try await ledger.audit(at: day(50)).differences == [])
+    }
+  }
+
+  @Test(
+    "two lines that record one charge at the same moment are linked",
+    arguments: [("1", "9", true), ("1", "1", false)])
+  func writeSkew(first: String, second: String, withLineItem: Bool) async throws {
+    try await withLedger { ledger in
+      let lineItem: WebOrderLineItemID? = withLineItem ? "w1" : nil
+      let (one, two) = (TransactionID(rawValue: first), TransactionID(rawValue: second))
+      let anna = try await ledger.findOrCreateAccount("anna", at: start)
+      let arrival = Arrival(
+        evidence: [charge(one, on: 0, lineItem: lineItem)],
+        claim: Arrival.AccountClaim(
+          account: anna.key, transactions: [key(one)], receivedAt: day(0.1)),
+        source: EntrySource(.receipt, id: UUID().uuidString.lowercased()))
+
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        try await ledger.database.withTransaction { transaction in
+          let (_, writes) = try await ledger.record(arrival, at: day(0.1), in: transaction)
+          // All is read and decided, and nothing is committed yet.
+          group.addTask {
+            try await ledger.submit(
+              [charge(two, on: 0, line: Self.other, lineItem: lineItem)],
+              claiming: [key(two, line: Self.other)], by: "ben", on: 0.2)
+          }
+          try await ledger.waitUntilSomebodyWaitsOrHasRecorded()
+          try await transaction.commit(with: writes)
+        }
+        try await group.waitForAll()
+      }
+      #expect(try await ledger.owner(of: one) == "anna")
+      #expect(try await ledger.owner(of: two, line: Self.other) == "anna")
+      #expect(try await ledger.holdings(of: "ben").holdings.isEmpty)
+      #expect(try await ledger.lines(of: one) == [lineID])
+      #expect(try await ledger.audit(at: day(50)).differences == [])
+    }
+  }
+
+  private func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
+    try await withScratchDatabase { database in
+      try await body(Ledger(database: database, logger: quietLogger))
+    }
+  }
+}
+
+extension Ledger {
+  /// Waits for a recording that has got as far as it can: to a lock, or to its end.
+  fileprivate func waitUntilSomebodyWaitsOrHasRecorded() async throws {
+    for _ in 0..<1000 {
+      let isThere = try await database.query(
+        """
+        SELECT EXISTS (SELECT FROM tenure.ledger_entry)
+          OR EXISTS (
+            SELECT FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock')
+        """
+      ).decodeOnly(Bool.self)
+      if isThere { return }
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    Issue.record("nobody has come")
+  }
+}
