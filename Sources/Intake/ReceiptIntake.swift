@@ -133,17 +133,19 @@ package struct ReceiptIntake: Sendable {
         let outcome = SubmissionOutcome(
           result, of: submission, selected: selected, isEmpty: receipt.records.isEmpty,
           catalogue: catalogue, sandboxAccess: sandboxAccess)
-        let stored = String(decoding: try JSONEncoder().encode(outcome), as: UTF8.self)
-        return (stored, (outcome: outcome, recording: result.recording))
+        return Ledger.StoredOutcome(
+          text: String(decoding: try JSONEncoder().encode(outcome), as: UTF8.self),
+          order: outcome.orderID, value: (outcome: outcome, recording: result.recording))
       })
     guard let recorded else {
       // Another process was faster: its decision is the answer.
       return try await standingOrGone(submission.id)
     }
-    log(receipt, of: submission, outcome: recorded.outcome)
-    return try await verified(
-      submission, environment: receipt.environment, outcome: recorded.outcome,
-      families: recorded.recording.families)
+    let (outcome, recording) = recorded.value
+    log(receipt, of: submission, outcome: outcome)
+    return verified(
+      submission, environment: receipt.environment, outcome: outcome,
+      families: recording.families, order: recorded.order, holding: recorded.holdings)
   }
 
   private func reject(
@@ -208,20 +210,21 @@ package struct ReceiptIntake: Sendable {
       for line in Set(outcome.selected.map(\.line)) where families[line] == nil {
         families[line] = try await ledger.family(of: line)
       }
-      return try await verified(
-        submission, environment: environment, outcome: outcome, families: families)
+      let order: StoredOrder? =
+        if let id = outcome.orderID {
+          try await ledger.order(id, of: submission.account)
+        } else { nil }
+      return verified(
+        submission, environment: environment, outcome: outcome, families: families, order: order,
+        holding: try await ledger.holdings(of: submission.accountID))
     }
   }
 
   private func verified(
     _ submission: Submission, environment: Environment, outcome: SubmissionOutcome,
-    families: [LineID: RecordedFamily]
-  ) async throws -> SubmissionAnswer {
+    families: [LineID: RecordedFamily], order: StoredOrder?, holding held: AccountHoldings
+  ) -> SubmissionAnswer {
     let newlyOwned = Set(outcome.newlyOwned)
-    let order: StoredOrder? =
-      if let id = outcome.orderID {
-        try await ledger.order(id, of: submission.account)
-      } else { nil }
     return .verified(
       SubmissionAnswer.Verified(
         id: submission.id, environment: environment,
@@ -235,7 +238,8 @@ package struct ReceiptIntake: Sendable {
           }
         },
         order: order, warnings: outcome.warnings,
-        entitlements: try await entitlements.entitlements(of: submission.accountID, now: now())))
+        entitlements: entitlements.entitlements(
+          of: submission.accountID, holding: held, at: now())))
   }
 
   private func log(

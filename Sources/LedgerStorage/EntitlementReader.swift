@@ -34,7 +34,8 @@ package struct EntitlementReader: Sendable {
     return entitlements(of: accountID, holding: holdings, at: moment)
   }
 
-  private func entitlements(
+  /// What an account may use that holds what was read.
+  package func entitlements(
     of accountID: String, holding held: AccountHoldings, at moment: Timestamp
   ) -> [Entitlement] {
     var holdings = held.holdings

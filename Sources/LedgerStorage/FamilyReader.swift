@@ -13,30 +13,44 @@ struct FamilyReader {
     self.isLocking = isLocking
   }
 
+  /// What came of reading lines, and of the statements that went with it.
+  struct Reading {
+    /// Links that the evidence shows without saying so: a transaction or line item that is known
+    /// under another original transaction id is the same charge.
+    var links: [Evidence]
+    var before: [Rows]
+    var after: [Rows]
+  }
+
   /// Reads the lines that evidence is about, and looks for transactions that are known on others.
   ///
   /// - Parameters:
   ///   - evidence: What is to be recorded.
+  ///   - before: Statements to send in front, in the same round trip.
+  ///   - after: And behind.
   ///   - transaction: The database transaction.
-  /// - Returns: Links that the evidence shows without saying so: a transaction or line item that is
-  ///   known under another original transaction id is the same charge.
+  /// - Returns: The links that were found, and the statements' results.
   /// - Throws: What the database says.
-  mutating func read(about evidence: [Evidence], in transaction: Transaction) async throws
-    -> [Evidence]
-  {
+  mutating func read(
+    about evidence: [Evidence], before: [SQL] = [], after: [SQL] = [], in transaction: Transaction
+  ) async throws -> Reading {
     var wanted = Set(evidence.map(\.line))
     for case .link(_, let previous) in evidence { wanted.insert(previous) }
     let lookups = LineLookups(evidence)
-    let results = try await read(wanted, with: lookups.statements, in: transaction)
-    let links = try lookups.links(from: results)
+    let names = lookups.statements
+    let (first, rest) = try await read(
+      wanted, before: before, after: names + after, in: transaction)
+    let links = try lookups.links(from: rest.prefix(names.count))
     discovered = links.map { ($0.line, $0.previous) }
     try await readLinked(in: transaction)
-    return links.map { .link(line: $0.line, previous: $0.previous) }
+    return Reading(
+      links: links.map { .link(line: $0.line, previous: $0.previous) }, before: Array(first),
+      after: Array(rest.dropFirst(names.count)))
   }
 
   /// Reads lines and all that are linked with them; those that don't exist are left out.
   mutating func read(_ wanted: Set<LineID>, in transaction: Transaction) async throws {
-    _ = try await read(wanted, with: [], in: transaction)
+    _ = try await read(wanted, before: [], after: [], in: transaction)
     try await readLinked(in: transaction)
   }
 
@@ -67,7 +81,7 @@ struct FamilyReader {
       let missing = Set(lines.keys.flatMap(linked)).subtracting(lines.keys)
       guard !missing.isEmpty else { return }
       let known = lines.count
-      _ = try await read(missing, with: [], in: transaction)
+      _ = try await read(missing, before: [], after: [], in: transaction)
       // A link to a line that was never created leads nowhere, when only reading.
       guard lines.count > known else { return }
     }
@@ -75,16 +89,16 @@ struct FamilyReader {
 
   /// Reads lines in their order, in one round trip with other statements.
   private mutating func read(
-    _ wanted: Set<LineID>, with others: [SQL], in transaction: Transaction
-  ) async throws -> ArraySlice<Rows> {
+    _ wanted: Set<LineID>, before: [SQL], after: [SQL], in transaction: Transaction
+  ) async throws -> (before: ArraySlice<Rows>, after: ArraySlice<Rows>) {
     let wanted = wanted.sorted()
     let create = isLocking ? wanted.map(StoredLine.create) : []
     let select = wanted.flatMap { StoredLine.select($0, locking: isLocking) }
-    let results = try await transaction.batch(create + select + others)
+    let results = try await transaction.batch(before + create + select + after)
     for (index, id) in wanted.enumerated() {
-      let start = create.count + index * StoredLine.statementCount
+      let start = before.count + create.count + index * StoredLine.statementCount
       lines[id] = try StoredLine(id, from: results[start..<start + StoredLine.statementCount])
     }
-    return results[(create.count + select.count)...]
+    return (results.prefix(before.count), results.suffix(after.count))
   }
 }

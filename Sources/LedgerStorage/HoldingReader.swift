@@ -111,14 +111,19 @@ final class HoldingReader: Sendable {
 
   /// Reads the holdings and grants of accounts in one round trip.
   func read(_ accountIDs: [String]) async throws -> HoldingRows {
-    let results = try await database.batch([
-      Self.select(accountIDs),
+    let results = try await database.batch(Self.statements(accountIDs))
+    return try HoldingRows(holdings: results[0], grants: results[1])
+  }
+
+  /// The statements that read holdings and grants; `HoldingRows` understands their results.
+  static func statements(_ accountIDs: [String]) -> [SQL] {
+    [
+      select(accountIDs),
       """
       SELECT account_id, grant_id, entitlement, starts_at, ends_at, source
       FROM tenure.account_grant WHERE account_id = ANY(\(accountIDs))
       """,
-    ])
-    return try HoldingRows(holdings: results[0], grants: results[1])
+    ]
   }
 
   /// Reads all rows of `holding` of some accounts; `Rows.decodeHolding(_:)` understands them.

@@ -19,7 +19,7 @@ extension Ledger {
 
   func context(
     of family: StoredFamily, claimant: AccountKey?, evidence: [Evidence],
-    in transaction: Transaction
+    knowing known: [AccountKey: KnownAccount] = [:], in transaction: Transaction
   ) async throws -> Context {
     let tokens = Set(evidence.compactMap(\.appAccountToken)).sorted {
       $0.uuidString < $1.uuidString
@@ -48,26 +48,25 @@ extension Ledger {
     var claimants = wasSwitchedOff ? family.claimants : []
     if wasSwitchedOff, let claimant { claimants.insert(claimant) }
 
+    let unknown = accounts.subtracting(known.keys)
+    let names = unknown.isEmpty ? [] : [KnownAccount.select(unknown)]
     let results = try await transaction.batch(
-      [
-        """
-        SELECT account_key, account_id, erased_at FROM tenure.account_by_key
-        WHERE account_key = ANY(\(accounts.sorted()))
-        """
-      ]
+      names
         + claimants.sorted().map { account in
           """
           SELECT account_key, product_id, created_at FROM tenure.purchase_order
           WHERE account_key = \(account)
           """
         })
-    for (key, name, erasedAt) in try results[0].decode(
-      AccountKey.self, String.self, Timestamp?.self)
-    {
-      context.names[key] = name
-      context.erasures[key] = erasedAt
+    var known = known.filter { accounts.contains($0.key) }
+    for rows in results.prefix(names.count) {
+      known.merge(try KnownAccount.accounts(from: rows)) { $1 }
     }
-    for rows in results.dropFirst() {
+    for (key, account) in known {
+      context.names[key] = account.id
+      context.erasures[key] = account.erasedAt
+    }
+    for rows in results.dropFirst(names.count) {
       for (account, product, openedAt) in try rows.decode(
         AccountKey.self, ProductID.self, Timestamp.self)
       {
@@ -76,6 +75,28 @@ extension Ledger {
       }
     }
     return context
+  }
+}
+
+/// What the rule needs to know of an account whatever it does.
+struct KnownAccount: Hashable, Sendable {
+  var id: String
+  var erasedAt: Timestamp?
+
+  /// ``accounts(from:)`` reads the result.
+  static func select(_ keys: Set<AccountKey>) -> SQL {
+    """
+    SELECT account_key, account_id, erased_at FROM tenure.account_by_key
+    WHERE account_key = ANY(\(keys.sorted()))
+    """
+  }
+
+  static func accounts(from rows: Rows) throws -> [AccountKey: KnownAccount] {
+    var accounts: [AccountKey: KnownAccount] = [:]
+    for (key, id, erasedAt) in try rows.decode(AccountKey.self, String.self, Timestamp?.self) {
+      accounts[key] = KnownAccount(id: id, erasedAt: erasedAt)
+    }
+    return accounts
   }
 }
 

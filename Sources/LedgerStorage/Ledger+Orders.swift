@@ -12,6 +12,38 @@ package struct StoredOrder: Hashable, Sendable {
   package let transactionID: TransactionID?
 }
 
+extension StoredOrder {
+  /// The statements that read an order of an account; ``init(_:of:from:)`` reads their results.
+  static func select(_ id: UUID, of account: AccountKey) -> [SQL] {
+    [
+      """
+      SELECT product_id, status, created_at, fulfilled_at, environment, transaction_id
+      FROM tenure.purchase_order WHERE account_key = \(account) AND order_id = \(id)
+      """,
+      """
+      SELECT account_id, app_account_token FROM tenure.account_by_key
+      WHERE account_key = \(account)
+      """,
+    ]
+  }
+
+  /// Nil if the account has no order of this id.
+  init?(_ id: UUID, of account: AccountKey, from results: [Rows]) throws {
+    guard
+      let (product, status, createdAt, fulfilledAt, environment, transaction) =
+        try results[0].decodeFirst(
+          ProductID.self, PurchaseOrder.Status.self, Timestamp.self, Timestamp?.self,
+          Environment?.self, TransactionID?.self),
+      let (name, token) = try results[1].decodeFirst(String.self, UUID.self)
+    else { return nil }
+    self.init(
+      order: PurchaseOrder(
+        id: id, account: account, productID: product, createdAt: createdAt, status: status),
+      accountID: name, appAccountToken: token, fulfilledAt: fulfilledAt,
+      environment: environment, transactionID: transaction)
+  }
+}
+
 extension Ledger {
   /// Opens an order, creating the account if it is new.
   ///
@@ -52,28 +84,8 @@ extension Ledger {
 
   /// Finds an order of an account; nil if the account has none of this id.
   package func order(_ id: UUID, of account: AccountKey) async throws -> StoredOrder? {
-    let results = try await database.batch([
-      """
-      SELECT product_id, status, created_at, fulfilled_at, environment, transaction_id
-      FROM tenure.purchase_order WHERE account_key = \(account) AND order_id = \(id)
-      """,
-      """
-      SELECT account_id, app_account_token FROM tenure.account_by_key
-      WHERE account_key = \(account)
-      """,
-    ])
-    guard
-      let (product, status, createdAt, fulfilledAt, environment, transaction) =
-        try results[0].decodeFirst(
-          ProductID.self, PurchaseOrder.Status.self, Timestamp.self, Timestamp?.self,
-          Environment?.self, TransactionID?.self),
-      let (name, token) = try results[1].decodeFirst(String.self, UUID.self)
-    else { return nil }
-    return StoredOrder(
-      order: PurchaseOrder(
-        id: id, account: account, productID: product, createdAt: createdAt, status: status),
-      accountID: name, appAccountToken: token, fulfilledAt: fulfilledAt,
-      environment: environment, transactionID: transaction)
+    try StoredOrder(
+      id, of: account, from: await database.batch(StoredOrder.select(id, of: account)))
   }
 
   private static func select(accountOfOrder id: UUID) -> SQL {
@@ -97,31 +109,33 @@ extension Ledger {
     let owner = try await transaction.query(Self.select(accountOfOrder: id))
       .decodeFirst(AccountKey.self)
     guard let owner else { return nil }
-    return try await orders(
-      transaction.query(
-        """
-        SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
-        WHERE account_key = \(owner) AND order_id = \(id)
-        FOR UPDATE
-        """)
-    ).first
+    return try await Self.orders(from: transaction.query(Self.lock(order: id, of: owner))).first
   }
 
-  /// Locks and reads the orders of an account that still wait for their payment.
-  func lockOrdersAwaitingPayment(of account: AccountKey, in transaction: Transaction) async throws
-    -> [PurchaseOrder]
+  /// Locks and reads an order of an account; ``orders(from:)`` reads the result.
+  static func lock(order id: UUID, of account: AccountKey) -> SQL {
+    """
+    SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
+    WHERE account_key = \(account) AND order_id = \(id)
+    FOR UPDATE
+    """
+  }
+
+  /// Locks and reads the orders of an account for some products that still wait for their payment;
+  /// ``orders(from:)`` reads the result.
+  static func lockOrdersAwaitingPayment(of account: AccountKey, for products: Set<ProductID>)
+    -> SQL
   {
-    try await orders(
-      transaction.query(
-        """
-        SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
-        WHERE account_key = \(account) AND status IN ('open', 'expired')
-        ORDER BY order_id
-        FOR UPDATE
-        """))
+    """
+    SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
+    WHERE account_key = \(account) AND product_id = ANY(\(products.sorted()))
+      AND status IN ('open', 'expired')
+    ORDER BY order_id
+    FOR UPDATE
+    """
   }
 
-  private func orders(_ rows: Rows) throws -> [PurchaseOrder] {
+  static func orders(from rows: Rows) throws -> [PurchaseOrder] {
     try rows.decode(
       UUID.self, AccountKey.self, ProductID.self, Timestamp.self, PurchaseOrder.Status.self
     ).map {

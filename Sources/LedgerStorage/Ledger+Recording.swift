@@ -60,6 +60,13 @@ package struct RecordedFamily: Sendable {
   }
 }
 
+/// Lines that nobody else records on until the transaction ends.
+struct LockedLines: Sendable {
+  var families: [StoredFamily]
+  /// What is to be recorded on them, with the links that it shows.
+  var evidence: [Evidence]
+}
+
 /// The families that an arrival touched, by every line in them.
 package struct Recording: Sendable {
   package var families: [LineID: RecordedFamily]
@@ -71,35 +78,57 @@ package struct Recording: Sendable {
 }
 
 extension Ledger {
-  /// Locks the lines that evidence is about, records it and whatever follows, inside a transaction.
+  /// Locks and reads the lines that evidence is about, inside a transaction.
   ///
   /// The lines are locked in their order, so that two recordings never wait for each other; a line
   /// that turns out to be linked is locked after the others, and should that cross another
   /// recording, PostgreSQL ends one of the two, which is then tried again.
   ///
   /// - Parameters:
+  ///   - evidence: What is to be recorded.
+  ///   - before: Statements to send in front, in the same round trip.
+  ///   - after: And behind.
+  ///   - transaction: The database transaction.
+  /// - Returns: The lines, and the results of the statements.
+  /// - Throws: What the database says.
+  func lock(
+    linesOf evidence: [Evidence], before: [SQL] = [], after: [SQL] = [],
+    in transaction: Transaction
+  ) async throws -> (lines: LockedLines, before: [Rows], after: [Rows]) {
+    var reader = FamilyReader(isLocking: true)
+    let reading = try await reader.read(
+      about: evidence, before: before, after: after, in: transaction)
+    return (
+      LockedLines(families: reader.families, evidence: evidence + reading.links), reading.before,
+      reading.after
+    )
+  }
+
+  /// Records an arrival and whatever follows on lines that were locked, inside a transaction.
+  ///
+  /// - Parameters:
   ///   - arrival: What to record.
+  ///   - locked: The lines that its evidence is about.
+  ///   - accounts: Accounts that were read already, so that they need not be asked for.
   ///   - now: The recording date, unless an entry of a line is later already.
   ///   - transaction: The database transaction.
   /// - Returns: The families as they are now, and the statements that write them: the caller sends
   ///   them together with its own.
   /// - Throws: What the database says.
-  func record(_ arrival: Arrival, at now: Timestamp, in transaction: Transaction) async throws
-    -> (recording: Recording, writes: [SQL])
-  {
-    var reader = FamilyReader(isLocking: true)
-    let links = try await reader.read(about: arrival.evidence, in: transaction)
-    let evidence = arrival.evidence + links
-
+  func record(
+    _ arrival: Arrival, on locked: LockedLines, knowing accounts: [AccountKey: KnownAccount] = [:],
+    at now: Timestamp, in transaction: Transaction
+  ) async throws -> (recording: Recording, writes: [SQL]) {
     var recording = Recording(families: [:])
     var writes: [SQL] = []
-    for family in reader.families {
+    for family in locked.families {
       var line = family.line
       let ids = Set(family.members.keys)
-      let evidence = evidence.filter { ids.contains($0.line) }
+      let evidence = locked.evidence.filter { ids.contains($0.line) }
       let claims = arrival.claim?.acts(on: ids, in: family.line, evidence: evidence) ?? []
       let context = try await context(
-        of: family, claimant: arrival.claim?.account, evidence: evidence, in: transaction)
+        of: family, claimant: arrival.claim?.account, evidence: evidence, knowing: accounts,
+        in: transaction)
       line.updateContext(context.apply)
 
       let recordedAt = max(now, family.lastRecordedAt ?? now)

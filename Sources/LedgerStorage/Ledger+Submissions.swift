@@ -124,6 +124,28 @@ extension Ledger {
     }
   }
 
+  /// How the answer to a submission is kept.
+  package struct StoredOutcome<Value: Sendable>: Sendable {
+    package var text: String
+    /// The order that the answer shows.
+    package var order: UUID?
+    package var value: Value
+
+    package init(text: String, order: UUID?, value: Value) {
+      self.text = text
+      self.order = order
+      self.value = value
+    }
+  }
+
+  /// A submission that was recorded, with what its answer shows beside the decisions: as of the
+  /// commit.
+  package struct AnsweredSubmission<Value: Sendable>: Sendable {
+    package let value: Value
+    package let holdings: AccountHoldings
+    package let order: StoredOrder?
+  }
+
   /// Records a verified submission: evidence, claims, decisions, holdings, orders and the outcome,
   /// all in one database transaction.
   ///
@@ -137,16 +159,29 @@ extension Ledger {
   ///   - grantsAccess: Whether a charge of the environment grants anything to the account of the
   ///     id; one that does not fulfils no order.
   ///   - outcome: Makes the stored form of the answer.
-  /// - Returns: Nil if the submission was verified before, by another process.
+  /// - Returns: What came of it; nil if the submission was verified before, by another process.
   /// - Throws: What the database says.
   package func record<Outcome: Sendable>(
     _ verified: VerifiedSubmission, at now: Timestamp,
     grantsAccess: @escaping @Sendable (String, Environment) -> Bool,
-    outcome: @Sendable (RecordedSubmission) throws -> (stored: String, value: Outcome)
-  ) async throws -> Outcome? {
+    outcome: @Sendable (RecordedSubmission) throws -> StoredOutcome<Outcome>
+  ) async throws -> AnsweredSubmission<Outcome>? {
     let submission = verified.submission
+    let account = submission.account
+    // Two round trips: everything that is read, then everything that is written and answered.
     return try await database.withTransaction { transaction in
-      guard let standing = try await lock(submission.id, in: transaction) else { return nil }
+      let (locked, before, after) = try await lock(
+        linesOf: verified.evidence, before: Standing.lock(submission.id),
+        after: [
+          KnownAccount.select([account]),
+          OrdersAtHand.lock(
+            of: account, named: submission.orderID, selected: verified.selected),
+        ],
+        in: transaction)
+      guard let standing = try Standing(from: before) else {
+        await transaction.rollBack()
+        return nil
+      }
       let claims = standing.awaitsApple || standing.status == .rejected
 
       let arrival = Arrival(
@@ -156,12 +191,17 @@ extension Ledger {
             account: submission.account, transactions: verified.selected,
             receivedAt: submission.receivedAt) : nil,
         source: EntrySource(.receipt, id: submission.id.uuidString.lowercased()))
-      let (recording, writes) = try await record(arrival, at: now, in: transaction)
+      let (recording, writes) = try await record(
+        arrival, on: locked, knowing: try KnownAccount.accounts(from: after[0]), at: now,
+        in: transaction)
       var result = RecordedSubmission(recording: recording)
       var orders = OrderMatching(recording: recording, grantsAccess: grantsAccess, now: now)
       try await orders.match(
         named: claims ? submission.orderID : nil, by: submission.account,
-        among: claims ? verified.selected : [], in: self, transaction, result: &result)
+        among: claims ? verified.selected : [],
+        atHand: OrdersAtHand(
+          of: account, named: submission.orderID, selected: verified.selected, from: after[1]),
+        in: self, transaction, result: &result)
       let statements =
         writes + orders.statements
         + Self.insert(verified.exchanges, of: submission, after: standing.lastExchange)
@@ -169,17 +209,28 @@ extension Ledger {
         try await transaction.commit(with: statements + [Self.countAttempt(of: submission)])
         return nil
       }
-      let (answer, value) = try outcome(result)
-      try await transaction.commit(
+      let outcome = try outcome(result)
+      let reads =
+        HoldingReader.statements([submission.accountID])
+        + (outcome.order.map { StoredOrder.select($0, of: account) } ?? [])
+      let results = try await transaction.commit(
         with: statements + [
           """
           UPDATE tenure.submission SET status = 'verified', environment = \(verified.environment),
             decided_at = \(now), retry_at = \(verified.lookAgainAt), attempts = attempts + 1,
-            problem = NULL, problem_detail = NULL, apple_status = NULL, outcome = \(answer)
+            problem = NULL, problem_detail = NULL, apple_status = NULL, outcome = \(outcome.text)
           WHERE submission_id = \(submission.id)
           """
-        ] + Self.job(of: submission, lookingAgainAt: verified.lookAgainAt, at: now))
-      return value
+        ] + Self.job(of: submission, lookingAgainAt: verified.lookAgainAt, at: now) + reads
+      ).suffix(reads.count)
+      let answers = Array(results)
+      return AnsweredSubmission(
+        value: outcome.value,
+        holdings: try HoldingRows(holdings: answers[0], grants: answers[1])
+          .holdings(of: submission.accountID),
+        order: try outcome.order.flatMap {
+          try StoredOrder($0, of: account, from: Array(answers.dropFirst(2)))
+        })
     }
   }
 
@@ -237,7 +288,8 @@ extension Ledger {
     with statements: @Sendable (Standing) -> [SQL]
   ) async throws {
     try await database.withTransaction { transaction in
-      guard let standing = try await lock(submission.id, in: transaction) else { return }
+      let results = try await transaction.batch(Standing.lock(submission.id))
+      guard let standing = try Standing(from: results) else { return }
       try await transaction.commit(
         with: Self.insert(exchanges, of: submission, after: standing.lastExchange)
           + (standing.awaitsApple ? statements(standing) : [Self.countAttempt(of: submission)]))
@@ -254,23 +306,31 @@ extension Ledger {
     var lastExchange: Int
 
     var awaitsApple: Bool { Submission.awaitsApple(status, retryAt: retryAt) }
-  }
 
-  /// Locks a submission, so that only one process decides it; nil if there is none.
-  private func lock(_ id: UUID, in transaction: Transaction) async throws -> Standing? {
-    let results = try await transaction.batch([
-      """
-      SELECT status, retry_at FROM tenure.submission WHERE submission_id = \(id)
-      FOR UPDATE
-      """,
-      """
-      SELECT coalesce(max(number), 0) FROM tenure.submission_exchange
-      WHERE submission_id = \(id)
-      """,
-    ])
-    let lastExchange = try results[1].decodeOnly(Int.self)
-    return try results[0].decodeFirst(Submission.Status.self, Timestamp?.self).map {
-      Standing(status: $0, retryAt: $1, lastExchange: lastExchange)
+    /// The statements that lock a submission, so that only one process decides it, and then read
+    /// it; ``init(from:)`` reads their results.
+    static func lock(_ id: UUID) -> [SQL] {
+      [
+        """
+        SELECT status, retry_at FROM tenure.submission WHERE submission_id = \(id)
+        FOR UPDATE
+        """,
+        """
+        SELECT coalesce(max(number), 0) FROM tenure.submission_exchange
+        WHERE submission_id = \(id)
+        """,
+      ]
+    }
+
+    /// Nil if there is no such submission.
+    init?(from results: [Rows]) throws {
+      guard
+        let (status, retryAt) = try results[0].decodeFirst(
+          Submission.Status.self, Timestamp?.self)
+      else { return nil }
+      self.status = status
+      self.retryAt = retryAt
+      lastExchange = try results[1].decodeOnly(Int.self)
     }
   }
 

@@ -32,12 +32,16 @@ struct OrderMatching {
   /// product is fulfilled.
   mutating func match(
     named orderID: UUID?, by account: AccountKey, among selected: [TransactionKey],
-    in ledger: Ledger, _ transaction: Transaction, result: inout Ledger.RecordedSubmission
+    atHand: OrdersAtHand, in ledger: Ledger, _ transaction: Transaction,
+    result: inout Ledger.RecordedSubmission
   ) async throws {
     try await followRefunds(in: ledger, transaction)
     let submitted = selected.compactMap { payment($0) }
     if let orderID {
-      if let order = try await ledger.lockOrder(orderID, in: transaction) {
+      // One that the account does not have may be another's: only then is it looked for.
+      var order = atHand.named
+      if order == nil { order = try await ledger.lockOrder(orderID, in: transaction) }
+      if let order {
         let match = order.match(submittedBy: account, among: submitted)
         result.namedOrder = .matched(match)
         if case .fulfilled(let id) = match, let payment = payment(id) {
@@ -55,7 +59,8 @@ struct OrderMatching {
     let payments = (submitted + decided).filter { seen.insert($0.charge.id).inserted }
     let open = payments.filter { fulfilments[$0.charge.id] == nil && !$0.isAutomaticRenewal }
     for owner in Set(open.compactMap(\.decision.owner)).sorted() {
-      var orders = try await ledger.lockOrdersAwaitingPayment(of: owner, in: transaction)
+      let products = Set(open.filter { $0.decision.owner == owner }.map(\.charge.productID))
+      var orders = try await orders(of: owner, for: products, atHand: atHand, transaction)
       let taken = Set(fulfilments.values)
       orders.removeAll { taken.contains($0.id) }
       for payment in open where payment.decision.owner == owner {
@@ -70,6 +75,15 @@ struct OrderMatching {
         .first { $0.decision.owner == account && fulfilments[$0.charge.id] != nil }
         .flatMap { fulfilments[$0.charge.id] }
     }
+  }
+
+  private func orders(
+    of account: AccountKey, for products: Set<ProductID>, atHand: OrdersAtHand,
+    _ transaction: Transaction
+  ) async throws -> [PurchaseOrder] {
+    if account == atHand.account, products.isSubset(of: atHand.products) { return atHand.awaiting }
+    return try await Ledger.orders(
+      from: transaction.query(Ledger.lockOrdersAwaitingPayment(of: account, for: products)))
   }
 
   private mutating func fulfil(_ order: PurchaseOrder, by charge: Charge) {
@@ -102,6 +116,38 @@ struct OrderMatching {
     for (order, charge) in changed.sorted(by: { $0.value.id < $1.value.id }) {
       guard let account = accounts[order] else { continue }
       statements.append(Ledger.refund(order, of: account, isRefunded: charge.revocation != nil))
+    }
+  }
+}
+
+/// The orders that a submission most likely needs, read along with its lines before it is known
+/// which it does.
+struct OrdersAtHand: Sendable {
+  let account: AccountKey
+  /// The order that was named, if it is the account's.
+  private(set) var named: PurchaseOrder?
+  /// The account's orders for `products` that wait for their payment.
+  private(set) var awaiting: [PurchaseOrder] = []
+  private(set) var products: Set<ProductID> = []
+
+  /// The statement that locks and reads them; ``init(of:named:selected:from:)`` reads its result.
+  static func lock(
+    of account: AccountKey, named orderID: UUID?, selected: [TransactionKey]
+  ) -> SQL {
+    if let orderID { return Ledger.lock(order: orderID, of: account) }
+    return Ledger.lockOrdersAwaitingPayment(of: account, for: Set(selected.map(\.productID)))
+  }
+
+  init(
+    of account: AccountKey, named orderID: UUID?, selected: [TransactionKey], from rows: Rows
+  ) throws {
+    self.account = account
+    let orders = try Ledger.orders(from: rows)
+    if orderID == nil {
+      awaiting = orders
+      products = Set(selected.map(\.productID))
+    } else {
+      named = orders.first
     }
   }
 }

@@ -96,7 +96,9 @@ struct AliasTests {
 
       try await withThrowingTaskGroup(of: Void.self) { group in
         try await ledger.database.withTransaction { transaction in
-          let (_, writes) = try await ledger.record(arrival, at: day(0.1), in: transaction)
+          let locked = try await ledger.lock(linesOf: arrival.evidence, in: transaction).lines
+          let (_, writes) = try await ledger.record(
+            arrival, on: locked, at: day(0.1), in: transaction)
           // All is read and decided, and nothing is committed yet.
           group.addTask {
             try await ledger.submit(

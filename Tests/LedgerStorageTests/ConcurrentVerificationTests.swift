@@ -93,11 +93,12 @@ struct ConcurrentVerificationTests {
       try await ledger.reject(
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
         exchanges: [], at: day(0.2))
-      let recorded: Ledger.RecordedSubmission? = try await ledger.record(
+      let recorded = try await ledger.record(
         Ledger.VerifiedSubmission(
           submission: submission, environment: .production, evidence: [charge("1", on: 0)],
           selected: [], exchanges: [], lookAgainAt: day(0.4)),
-        at: day(0.3), grantsAccess: { _, _ in true }, outcome: { ("{}", $0) })
+        at: day(0.3), grantsAccess: { _, _ in true },
+        outcome: { Ledger.StoredOutcome(text: "{}", order: nil, value: $0) })
       #expect(recorded != nil)
       let jobs = try await ledger.claimJobs(
         limit: 10, worker: "w", at: day(0.4), lease: .seconds(60))

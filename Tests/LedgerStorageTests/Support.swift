@@ -77,7 +77,7 @@ extension Ledger {
         submission: submission, environment: .production, evidence: evidence,
         selected: selected, exchanges: exchanges),
       at: day(date), grantsAccess: { _, _ in true },
-      outcome: { (outcome, $0) })
+      outcome: { StoredOutcome(text: outcome, order: nil, value: $0) })?.value
   }
 
   func acknowledgeDelivery(of key: TransactionKey, by account: String, on date: Double)

@@ -181,14 +181,14 @@ struct BareStatements: Sendable {
       return [
         """
         SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
-        WHERE account_key = \(sample.accountKey) AND status IN ('open', 'expired')
+        WHERE account_key = \(sample.accountKey) AND product_id = ANY(\([product]))
+          AND status IN ('open', 'expired')
         ORDER BY order_id
         FOR UPDATE
         """
       ]
     }
     return [
-      "SELECT account_key FROM tenure.purchase_order_account WHERE order_id = \(order)",
       """
       SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
       WHERE account_key = \(sample.accountKey) AND order_id = \(order)
@@ -207,7 +207,7 @@ struct BareStatements: Sendable {
       FROM tenure.holding WHERE account_id = ANY(\([sample.accountID]))
       """,
       """
-      SELECT account_id, grant_id, entitlement, source, starts_at, ends_at
+      SELECT account_id, grant_id, entitlement, starts_at, ends_at, source
       FROM tenure.account_grant WHERE account_id = ANY(\([sample.accountID]))
       """,
     ]

@@ -19,8 +19,7 @@ struct BareSubmission: Sendable {
     try await database.batch(statements.store)
     try await database.withTransaction { transaction in
       try await transaction.batch(statements.load)
-      try await transaction.commit(with: statements.write)
+      try await transaction.commit(with: statements.write + statements.answer)
     }
-    try await database.batch(statements.answer)
   }
 }

@@ -10,7 +10,7 @@ import Subscriptions
 struct SubmissionBenchmark: Sendable {
   private static let name = "submissions decided"
   private static let limitName =
-    "the same statements in four pipelined batches (store; load; write; answer), with no logic"
+    "the same statements in three pipelined batches (store; load; write and answer), with no logic"
   /// Issue 2.
   private static let goal = 0.4
   private static let concurrency = 32
