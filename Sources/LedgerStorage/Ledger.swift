@@ -1,4 +1,3 @@
-package import Logging
 package import Postgres
 import Subscriptions
 
@@ -9,14 +8,12 @@ import Subscriptions
 /// the catalogue, entitlements, jobs, the audit.
 package struct Ledger: Sendable {
   let database: ConnectionPool
-  let logger: Logger
   /// Reads holdings for many callers at once.
   let holdings: HoldingReader
 
   /// Works on a database whose schema is up to date.
-  package init(database: ConnectionPool, logger: Logger) {
+  package init(database: ConnectionPool) {
     self.database = database
-    self.logger = logger
     holdings = HoldingReader(database: database)
   }
 }

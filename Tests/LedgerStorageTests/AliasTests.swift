@@ -120,7 +120,7 @@ struct AliasTests {
 
   private func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
     try await withScratchDatabase { database in
-      try await body(Ledger(database: database, logger: quietLogger))
+      try await body(Ledger(database: database))
     }
   }
 }

@@ -74,7 +74,7 @@ struct AuditTests {
   @Test("finds what was tampered with, and rebuild mends the projections", arguments: tamperings)
   func tampering(_ tampering: Tampering) async throws {
     try await withScratchDatabase { database in
-      let ledger = Ledger(database: database, logger: quietLogger)
+      let ledger = Ledger(database: database)
       _ = try await ledger.findOrCreateAccount("ben", at: start)
       try await ledger.submit(
         [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
@@ -93,7 +93,7 @@ struct AuditTests {
   @Test("a tail that was cut off together with its head is found by the checkpoint")
   func checkpoint() async throws {
     try await withScratchDatabase { database in
-      let ledger = Ledger(database: database, logger: quietLogger)
+      let ledger = Ledger(database: database)
       try await ledger.submit(
         [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit([status(false, on: 5)], claiming: [], by: "anna", on: 5)

@@ -108,7 +108,7 @@ struct ConcurrentVerificationTests {
 
   private func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
     try await withScratchDatabase { database in
-      try await body(Ledger(database: database, logger: quietLogger))
+      try await body(Ledger(database: database))
     }
   }
 }

@@ -113,7 +113,7 @@ struct OrderTests {
 
   private func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
     try await withScratchDatabase { database in
-      let ledger = Ledger(database: database, logger: quietLogger)
+      let ledger = Ledger(database: database)
       _ = try await ledger.describe(
         Product(
           id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))

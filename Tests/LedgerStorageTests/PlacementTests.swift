@@ -11,7 +11,7 @@ struct PlacementTests {
   @Test("what is recorded after one goes on from the recorded decisions, whoever ordered what")
   func ordersBesidePlacements() async throws {
     try await withScratchDatabase { database in
-      let ledger = Ledger(database: database, logger: quietLogger)
+      let ledger = Ledger(database: database)
       _ = try await ledger.describe(
         Product(
           id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))

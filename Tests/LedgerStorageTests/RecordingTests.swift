@@ -11,7 +11,7 @@ struct RecordingTests {
   @Test("a first charge is the submitter's, and is held")
   func firstCharge() async throws {
     try await withScratchDatabase { database in
-      let ledger = Ledger(database: database, logger: quietLogger)
+      let ledger = Ledger(database: database)
       let result = try await ledger.submit(
         [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
       #expect(result?.recording.families[lineID]?.changes.map(\.action) == [.claimed])
@@ -26,7 +26,7 @@ struct RecordingTests {
   @Test("the renewal goes to who is renewing, whoever submits it (scenario 1)")
   func renewal() async throws {
     try await withScratchDatabase { database in
-      let ledger = Ledger(database: database, logger: quietLogger)
+      let ledger = Ledger(database: database)
       try await ledger.submit(
         [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit(
@@ -42,7 +42,7 @@ struct RecordingTests {
   @Test("recording the same again appends nothing")
   func repeats() async throws {
     try await withScratchDatabase { database in
-      let ledger = Ledger(database: database, logger: quietLogger)
+      let ledger = Ledger(database: database)
       let evidence = [charge("1", on: 0), charge("2", on: 30, asOf: 31), status(true, on: 31)]
       try await ledger.submit(evidence, claiming: [key("2")], by: "anna", on: 31)
       let before = try await ledger.entryCount()
@@ -57,7 +57,7 @@ struct RecordingTests {
   @Test("a later answer that repeats what is known is one entry, and outdates older answers")
   func confirmation() async throws {
     try await withScratchDatabase { database in
-      let ledger = Ledger(database: database, logger: quietLogger)
+      let ledger = Ledger(database: database)
       try await ledger.submit(
         [charge("1", on: 0), charge("2", on: 30, asOf: 30)], claiming: [key("2")], by: "anna",
         on: 31)
@@ -78,7 +78,7 @@ struct RecordingTests {
   @Test("fifty submissions of one receipt for two accounts at once give one owner")
   func concurrent() async throws {
     try await withScratchDatabase { database in
-      let ledger = Ledger(database: database, logger: quietLogger)
+      let ledger = Ledger(database: database)
       let order = try await openOrder(ledger, "anna")
       let evidence = [charge("1", on: 0), status(true, on: 0.1)]
       let owners = try await withThrowingTaskGroup(of: Int.self) { group in
@@ -107,7 +107,7 @@ struct RecordingTests {
   @Test("a transaction that is known under another original id links the lines")
   func linked() async throws {
     try await withScratchDatabase { database in
-      let ledger = Ledger(database: database, logger: quietLogger)
+      let ledger = Ledger(database: database)
       let other = LineID(.production, "2000")
       try await ledger.submit(
         [charge("1", on: 0, lineItem: "w1"), status(true, on: 0.1)], claiming: [key("1")],
@@ -129,7 +129,7 @@ struct RecordingTests {
   @Test("the same transaction in the other environment is another")
   func environments() async throws {
     try await withScratchDatabase { database in
-      let ledger = Ledger(database: database, logger: quietLogger)
+      let ledger = Ledger(database: database)
       let sandbox = LineID(.sandbox, "1000")
       try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)

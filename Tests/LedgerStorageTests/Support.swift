@@ -1,6 +1,5 @@
 import Foundation
 @testable import LedgerStorage
-import Logging
 import Postgres
 import Subscriptions
 
@@ -8,8 +7,6 @@ import Subscriptions
 let start = Timestamp(CalendarDate(year: 2026, month: 1, day: 1))
 
 func day(_ day: Double) -> Timestamp { start + .milliseconds(Int64(day * 86_400_000)) }
-
-let quietLogger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
 
 let lineID = LineID(.production, "1000")
 

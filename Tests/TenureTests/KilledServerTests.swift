@@ -47,7 +47,7 @@ struct KilledServerTests {
     let logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
     let crowd = try Crowd(seed: seed)
     let appStore = AppStoreSimulatorServer(simulation: crowd.simulation, logger: logger)
-    try await Crowd.describeProducts(to: Ledger(database: database, logger: logger))
+    try await Crowd.describeProducts(to: Ledger(database: database))
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await appStore.run() }
       let shop = try await Shop.open(

@@ -34,7 +34,7 @@ struct Assembly: Sendable {
     let verifier = ReceiptVerifier(
       transport: transport, endpoints: settings.verifyReceipt, apps: try settings.appStoreApps(),
       timeout: settings.appStoreTimeout, logger: logger, now: now)
-    ledger = Ledger(database: database, logger: logger)
+    ledger = Ledger(database: database)
     catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     intake = ReceiptIntake(
       ledger: ledger, verifier: verifier, catalogue: catalogue,

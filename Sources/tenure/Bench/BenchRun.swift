@@ -54,7 +54,7 @@ struct BenchRun: Sendable {
   {
     let accounts = SampleAccounts(count: accounts)
     logger.notice("Filling the database", metadata: ["accounts": "\(accounts.count)"])
-    try await database.withPool { try await accounts.insert(into: $0, logger: logger) }
+    try await database.withPool { try await accounts.insert(into: $0) }
     var results: [BenchResult] = []
     if subject != .submissions {
       let benchmark = ReadBenchmark(

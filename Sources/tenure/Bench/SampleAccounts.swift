@@ -1,6 +1,5 @@
 import Foundation
 import LedgerStorage
-import Logging
 import Postgres
 import Subscriptions
 
@@ -24,8 +23,8 @@ struct SampleAccounts: Sendable {
   ///
   /// Only the tables that are read for an answer or written by a submission have a row of each
   /// account; there is no ledger behind these holdings.
-  func insert(into database: ConnectionPool, logger: Logger) async throws {
-    try await Self.describeProduct(in: database, logger: logger)
+  func insert(into database: ConnectionPool) async throws {
+    try await Self.describeProduct(in: database)
     for statement in statements {
       _ = try await database.execute(statement, deadline: Self.deadline)
     }
@@ -36,8 +35,8 @@ struct SampleAccounts: Sendable {
   }
 
   /// Puts the product into the catalogue.
-  static func describeProduct(in database: ConnectionPool, logger: Logger) async throws {
-    _ = try await Ledger(database: database, logger: logger).describe(
+  static func describeProduct(in database: ConnectionPool) async throws {
+    _ = try await Ledger(database: database).describe(
       Product(
         id: productID, validFrom: .now, type: .autoRenewable, entitlements: [entitlement],
         subscriptionGroup: "bench", level: 1, period: CalendarPeriod(months: 1)))

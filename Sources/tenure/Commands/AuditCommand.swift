@@ -27,7 +27,7 @@ struct AuditCommand: AsyncParsableCommand {
     let progress = Progress("original transactions audited")
     let audit: LedgerAudit
     do {
-      audit = try await Ledger(database: database.pool, logger: logger)
+      audit = try await Ledger(database: database.pool)
         .audit(at: .now) { progress.show($0) }
     } catch {
       await database.close()
@@ -67,7 +67,7 @@ struct RebuildCommand: AsyncParsableCommand {
     let database = try await Database.open(settings, logger: logger)
     let progress = Progress("original transactions rebuilt")
     do {
-      let (lines, rewritten) = try await Ledger(database: database.pool, logger: logger)
+      let (lines, rewritten) = try await Ledger(database: database.pool)
         .rebuild { progress.show($0) }
       progress.finish()
       print("original transactions  \(lines)\nrewritten              \(rewritten)")

@@ -50,7 +50,7 @@ struct TestAPI: Sendable {
     let apple = try StandInAppStore()
     let clock = apple.simulation.clock
     let now: @Sendable () -> Timestamp = { clock.now }
-    let ledger = Ledger(database: database, logger: logger)
+    let ledger = Ledger(database: database)
     let catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     let app = SimulatedApp.sample
     let verifier = ReceiptVerifier(

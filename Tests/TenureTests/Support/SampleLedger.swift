@@ -38,7 +38,7 @@ struct SampleLedger: Sendable {
   static func prepare(_ count: Int, in database: ConnectionPool) async throws
     -> [SampleSubmission]
   {
-    try await SampleAccounts.describeProduct(in: database, logger: quiet)
+    try await SampleAccounts.describeProduct(in: database)
     return try await SampleSubmission.prepare(
       firstNumber..<firstNumber + count, in: database)
   }
