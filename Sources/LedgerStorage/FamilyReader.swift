@@ -6,8 +6,8 @@ struct FamilyReader {
   /// Whether the lines stay locked until the transaction ends; missing ones are then created.
   let isLocking: Bool
   private var lines: [LineID: StoredLine] = [:]
-  /// Links that were discovered but are not recorded.
-  private var discovered: [(LineID, LineID)] = []
+  /// Links that are said or discovered, and not recorded yet.
+  private var news: [(LineID, LineID)] = []
 
   init(isLocking: Bool) {
     self.isLocking = isLocking
@@ -25,11 +25,14 @@ struct FamilyReader {
     -> [Evidence]
   {
     var wanted = Set(evidence.map(\.line))
-    for case .link(_, let previous) in evidence { wanted.insert(previous) }
+    for case .link(let line, let previous) in evidence {
+      wanted.insert(previous)
+      news.append((line, previous))
+    }
     let lookups = Lookups(evidence)
     let results = try await read(wanted, with: lookups.statements, in: transaction)
     let links = try lookups.links(from: results)
-    discovered = links.map { ($0.line, $0.previous) }
+    news += links.map { ($0.line, $0.previous) }
     try await readLinked(in: transaction)
     return links.map { .link(line: $0.line, previous: $0.previous) }
   }
@@ -59,7 +62,7 @@ struct FamilyReader {
 
   private func linked(to line: LineID) -> [LineID] {
     (lines[line]?.linked ?? [])
-      + discovered.compactMap { $0.0 == line ? $0.1 : $0.1 == line ? $0.0 : nil }
+      + news.compactMap { $0.0 == line ? $0.1 : $0.1 == line ? $0.0 : nil }
   }
 
   private mutating func readLinked(in transaction: Transaction) async throws {

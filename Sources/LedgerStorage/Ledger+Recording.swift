@@ -79,7 +79,7 @@ extension Ledger {
   ///
   /// - Parameters:
   ///   - arrival: What to record.
-  ///   - now: The recording date, unless an entry of a line is later already.
+  ///   - now: The recording date, unless an entry of a line is as late already.
   ///   - transaction: The database transaction.
   /// - Returns: The families as they are now, and the statements that write them: the caller sends
   ///   them together with its own.
@@ -102,7 +102,8 @@ extension Ledger {
         of: family, claimant: arrival.claim?.account, evidence: evidence, in: transaction)
       line.updateContext(context.apply)
 
-      let recordedAt = max(now, family.lastRecordedAt ?? now)
+      // Later than everything before, for the dates order what happened on linked lines.
+      let recordedAt = max(now, family.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
       let entries = line.record(evidence, acts: claims, at: recordedAt)
       let rule = OwnershipRule(recordedOn: line)
       let changes = entries.compactMap { entry -> OwnershipChange? in

@@ -7,12 +7,13 @@ extension Rows {
   func decodeHoldings() throws -> [(accountID: String, holding: Holding)] {
     try decode(
       String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
-      ProductID.self, ProductType?.self, PeriodType.self, Timestamp.self, Timestamp?.self,
+      ProductID.self, OriginalTransactionID?.self, ProductType?.self, PeriodType.self,
+      Timestamp.self, Timestamp?.self,
       Timestamp?.self, Timestamp?.self, Bool?.self, String?.self, Timestamp?.self
     ).map { row in
       let (
-        accountID, environment, original, transaction, product, productType, periodType, startsAt,
-        endsAt, revokedAt, supersededAt, autoRenews, phase, graceEndsAt
+        accountID, environment, original, transaction, product, familyID, productType, periodType,
+        startsAt, endsAt, revokedAt, supersededAt, autoRenews, phase, graceEndsAt
       ) = row
       var renewal: Holding.Renewal?
       if let autoRenews, let phase {
@@ -25,9 +26,9 @@ extension Rows {
         Holding(
           charge: TransactionKey(
             line: LineID(environment, original), transactionID: transaction, productID: product),
-          productID: product, productType: productType, periodType: periodType,
-          startsAt: startsAt, endsAt: endsAt, revokedAt: revokedAt, supersededAt: supersededAt,
-          renewal: renewal)
+          familyID: familyID, productID: product, productType: productType,
+          periodType: periodType, startsAt: startsAt, endsAt: endsAt, revokedAt: revokedAt,
+          supersededAt: supersededAt, renewal: renewal)
       )
     }
   }
