@@ -110,6 +110,15 @@ struct HoldingTests {
     #expect(pruned.map(\.account) == [a, b])
   }
 
+  @Test func whatIsUpgradedFromRenewsNothingEvenAsTheLatest() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(10), isUpgraded: true))
+    ledger.claim(key("1"), by: a)
+    ledger.hear([on(day(11))])
+    #expect(ledger.line.holding(ofChargeAt: 0, in: ledger.rule).renewal == nil)
+    #expect(ledger.premium(a, at: day(9))?.willRenew == false)
+  }
+
   @Test func linkedLinesAreHeldAsOne() {
     var ledger = Ledger(members: [mainLine, otherLine])
     ledger.hear(charge("1", from: day(0), to: day(30)))

@@ -144,12 +144,12 @@ struct LineTests {
 
   @Test func claimsOfOneSubmissionCountByTheDatesOfTheirCharges() {
     // B restores: whatever the receipt's order, the first month comes first, its renewal follows.
-    let keys = [key("1"), key("2", line: otherLine)]
+    let keys = [key("1", line: otherLine), key("2")]
     for transactions in [keys, keys.reversed()] {
       var ledger = Ledger(members: [mainLine, otherLine])
       ledger.hear([on(day(1)), on(day(2)), on(day(3))])
-      ledger.hear(Self.first)
-      ledger.hear(charge("2", from: day(30), to: day(60), line: otherLine, item: "w2"))
+      ledger.hear(charge("1", from: day(0), to: day(30), line: otherLine, item: "w1"))
+      ledger.hear(Self.second)
       ledger.record([
         .acts(transactions.map { .claim(Claim(account: b, transaction: $0, receivedAt: day(40))) })
       ])
