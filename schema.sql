@@ -218,9 +218,10 @@ CREATE TABLE IF NOT EXISTS original_transaction (
     -- The number and hash of the line's last entry; 0 and null before the first.
     head_number             integer     NOT NULL DEFAULT 0 CHECK (head_number >= 0),
     head_hash               bytea       CHECK (length(head_hash) = 32),
-    -- When the last entry was recorded; recording dates never go back on a line.
+    -- When the last entry was recorded; what is recorded later has a later date.
     head_recorded_at        timestamptz,
-    -- Apple's answer of this date listed every transaction up to this entry, each as recorded.
+    -- Apple's answer of this date listed every transaction up to this entry, each as recorded: their
+    -- rows need not repeat the date.
     confirmed_as_of         timestamptz,
     confirmed_number        integer     NOT NULL DEFAULT 0,
     -- The latest charge that was recorded, and its owner.
@@ -504,6 +505,9 @@ CREATE TABLE IF NOT EXISTS holding (
     original_transaction_id text        NOT NULL,
     transaction_id          text        NOT NULL,
     product_id              text        NOT NULL,
+    -- The smallest original transaction id of the lines that Apple links, which are held as one; null
+    -- where this row's own is the smallest or the only one.
+    family_id               text,
     product_type            text,
     period_type             text        NOT NULL,
     starts_at               timestamptz NOT NULL,

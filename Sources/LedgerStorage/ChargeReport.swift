@@ -28,9 +28,7 @@ package struct ChargeReport: Sendable {
     self.charge = charge
     self.transaction = transaction
     self.recorded = recorded
-    productType =
-      charge.productType ?? catalogue[charge.productID]?.type
-      ?? (charge.end == nil ? nil : .autoRenewable)
+    productType = charge.type(in: catalogue)
     ownerAccountID = recorded.decision.owner.map { family.names[$0] ?? "erased" }
     because = family.explanation(of: recorded.decision)
     orderID = family.orders[charge.id]

@@ -6,8 +6,8 @@ struct FamilyReader {
   /// Whether the lines stay locked until the transaction ends; missing ones are then created.
   let isLocking: Bool
   private var lines: [LineID: StoredLine] = [:]
-  /// Links that were discovered but are not recorded.
-  private var discovered: [(LineID, LineID)] = []
+  /// Links that are said or discovered, and not recorded yet.
+  private var news: [(LineID, LineID)] = []
 
   init(isLocking: Bool) {
     self.isLocking = isLocking
@@ -35,13 +35,16 @@ struct FamilyReader {
     about evidence: [Evidence], before: [SQL] = [], after: [SQL] = [], in transaction: Transaction
   ) async throws -> Reading {
     var wanted = Set(evidence.map(\.line))
-    for case .link(_, let previous) in evidence { wanted.insert(previous) }
+    for case .link(let line, let previous) in evidence {
+      wanted.insert(previous)
+      news.append((line, previous))
+    }
     let lookups = LineLookups(evidence)
     let names = lookups.statements
     let (first, rest) = try await read(
       wanted, before: before, after: names + after, in: transaction)
     let links = try lookups.links(from: rest.prefix(names.count))
-    discovered = links.map { ($0.line, $0.previous) }
+    news += links.map { ($0.line, $0.previous) }
     try await readLinked(in: transaction)
     return Reading(
       links: links.map { .link(line: $0.line, previous: $0.previous) }, before: Array(first),
@@ -73,7 +76,7 @@ struct FamilyReader {
 
   private func linked(to line: LineID) -> [LineID] {
     (lines[line]?.linked ?? [])
-      + discovered.compactMap { $0.0 == line ? $0.1 : $0.1 == line ? $0.0 : nil }
+      + news.compactMap { $0.0 == line ? $0.1 : $0.1 == line ? $0.0 : nil }
   }
 
   private mutating func readLinked(in transaction: Transaction) async throws {

@@ -12,6 +12,7 @@ struct FamilyWrites {
   private let line: Line
   private let rule: OwnershipRule
   private let rows: [TransactionRow]
+  private let confirmations: [LineID: StoredLine.Confirmation]
   private let entries: [SourcedEntry]
   private let names: [AccountKey: String]
 
@@ -31,6 +32,9 @@ struct FamilyWrites {
     self.line = line
     self.rule = rule
     rows = TransactionRow.rows(of: line, rule: rule)
+    confirmations = stored.members.compactMapValues {
+      Self.confirmation(of: $0, in: line, after: entries)
+    }
     self.entries = entries
     self.names = names
   }
@@ -73,7 +77,7 @@ struct FamilyWrites {
 
   /// Brings the line's row up to date: the head of its chain, and its current state.
   private func headUpdate(_ id: LineID, _ head: StoredLine.Head) -> SQL {
-    let confirmation = confirmation(of: id)
+    let confirmation = confirmations[id]
     let state = LineSummary(line: line, rule: rule)
     return """
       UPDATE tenure.original_transaction SET
@@ -91,15 +95,25 @@ struct FamilyWrites {
   }
 
   /// The line's confirmation after these entries: the latest answer that listed everything.
-  private func confirmation(of id: LineID) -> StoredLine.Confirmation? {
-    var confirmation = stored.members[id]?.confirmation
-    for entry in entries.map(\.entry) where entry.line == id {
+  ///
+  /// It stands for the dates in the rows up to its entry. Where it would raise one of those, since
+  /// something of an earlier date was learned of a transaction later, there is none, and each row
+  /// has its own dates.
+  private static func confirmation(
+    of member: StoredLine, in line: Line, after entries: [SourcedEntry]
+  ) -> StoredLine.Confirmation? {
+    var confirmation = member.confirmation
+    for entry in entries.map(\.entry) where entry.line == member.id {
       guard case .confirmation(let asOf) = entry.content,
         confirmation.map({ $0.asOf <= asOf }) ?? true
       else { continue }
       confirmation = StoredLine.Confirmation(asOf: asOf, number: entry.number)
     }
-    return confirmation
+    guard let confirmation else { return nil }
+    let isExact = line.history.transactions.allSatisfy { transaction in
+      transaction.key.line != member.id || transaction.confirmed(by: confirmation) == transaction
+    }
+    return isExact ? confirmation : nil
   }
 
   // MARK: Projections
@@ -108,11 +122,8 @@ struct FamilyWrites {
     rows.compactMap { row in
       guard var known = storedRows[row.transaction.key] else { return row.upsert }
       // What the line's confirmation says of the row need not be written into it.
-      if let confirmation = confirmation(of: row.transaction.key.line),
-        known.transaction.recorded.number <= confirmation.number
-      {
-        known.transaction.confirm(asOf: confirmation.asOf)
-      }
+      known.transaction = known.transaction.confirmed(
+        by: confirmations[row.transaction.key.line])
       return known == row ? nil : row.upsert
     }
   }

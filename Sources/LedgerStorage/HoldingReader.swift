@@ -130,8 +130,8 @@ final class HoldingReader: Sendable {
   static func select(_ accountIDs: [String]) -> SQL {
     """
     SELECT account_id, environment, original_transaction_id, transaction_id, product_id,
-      product_type, period_type, starts_at, ends_at, revoked_at, superseded_at, auto_renews,
-      phase, grace_ends_at
+      family_id, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at,
+      auto_renews, phase, grace_ends_at
     FROM tenure.holding WHERE account_id = ANY(\(accountIDs))
     """
   }

@@ -41,7 +41,7 @@ extension Ledger {
     accounts.formUnion(family.line.history.tokenHolders.values)
     if let claimant { accounts.insert(claimant) }
     guard !accounts.isEmpty else { return context }
-    // Orders matter only after auto-renew was switched off: see `AutoRenewal.ordered`.
+    // Orders matter only after auto-renew was switched off: see `AutoRenewal.wasSwitchedOn`.
     let wasSwitchedOff =
       family.line.history.statuses.contains { $0.autoRenews == false }
       || evidence.contains(where: \.saysOff)
@@ -105,7 +105,7 @@ extension StoredFamily {
   fileprivate var claimants: Set<AccountKey> {
     Set(
       line.history.acts.compactMap { act in
-        if case .claim(let claim) = act { claim.account } else { nil }
+        if case .claim(let claim) = act.act { claim.account } else { nil }
       })
   }
 }

@@ -7,10 +7,13 @@ extension Ledger {
   ///
   /// - Parameters:
   ///   - id: The line.
+  ///   - claimant: An account that may claim something of it: its orders are read, too.
   ///   - knownAt: Only what was recorded by then counts; nil: everything.
   /// - Returns: The family.
   /// - Throws: What the database says.
-  package func family(of id: LineID, knownAt: Timestamp? = nil) async throws -> RecordedFamily? {
+  package func family(
+    of id: LineID, claimant: AccountKey? = nil, knownAt: Timestamp? = nil
+  ) async throws -> RecordedFamily? {
     try await database.withTransaction(isolation: .repeatableRead, readOnly: true) { transaction in
       var reader = FamilyReader(isLocking: false)
       try await reader.read([id], in: transaction)
@@ -24,9 +27,12 @@ extension Ledger {
         }
         line.updateContext { $0.tokenHolders = stored.line.history.tokenHolders }
       }
-      let names = try await names(of: stored.accounts, in: transaction)
+      let context = try await context(
+        of: stored, claimant: claimant, evidence: [], in: transaction)
+      line.updateContext(context.apply)
       return RecordedFamily(
-        stored, line: line, rule: OwnershipRule(recordedOn: line), changes: [], names: names)
+        stored, line: line, rule: OwnershipRule(recordedOn: line), changes: [],
+        names: context.names)
     }
   }
 

@@ -110,7 +110,7 @@ extension Ledger {
   ///   - arrival: What to record.
   ///   - locked: The lines that its evidence is about.
   ///   - accounts: Accounts that were read already, so that they need not be asked for.
-  ///   - now: The recording date, unless an entry of a line is later already.
+  ///   - now: The recording date, unless an entry of a line is as late already.
   ///   - transaction: The database transaction.
   /// - Returns: The families as they are now, and the statements that write them: the caller sends
   ///   them together with its own.
@@ -131,7 +131,8 @@ extension Ledger {
         in: transaction)
       line.updateContext(context.apply)
 
-      let recordedAt = max(now, family.lastRecordedAt ?? now)
+      // Later than everything before, for the dates order what happened on linked lines.
+      let recordedAt = max(now, family.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
       let entries = line.record(evidence, acts: claims, at: recordedAt)
       let rule = OwnershipRule(recordedOn: line)
       let changes = entries.compactMap { entry -> OwnershipChange? in

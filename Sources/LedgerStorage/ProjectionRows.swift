@@ -105,19 +105,19 @@ struct HoldingRow: Hashable, Comparable, Sendable {
     let line = holding.charge.line
     return """
       INSERT INTO tenure.holding (account_id, environment, original_transaction_id,
-        transaction_id, product_id, product_type, period_type, starts_at, ends_at, revoked_at,
-        superseded_at, auto_renews, phase, grace_ends_at)
+        transaction_id, product_id, family_id, product_type, period_type, starts_at, ends_at,
+        revoked_at, superseded_at, auto_renews, phase, grace_ends_at)
       VALUES (\(name), \(line.environment), \(line.originalTransactionID),
-        \(holding.charge.transactionID), \(holding.productID), \(holding.productType),
-        \(holding.periodType), \(holding.startsAt), \(holding.endsAt), \(holding.revokedAt),
-        \(holding.supersededAt), \(holding.renewal?.autoRenews), \(holding.renewal?.phase.name),
-        \(holding.renewal?.phase.graceEndsAt))
+        \(holding.charge.transactionID), \(holding.productID), \(holding.familyID),
+        \(holding.productType), \(holding.periodType), \(holding.startsAt), \(holding.endsAt),
+        \(holding.revokedAt), \(holding.supersededAt), \(holding.renewal?.autoRenews),
+        \(holding.renewal?.phase.name), \(holding.renewal?.phase.graceEndsAt))
       ON CONFLICT (account_id, environment, original_transaction_id, transaction_id, product_id)
-      DO UPDATE SET product_type = excluded.product_type, period_type = excluded.period_type,
-        starts_at = excluded.starts_at, ends_at = excluded.ends_at,
-        revoked_at = excluded.revoked_at, superseded_at = excluded.superseded_at,
-        auto_renews = excluded.auto_renews, phase = excluded.phase,
-        grace_ends_at = excluded.grace_ends_at
+      DO UPDATE SET family_id = excluded.family_id, product_type = excluded.product_type,
+        period_type = excluded.period_type, starts_at = excluded.starts_at,
+        ends_at = excluded.ends_at, revoked_at = excluded.revoked_at,
+        superseded_at = excluded.superseded_at, auto_renews = excluded.auto_renews,
+        phase = excluded.phase, grace_ends_at = excluded.grace_ends_at
       """
   }
 

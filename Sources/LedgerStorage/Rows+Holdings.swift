@@ -7,8 +7,9 @@ extension Rows {
   func checkHoldings() throws {
     try check(
       String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
-      ProductID.self, ProductType?.self, PeriodType.self, Timestamp.self, Timestamp?.self,
-      Timestamp?.self, Timestamp?.self, Bool?.self, String?.self, Timestamp?.self)
+      ProductID.self, OriginalTransactionID?.self, ProductType?.self, PeriodType.self,
+      Timestamp.self, Timestamp?.self, Timestamp?.self, Timestamp?.self, Bool?.self, String?.self,
+      Timestamp?.self)
   }
 
   /// Reads a row of `holding`, whose columns were checked.
@@ -21,6 +22,7 @@ extension Rows {
       try cursor.next(Environment.self), try cursor.next(OriginalTransactionID.self))
     let transactionID = try cursor.next(TransactionID.self)
     let productID = try cursor.next(ProductID.self)
+    let familyID = try cursor.next(OriginalTransactionID?.self)
     let productType = try cursor.next(ProductType?.self)
     let periodType = try cursor.next(PeriodType.self)
     let startsAt = try cursor.next(Timestamp.self)
@@ -40,9 +42,9 @@ extension Rows {
       accountID,
       Holding(
         charge: TransactionKey(line: line, transactionID: transactionID, productID: productID),
-        productID: productID, productType: productType, periodType: periodType,
-        startsAt: startsAt, endsAt: endsAt, revokedAt: revokedAt, supersededAt: supersededAt,
-        renewal: renewal)
+        familyID: familyID, productID: productID, productType: productType,
+        periodType: periodType, startsAt: startsAt, endsAt: endsAt, revokedAt: revokedAt,
+        supersededAt: supersededAt, renewal: renewal)
     )
   }
 

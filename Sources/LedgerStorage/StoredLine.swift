@@ -12,7 +12,8 @@ struct StoredLine: Sendable {
     var recordedAt: Timestamp?
   }
 
-  /// Apple's answer of the date listed every transaction up to the entry of the number.
+  /// Apple's answer of the date listed every transaction up to the entry of the number, and nothing
+  /// of an earlier date was learned of them since.
   struct Confirmation: Hashable, Sendable {
     var asOf: Timestamp
     var number: Int
@@ -164,6 +165,16 @@ extension StoredLine {
   }
 }
 
+extension StoreTransaction {
+  /// This with the date of the line's confirmation, if it stands under one.
+  func confirmed(by confirmation: StoredLine.Confirmation?) -> StoreTransaction {
+    guard let confirmation, recorded.number <= confirmation.number else { return self }
+    var copy = self
+    copy.confirm(asOf: confirmation.asOf)
+    return copy
+  }
+}
+
 /// The lines that Apple links, each as stored, folded as one.
 struct StoredFamily: Sendable {
   var members: [LineID: StoredLine]
@@ -176,12 +187,7 @@ struct StoredFamily: Sendable {
     var holders: [UUID: AccountKey] = [:]
     for member in members {
       for row in member.transactions {
-        var transaction = row.transaction
-        if let confirmation = member.confirmation,
-          transaction.recorded.number <= confirmation.number
-        {
-          transaction.confirm(asOf: confirmation.asOf)
-        }
+        let transaction = row.transaction.confirmed(by: member.confirmation)
         history.insert(transaction)
         if let recorded = row.recorded { decisions[transaction.key] = recorded }
         if let token = transaction.appAccountToken?.value { holders[token] = row.tokenHolder }
@@ -191,9 +197,7 @@ struct StoredFamily: Sendable {
         if let token = row.status.appAccountToken { holders[token] = row.tokenHolder }
       }
     }
-    for row in members.flatMap(\.acts).sorted(by: { $0.recorded < $1.recorded }) {
-      history.add(row.act)
-    }
+    for row in members.flatMap(\.acts) { history.add(row.act, recorded: row.recorded) }
     history.tokenHolders = holders
     line = Line(
       history: history, decisions: decisions,
@@ -205,7 +209,7 @@ struct StoredFamily: Sendable {
   var accounts: Set<AccountKey> {
     var accounts = Set(line.decisions.values.compactMap(\.decision.owner))
     for act in line.history.acts {
-      switch act {
+      switch act.act {
       case .claim(let claim): accounts.insert(claim.account)
       case .placement(let placement):
         if let account = placement.account { accounts.insert(account) }

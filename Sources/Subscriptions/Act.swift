@@ -40,6 +40,23 @@ package enum Act: Hashable, Codable, Sendable {
   }
 }
 
+/// An act with when it was recorded.
+package struct RecordedAct: Hashable, Comparable, Sendable {
+  package var act: Act
+  package var recorded: RecordingOrder
+
+  package init(_ act: Act, recorded: RecordingOrder) {
+    self.act = act
+    self.recorded = recorded
+  }
+
+  /// By the moment of recording; of one moment, by line, since each counts its own entries.
+  package static func < (lhs: RecordedAct, rhs: RecordedAct) -> Bool {
+    (lhs.recorded.at, lhs.act.transaction.line, lhs.recorded.number)
+      < (rhs.recorded.at, rhs.act.transaction.line, rhs.recorded.number)
+  }
+}
+
 /// An order that an account opened, as far as the rule looks at orders.
 package struct OpenedOrder: Hashable, Sendable {
   package var account: AccountKey

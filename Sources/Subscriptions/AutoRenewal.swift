@@ -13,8 +13,6 @@ package struct AutoRenewal {
   package static let billingRetry: Duration = .days(60)
   /// The same on a twelve-month commitment.
   package static let commitmentBillingRetry: Duration = .days(90)
-  /// How far an order's clock may be off against Apple's.
-  package static let clockTolerance: Duration = .minutes(5)
 
   let history: LineHistory
   /// Every charge of the line, by date.
@@ -47,9 +45,7 @@ package struct AutoRenewal {
     if let erasedAt = history.erasures[account], erasedAt <= charge.date {
       return notRenewing(.accountErased)
     }
-    guard previous.isSubscription else {
-      return notRenewing(.earlierChargeNotASubscription)
-    }
+    guard previous.isSubscription else { return notRenewing(.earlierChargeWithoutPeriod) }
     if let revocation = previous.revocation, revocation.at < charge.date {
       return notRenewing(.earlierChargeRevoked)
     }
@@ -69,19 +65,20 @@ package struct AutoRenewal {
       statusAsOf: verdict.statusAsOf, switchedOffAt: word?.offSince)
   }
 
-  /// Whether it was `account` that had switched auto-renew on again before a charge.
+  /// Whether it was the claimant who had switched auto-renew on again before a charge.
   ///
-  /// So it was if it opened an order for the charge's product while auto-renew was off.
-  package func wasSwitchedOn(byOrderOf account: AccountKey, beforeChargeAt position: Int) -> Bool {
+  /// So it was if the account opened an order for the charge's product while auto-renew was off. An
+  /// order that was opened after the claim arrived does not count: what a claim has settled stays.
+  package func wasSwitchedOn(byOrderBehind claim: Claim, beforeChargeAt position: Int) -> Bool {
     let charge = charges[position]
     guard let previous = positionBefore(position),
       let word = autoRenewWord(after: previous, before: charge.date), let offSince = word.offSince
     else { return false }
     let onAgainBy = word.autoRenews ? word.since : charge.date
     return history.orders.contains {
-      $0.account == account && $0.productID == charge.productID
-        && $0.openedAt >= offSince - Self.clockTolerance
-        && $0.openedAt <= onAgainBy + Self.clockTolerance
+      $0.account == claim.account && $0.productID == charge.productID
+        && $0.openedAt >= offSince - .clockTolerance
+        && $0.openedAt <= min(onAgainBy + .clockTolerance, claim.receivedAt)
     }
   }
 
@@ -96,7 +93,7 @@ package struct AutoRenewal {
   private func verdict(on charge: Charge, after previous: Charge, word: AutoRenewWord?) -> Verdict {
     if charge.kind == .renewal { return Verdict(isRenewing: true, ground: .renewedByApple) }
     guard let periodEnd = previous.end else {
-      return Verdict(isRenewing: false, ground: .earlierChargeNotASubscription)
+      return Verdict(isRenewing: false, ground: .earlierChargeWithoutPeriod)
     }
     let isNearPeriodEnd = (charge.date - periodEnd).isWithin(Self.periodEndTolerance)
     let isOff = word.map { !$0.autoRenews } ?? false

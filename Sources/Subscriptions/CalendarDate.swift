@@ -2,7 +2,7 @@
 ///
 /// Conversions follow Howard Hinnant's "chrono-compatible low-level date algorithms"
 /// (https://howardhinnant.github.io/date_algorithms.html), which need no tables and no time zone
-/// data base: this module answers on the hot path and imports nothing.
+/// data base: this module answers on the hot path.
 package struct CalendarDate: Hashable, Sendable {
   package var year: Int
   /// 1 to 12.

@@ -30,11 +30,12 @@ package struct Charge: Hashable, Sendable {
 
   /// Whether the rule's first row can hold: the charge is of an auto-renewable subscription.
   package var isSubscription: Bool {
-    switch productType {
-    case .autoRenewable: true
-    case .consumable, .nonConsumable, .nonRenewing: false
-    case nil: end != nil
-    }
+    ProductType.known(of: productID, as: productType, hasExpiry: end != nil) == .autoRenewable
+  }
+
+  /// The product's type as far as it is known.
+  package func type(in catalogue: Catalogue) -> ProductType? {
+    ProductType.known(of: productID, as: productType, hasExpiry: end != nil, in: catalogue)
   }
 
   /// Every transaction that reports this charge, the naming one first.
@@ -74,7 +75,7 @@ extension Charge {
     isCommitment = reports.contains(where: \.isCommitment)
     appAccountToken = reports.reduce(nil) { latest($0, $1.appAccountToken, <) }?.value
     upgradedAsOf = reports.compactMap(\.upgradedAsOf).min()
-    revocation = reports.reduce(nil) { latest($0, $1.revocation, Revocation.isWeaker) }?.value
+    revocation = reports.revocation
     supersededAt = nil
   }
 
@@ -84,20 +85,24 @@ extension Charge {
 extension [Charge] {
   /// Marks what an upgrade replaced: superseded, and neither revoked nor refunded.
   ///
-  /// That is a charge which was cancelled within a minute of a later charge of another product,
+  /// That is a charge which was cancelled within a minute of a charge for another plan of the line,
   /// from the cancellation on; or of which Apple says `is_upgraded`, from the first sign of it on.
+  /// The other charge may be dated before: a renewal that Apple charged early is dated ahead.
   fileprivate mutating func tellUpgradesFromRefunds() {
     for index in indices where self[index].isSubscription {
       let charge = self[index]
-      let successors = self[(index + 1)...].filter {
-        $0.productID != charge.productID && $0.isSubscription
+      func isOfAnotherPlan(_ other: Charge) -> Bool {
+        other.isSubscription && other.productID != charge.productID
       }
       if let cancelledAt = charge.revocation?.at,
-        successors.contains(where: { ($0.date - cancelledAt).isWithin(Charge.upgradeTolerance) })
+        contains(where: {
+          isOfAnotherPlan($0) && ($0.date - cancelledAt).isWithin(Charge.upgradeTolerance)
+        })
       {
         self[index].supersededAt = cancelledAt
       } else if let saidAt = charge.upgradedAsOf {
-        let signs = [saidAt, successors.first?.date, charge.revocation?.at]
+        let successor = self[(index + 1)...].first(where: isOfAnotherPlan)
+        let signs = [saidAt, successor?.date, charge.revocation?.at]
         self[index].supersededAt = signs.compactMap(\.self).min()
       } else {
         continue

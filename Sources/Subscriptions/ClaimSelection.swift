@@ -10,9 +10,6 @@ package enum ClaimSelection: Hashable, Sendable {
   /// The latest of each group, and whatever else of the group is still running.
   case latest
 
-  /// How far the app server's clock and Apple's may differ.
-  package static let clockTolerance: Duration = .minutes(5)
-
   /// Selects from the merged records of a receipt.
   ///
   /// A submission never selects what was purchased after it was received, however late Apple
@@ -28,7 +25,7 @@ package enum ClaimSelection: Hashable, Sendable {
   ) -> [TransactionRecord] {
     let eligible =
       records
-      .filter { $0.chargedAt <= receivedAt + Self.clockTolerance }
+      .filter { $0.chargedAt <= receivedAt + .clockTolerance }
       .sorted { ($0.chargedAt, $0.key) < ($1.chargedAt, $1.key) }
     switch self {
     case .transaction(let id):
@@ -64,9 +61,10 @@ package enum ClaimSelection: Hashable, Sendable {
 }
 
 extension TransactionRecord {
-  /// The product's type: as Apple says, else as the catalogue does, else inferred from an expiry.
+  /// The product's type as far as it is known.
   package func type(in catalogue: Catalogue) -> ProductType? {
-    productType ?? catalogue[key.productID]?.type ?? (expiresDate == nil ? nil : .autoRenewable)
+    ProductType.known(
+      of: key.productID, as: productType, hasExpiry: expiresDate != nil, in: catalogue)
   }
 
   /// Whether what was paid for has an end that is not reached at a moment.

@@ -91,7 +91,7 @@ extension Entitlement {
     // Most accounts hold one line: grouping is worth its while only for the others.
     let lines =
       holdings.count == 1
-      ? [holdings] : Array(Dictionary(grouping: holdings, by: \.charge.line).values)
+      ? [holdings] : Array(Dictionary(grouping: holdings, by: \.family).values)
     for line in lines {
       LineEntitlements(line, in: catalogue, at: moment).entitlements.forEach(offer)
     }
@@ -108,7 +108,11 @@ extension Entitlement {
       source: grant.source)
   }
 
-  /// Active before inactive; then the one lasting longest; a tie is decided by the transaction.
+  /// Active before inactive; then the one lasting longest; a tie is decided by the identifiers and
+  /// by the source.
+  ///
+  /// So the answer never depends on the order in which anything is read: what ties in all of this
+  /// are grants, and those are told alike.
   private func isBetter(than other: Entitlement) -> Bool {
     if isActive != other.isActive { return isActive }
     if !isActive, state != other.state { return state.rank < other.state.rank }
@@ -116,7 +120,12 @@ extension Entitlement {
       accessEndsAt?.milliseconds ?? .max, other.accessEndsAt?.milliseconds ?? .max
     )
     if end != otherEnd { return end > otherEnd }
-    return (transactionID ?? "", originalTransactionID ?? "")
-      > (other.transactionID ?? "", other.originalTransactionID ?? "")
+    let (id, otherID) = (
+      (transactionID ?? "", originalTransactionID ?? "", productID ?? ""),
+      (other.transactionID ?? "", other.originalTransactionID ?? "", other.productID ?? "")
+    )
+    if id != otherID { return id > otherID }
+    return (environment?.rawValue ?? "", source.rawValue)
+      < (other.environment?.rawValue ?? "", other.source.rawValue)
   }
 }

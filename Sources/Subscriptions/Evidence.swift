@@ -161,11 +161,4 @@ package struct RenewalStatus: Hashable, Codable, Sendable {
     self.appAccountToken = appAccountToken
     self.isCommitment = isCommitment
   }
-
-  /// Whether this says exactly what `other` says, at another date.
-  package func repeats(_ other: RenewalStatus) -> Bool {
-    var copy = self
-    copy.asOf = other.asOf
-    return copy == other
-  }
 }

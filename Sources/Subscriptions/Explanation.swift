@@ -57,7 +57,7 @@ package struct Explanation {
     case .notASubscription: "it is not a subscription, so the first claim decides"
     case .noEarlierCharge: "it is the first charge of its original transaction"
     case .earlierChargeUnclaimed: "nobody owns the charge before it, transaction \(previous)"
-    case .earlierChargeNotASubscription:
+    case .earlierChargeWithoutPeriod:
       "the charge before it, transaction \(previous), has no paid period"
     case .earlierChargeRevoked: "the charge before it, transaction \(previous), had been refunded"
     case .accountErased: "the account of the charge before it, transaction \(previous), was erased"

@@ -5,6 +5,9 @@
 /// is computed at the moment of asking, and nothing has to run for it.
 package struct Holding: Hashable, Sendable {
   package var charge: Charge.ID
+  /// The smallest of the ids of lines that Apple links, which are held as one; nil where the
+  /// charge's own is the smallest or the only one.
+  package var familyID: OriginalTransactionID?
   package var productID: ProductID
   /// Where Apple names it.
   package var productType: ProductType?
@@ -31,11 +34,13 @@ package struct Holding: Hashable, Sendable {
   }
 
   package init(
-    charge: Charge.ID, productID: ProductID, productType: ProductType? = nil,
-    periodType: PeriodType = .normal, startsAt: Timestamp, endsAt: Timestamp?,
-    revokedAt: Timestamp? = nil, supersededAt: Timestamp? = nil, renewal: Renewal? = nil
+    charge: Charge.ID, familyID: OriginalTransactionID? = nil, productID: ProductID,
+    productType: ProductType? = nil, periodType: PeriodType = .normal, startsAt: Timestamp,
+    endsAt: Timestamp?, revokedAt: Timestamp? = nil, supersededAt: Timestamp? = nil,
+    renewal: Renewal? = nil
   ) {
     self.charge = charge
+    self.familyID = familyID
     self.productID = productID
     self.productType = productType
     self.periodType = periodType
@@ -45,6 +50,11 @@ package struct Holding: Hashable, Sendable {
     self.supersededAt = supersededAt
     self.renewal = renewal
   }
+
+  /// The line, or the first of those that Apple links with it.
+  package var family: LineID {
+    familyID.map { LineID(charge.line.environment, $0) } ?? charge.line
+  }
 }
 
 extension Line {
@@ -53,27 +63,36 @@ extension Line {
   /// - Parameter rule: The line's charges and decisions.
   /// - Returns: Holdings by the dates of their charges.
   package func allHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)] {
-    let latest = rule.charges.indices.last
-    return rule.charges.indices.compactMap { position -> (account: AccountKey, holding: Holding)? in
-      let charge = rule.charges[position]
-      guard let owner = decisions[charge.id]?.decision.owner else { return nil }
-      let periodType = charge.transactions.compactMap { history[$0]?.periodType }.min()
-      return (
-        owner,
-        Holding(
-          charge: charge.id, productID: charge.productID, productType: charge.productType,
-          periodType: periodType ?? .normal, startsAt: charge.date, endsAt: charge.end,
-          revokedAt: charge.revocation?.at, supersededAt: charge.supersededAt,
-          renewal: position == latest && charge.isSubscription && charge.supersededAt == nil
-            ? rule.renewal(ofChargeAt: position) : nil)
-      )
+    rule.charges.indices.compactMap { position in
+      decisions[rule.charges[position].id]?.decision.owner.map {
+        ($0, holding(ofChargeAt: position, in: rule))
+      }
     }
+  }
+
+  /// A charge as it is held, whoever owns it.
+  package func holding(ofChargeAt position: Int, in rule: OwnershipRule) -> Holding {
+    let charge = rule.charges[position]
+    let periodType = charge.transactions.compactMap { history[$0]?.periodType }.min()
+    let isLatest = position == rule.charges.indices.last
+    return Holding(
+      charge: charge.id, familyID: familyID(of: charge.id.line), productID: charge.productID,
+      productType: charge.productType, periodType: periodType ?? .normal, startsAt: charge.date,
+      endsAt: charge.end, revokedAt: charge.revocation?.at, supersededAt: charge.supersededAt,
+      renewal: isLatest && charge.isSubscription && charge.supersededAt == nil
+        ? rule.renewal(ofChargeAt: position) : nil)
+  }
+
+  private func familyID(of line: LineID) -> OriginalTransactionID? {
+    guard heads.count > 1, let first = heads.keys.min(), first != line else { return nil }
+    return first.originalTransactionID
   }
 
   /// The holdings that can still matter at or after `moment`.
   ///
   /// What is left out was over by then, and the same account holds the same product of the same
-  /// original transaction for longer: so it can neither grant anything nor be what is shown.
+  /// line, or of one linked with it, for longer: so it can neither grant anything nor be what is
+  /// shown.
   ///
   /// - Parameters:
   ///   - rule: The line's charges and decisions.
@@ -85,19 +104,19 @@ extension Line {
   {
     struct Group: Hashable {
       let account: AccountKey
-      let line: LineID
+      let family: LineID
       let productID: ProductID
     }
     let all = allHoldings(rule)
     var longest: [Group: Holding] = [:]
     for (account, holding) in all
     where holding.startsAt <= moment && holding.revokedAt == nil && holding.endsAt != nil {
-      let group = Group(account: account, line: holding.charge.line, productID: holding.productID)
+      let group = Group(account: account, family: holding.family, productID: holding.productID)
       if let known = longest[group], !known.endsEarlier(than: holding) { continue }
       longest[group] = holding
     }
     return all.filter { account, holding in
-      let group = Group(account: account, line: holding.charge.line, productID: holding.productID)
+      let group = Group(account: account, family: holding.family, productID: holding.productID)
       guard let end = holding.reportedEnd, end <= moment, holding.renewal == nil,
         let longest = longest[group]
       else { return true }
@@ -140,13 +159,13 @@ extension Holding {
       catalogue.product(productID, at: startsAt)?.period?.end(from: startsAt) ?? startsAt
     // Without its expiry (only trimmed old payloads lack it) a subscription's charge covers no
     // time.
-    case .autoRenewable, .consumable: startsAt
+    case .autoRenewable, .consumable, nil: startsAt
     }
   }
 
-  /// The product's type: as Apple says, else as the catalogue does.
-  package func type(in catalogue: Catalogue) -> ProductType {
-    productType ?? catalogue[productID]?.type ?? (endsAt == nil ? .consumable : .autoRenewable)
+  /// The product's type as far as it is known.
+  package func type(in catalogue: Catalogue) -> ProductType? {
+    ProductType.known(of: productID, as: productType, hasExpiry: endsAt != nil, in: catalogue)
   }
 
   /// Whether what was granted had ended by a moment because the charge was taken back.

@@ -15,6 +15,9 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
     self.content = content
   }
 
+  /// When it was recorded, and as which entry of its line.
+  package var recorded: RecordingOrder { RecordingOrder(at: recordedAt, number: number) }
+
   /// What was learned or decided.
   package enum Content: Hashable, Codable, Sendable {
     /// Apple said something new.

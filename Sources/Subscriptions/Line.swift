@@ -54,7 +54,8 @@ package struct Line: Sendable {
   /// - Parameters:
   ///   - evidence: What Apple said about the members of this line.
   ///   - acts: What people did, in order; claims of what is recorded or stands in `evidence`.
-  ///   - now: The recording date; never before that of an earlier entry, whatever clocks do.
+  ///   - now: The recording date; later than that of every earlier entry, whatever clocks do, for
+  ///     it is what orders the acts of several lines.
   /// - Returns: The entries to append, in order.
   package mutating func record(
     _ evidence: [Evidence], acts: [Act] = [], at now: Timestamp
@@ -89,14 +90,17 @@ package struct Line: Sendable {
     entries += confirm(confirmations, at: now)
 
     for act in acts {
-      switch act {
-      case .claim(let claim):
-        guard !history.hasClaim(by: claim.account, on: claim.transaction) else { continue }
-        news.claims.append(claim)
-      case .placement:
-        news.changesKnownCharges = true
+      if case .claim(let claim) = act,
+        history.hasClaim(by: claim.account, on: claim.transaction)
+      {
+        continue
       }
-      entries.append(append(.act(act), to: act.transaction.line, at: now))
+      let entry = append(.act(act), to: act.transaction.line, at: now)
+      entries.append(entry)
+      switch act {
+      case .claim: news.claims.append(RecordedAct(act, recorded: entry.recorded))
+      case .placement: news.changesKnownCharges = true
+      }
     }
     guard !entries.isEmpty else { return [] }
 
@@ -111,7 +115,7 @@ package struct Line: Sendable {
     heads[entry.line] = max(heads[entry.line] ?? 0, entry.number)
     switch entry.content {
     case .evidence(.transaction(let record)):
-      history.add(record, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
+      history.add(record, recorded: entry.recorded)
     case .evidence(.renewalStatus(let status, _)):
       history.add(status)
     case .evidence(.link(let line, let previous)):
@@ -119,7 +123,7 @@ package struct Line: Sendable {
     case .confirmation(let asOf):
       history.confirm(entry.line, asOf: asOf)
     case .act(let act):
-      history.add(act)
+      history.add(act, recorded: entry.recorded)
     case .ownership(let change):
       fold(change, at: entry.recordedAt)
     }

@@ -1,4 +1,5 @@
-/// What one account holds of one line, and what that grants at a moment.
+/// What one account holds of one line, or of lines that Apple links, and what that grants at a
+/// moment.
 struct LineEntitlements {
   /// A charge with its end and with what its product grants.
   private struct Part {
@@ -6,6 +7,9 @@ struct LineEntitlements {
     /// Nil: never.
     var end: Timestamp?
     var entitlements: [String]
+
+    /// Until when it gives access of itself: its end, or the revocation before it; nil: for ever.
+    var accessEnd: Timestamp? { [end, holding.revokedAt].compactMap(\.self).min() }
   }
 
   private let parts: [Part]
@@ -63,12 +67,13 @@ struct LineEntitlements {
   /// Apple reports renewals up to a day early: the entitlement is one, unbroken.
   private func prolonged(_ part: Part, for name: String) -> Part {
     var longest = part
-    for next in parts.sorted(by: { $0.holding.startsAt < $1.holding.startsAt }) {
-      guard let end = longest.end else { break }
+    for next in parts.sorted(by: beginsEarlier) {
+      guard let end = longest.accessEnd else { break }
       guard next.holding.revokedAt == nil, next.entitlements.contains(name),
         next.holding.startsAt <= end, next.end.map({ $0 > end }) ?? true
       else { continue }
       longest.end = next.end
+      longest.holding.revokedAt = nil
       longest.holding.renewal = next.holding.renewal
     }
     return longest
@@ -80,27 +85,36 @@ struct LineEntitlements {
     let holding = part.holding
     return Entitlement(
       name: name, state: state, productID: holding.productID, expiresAt: part.end,
-      accessEndsAt: accessEnd(of: part), willRenew: willRenew(part, state: state),
+      accessEndsAt: accessEnd(of: part),
+      willRenew: willRenew(name, until: part.accessEnd, state: state),
       periodType: holding.periodType, environment: holding.charge.line.environment,
       originalTransactionID: holding.charge.line.originalTransactionID,
       transactionID: holding.charge.transactionID, source: .appStore)
   }
 
+  /// Until when there is access, with the grace period after the end.
   private func accessEnd(of part: Part) -> Timestamp? {
-    if let revokedAt = part.holding.revokedAt { return revokedAt }
-    guard let end = part.end, case .gracePeriod(let until) = part.holding.renewal?.phase else {
-      return part.end
+    var part = part
+    if let end = part.end, case .gracePeriod(let until) = part.holding.renewal?.phase {
+      part.end = max(end, until)
     }
-    return max(end, until)
+    return part.accessEnd
   }
 
-  private func willRenew(_ part: Part, state: Entitlement.State) -> Bool {
-    guard let renewal = part.holding.renewal, part.holding.revokedAt == nil else { return false }
-    switch state {
-    case .active, .inGracePeriod, .inBillingRetry:
-      return renewal.autoRenews && renewal.phase != .expired
-    case .revoked, .expired: return false
+  /// Whether the account owns the line's latest charge, and that will renew what is held until
+  /// `end`.
+  private func willRenew(_ name: String, until end: Timestamp?, state: Entitlement.State) -> Bool {
+    guard state != .revoked, state != .expired else { return false }
+    return parts.contains { latest in
+      guard let renewal = latest.holding.renewal, latest.holding.revokedAt == nil,
+        latest.entitlements.contains(name), end.map({ latest.holding.startsAt <= $0 }) ?? true
+      else { return false }
+      return renewal.autoRenews && renewal.phase != .expired && self.state(of: latest) != .expired
     }
+  }
+
+  private func beginsEarlier(_ lhs: Part, _ rhs: Part) -> Bool {
+    (lhs.holding.startsAt, lhs.holding.charge) < (rhs.holding.startsAt, rhs.holding.charge)
   }
 
   private func endsEarlier(_ lhs: Part, _ rhs: Part) -> Bool {

@@ -9,8 +9,8 @@ package struct LineHistory: Sendable {
   package private(set) var transactions: [StoreTransaction] = []
   /// By date; of one date, off after on.
   package private(set) var statuses: [RenewalStatus] = []
-  /// In the order in which they were decided.
-  package private(set) var acts: [Act] = []
+  /// In the order in which they were recorded.
+  package private(set) var acts: [RecordedAct] = []
 
   /// The accounts to which this ledger issued the tokens that occur here.
   package var tokenHolders: [UUID: AccountKey] = [:]
@@ -80,18 +80,20 @@ package struct LineHistory: Sendable {
   ///
   /// - Returns: Whether it is news.
   @discardableResult
-  package mutating func add(_ act: Act) -> Bool {
+  package mutating func add(_ act: Act, recorded: RecordingOrder) -> Bool {
     if case .claim(let claim) = act, hasClaim(by: claim.account, on: claim.transaction) {
       return false
     }
-    acts.append(act)
+    let new = RecordedAct(act, recorded: recorded)
+    let position = acts.lastIndex { $0 < new }.map { $0 + 1 } ?? acts.startIndex
+    acts.insert(new, at: position)
     return true
   }
 
   /// Whether an account claimed a transaction before.
   package func hasClaim(by account: AccountKey, on transaction: TransactionKey) -> Bool {
     acts.contains {
-      if case .claim(let claim) = $0 {
+      if case .claim(let claim) = $0.act {
         claim.account == account && claim.transaction == transaction
       } else {
         false
@@ -131,11 +133,12 @@ extension RenewalStatus {
   }
 
   private var tieBreaker: [String] {
-    [
-      autoRenews.map { $0 ? "1" : "2" } ?? "0",
-      String(phase?.gravity ?? 0), phase?.until?.description ?? "",
-      autoRenewProductID?.rawValue ?? "", String(expirationIntent ?? 0),
-      appAccountToken?.uuidString ?? "", isCommitment ? "1" : "0",
+    // What was not said differs from everything that can be said, the empty text included.
+    func said(_ value: (some CustomStringConvertible)?) -> String { value.map { "=\($0)" } ?? "" }
+    return [
+      autoRenews.map { $0 ? "1" : "2" } ?? "0", String(phase?.gravity ?? 0), said(phase?.until),
+      said(autoRenewProductID), said(expirationIntent), said(appAccountToken),
+      isCommitment ? "1" : "0",
     ]
   }
 }

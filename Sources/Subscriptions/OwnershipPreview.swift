@@ -27,16 +27,20 @@ package struct OwnershipPreview: Sendable {
     // A renewal that is charged early is dated ahead; nothing can be dated before what it follows.
     let date = max(now, (latest?.date ?? now) + .milliseconds(1))
     var history = line.history
-    // An end of its own, lest it be taken for another report of a charge that ends then.
-    let ends = history.transactions.compactMap(\.expiresDate?.value)
-    let end = max(date, ends.max() ?? date) + .milliseconds(1)
-    history.add(
-      TransactionRecord(
-        key: key, asOf: date, kind: kind, purchaseDate: date, expiresDate: end,
-        webOrderLineItemID: "preview"),
-      recorded: RecordingOrder(at: date, number: .max))
+    var record = TransactionRecord(
+      key: key, asOf: date, kind: kind, purchaseDate: date, productType: latest?.productType)
+    // What is bought once has no period, and buying it again restores it.
+    if latest?.isSubscription ?? true {
+      // An end and a line item of its own, lest it be taken for another report of a known charge.
+      let ends = history.transactions.compactMap(\.expiresDate?.value)
+      record.expiresDate = max(date, ends.max() ?? date) + .milliseconds(1)
+      record.webOrderLineItemID = "preview"
+    }
+    let recorded = RecordingOrder(at: Timestamp(milliseconds: .max), number: .max)
+    history.add(record, recorded: recorded)
     if let account {
-      history.add(.claim(Claim(account: account, transaction: key, receivedAt: date)))
+      let claim = Claim(account: account, transaction: key, receivedAt: date)
+      history.add(.claim(claim), recorded: recorded)
     }
     let rule = OwnershipRule(history)
     guard let position = rule.position(of: key) else {

@@ -3,7 +3,7 @@ extension OwnershipRule {
   package struct News: Sendable {
     package var transactions: Set<TransactionKey> = []
     package var statusDates: [Timestamp] = []
-    package var claims: [Claim] = []
+    package var claims: [RecordedAct] = []
     /// Whether facts of known transactions changed, lines were linked, or charges placed.
     package var changesKnownCharges = false
     /// Whether later answers said what was known: that can change what holds of a charge with
@@ -44,10 +44,11 @@ extension OwnershipRule {
     }
     let unsettled = Set(
       zip(old, decisions).flatMap { $1.isProvisional ? $0.transactions : [] })
-    guard !news.claims.contains(where: { unsettled.contains($0.transaction) }) else { return nil }
+    guard !news.claims.contains(where: { unsettled.contains($0.act.transaction) }) else {
+      return nil
+    }
 
-    self.init(
-      history, charges: charges, knowing: decisions, performing: news.claims.map(Act.claim))
+    self.init(history, charges: charges, knowing: decisions, performing: news.claims)
   }
 
   /// Takes every decision as it is recorded, and works out none; nil if a charge has none.
@@ -68,7 +69,7 @@ extension OwnershipRule {
 
 extension LineHistory {
   fileprivate var hasPlacements: Bool {
-    acts.contains { if case .placement = $0 { true } else { false } }
+    acts.contains { if case .placement = $0.act { true } else { false } }
   }
 }
 

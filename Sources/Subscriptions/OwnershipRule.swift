@@ -32,7 +32,8 @@ package struct OwnershipRule: Sendable {
 
   /// Takes the decisions on the first charges as they are known, and works out the others.
   init(
-    _ history: LineHistory, charges: [Charge], knowing known: [Decision], performing acts: [Act]
+    _ history: LineHistory, charges: [Charge], knowing known: [Decision],
+    performing acts: [RecordedAct]
   ) {
     self.history = history
     self.charges = charges
@@ -46,7 +47,7 @@ package struct OwnershipRule: Sendable {
     }
     self.positions = positions
     var placements: [Int: [Placement]] = [:]
-    for case .placement(let placement) in history.acts {
+    for case .placement(let placement) in history.acts.map(\.act) {
       guard let position = positions[placement.transaction] else { continue }
       placements[position, default: []].append(placement)
     }
@@ -98,17 +99,17 @@ package struct OwnershipRule: Sendable {
   }
 
   /// Rows 1 and 2.
-  private func decision(at position: Int, claimedBy claimant: AccountKey) -> Decision {
+  private func decision(at position: Int, by claim: Claim) -> Decision {
     var finding = finding(at: position)
-    if let account = finding.account, account != claimant,
-      autoRenewal.wasSwitchedOn(byOrderOf: claimant, beforeChargeAt: position)
+    if let account = finding.account, account != claim.account,
+      autoRenewal.wasSwitchedOn(byOrderBehind: claim, beforeChargeAt: position)
     {
       finding.account = nil
       finding.ground = .orderedByAnotherAccount
     }
     return finding.account.map {
       Decision(owner: $0, rule: .activelyAutoRenewing, finding: finding)
-    } ?? Decision(owner: claimant, rule: .submitter, finding: finding)
+    } ?? Decision(owner: claim.account, rule: .submitter, finding: finding)
   }
 
   private func finding(at position: Int) -> RenewalFinding {
@@ -134,15 +135,21 @@ package struct OwnershipRule: Sendable {
   // MARK: Acts
 
   /// Lets acts take effect one after the other, and what follows from each.
-  private mutating func perform(_ acts: [Act]) {
+  ///
+  /// What was recorded at one moment takes effect by the dates of the charges.
+  private mutating func perform(_ acts: [RecordedAct]) {
+    let ordered = acts.compactMap { act in
+      positions[act.act.transaction].map { (position: $0, act: act) }
+    }.sorted {
+      ($0.act.recorded.at, $0.position, $0.act) < ($1.act.recorded.at, $1.position, $1.act)
+    }
     var placed: Set<Int> = []
-    for act in acts {
-      guard let position = positions[act.transaction] else { continue }
-      switch act {
+    for (position, act) in ordered {
+      switch act.act {
       case .placement:
         placed.insert(position)
       case .claim(let claim) where !isSettled[position] && !placed.contains(position):
-        decisions[position] = decision(at: position, claimedBy: claim.account)
+        decisions[position] = decision(at: position, by: claim)
         isSettled[position] = true
         sweep(from: position + 1)
       case .claim:

@@ -56,11 +56,38 @@ extension Partition {
         .filter { $0.contains(where: lacksLineItem) })
 
     for positions in positions(in: transactions, by: \.productBoughtOnce) {
-      for (count, position) in positions.enumerated() {
-        for other in positions[..<count] where lacksLineItem(position) || lacksLineItem(other) {
-          if transactions[position].couldRestore(transactions[other]) { unite(position, other) }
-        }
+      uniteRestores(positions, of: transactions)
+    }
+  }
+
+  /// Joins what reports the same purchase of a product that is bought once.
+  ///
+  /// By date, each report is one of a purchase before it unless that was revoked by then, as far as
+  /// anything says that reports it so far: a restore may not tell of the refund.
+  private mutating func uniteRestores(_ positions: [Int], of transactions: [StoreTransaction]) {
+    func isBefore(_ one: Int, _ other: Int) -> Bool {
+      (transactions[one].chargedAt, transactions[one].key)
+        < (transactions[other].chargedAt, transactions[other].key)
+    }
+    func couldRestore(_ report: [Int], _ purchase: [Int]) -> Bool {
+      guard (report + purchase).contains(where: { transactions[$0].webOrderLineItemID == nil })
+      else { return false }
+      let revocation = purchase.map { transactions[$0] }.revocation
+      return revocation.map { $0.at >= transactions[report[0]].chargedAt } ?? true
+    }
+
+    // What shares a line item or a transaction id is one already.
+    let reports = Dictionary(grouping: positions.sorted(by: isBefore)) { root(of: $0) }.values
+      .sorted { isBefore($0[0], $1[0]) }
+    var purchases: [[Int]] = []
+    for report in reports {
+      var purchase = report
+      for index in purchases.indices.reversed() where couldRestore(report, purchases[index]) {
+        let restored = purchases.remove(at: index)
+        unite(report[0], restored[0])
+        purchase += restored
       }
+      purchases.append(purchase)
     }
   }
 
@@ -99,14 +126,4 @@ extension StoreTransaction {
   }
 
   fileprivate var productBoughtOnce: ProductID? { isSubscription ? nil : key.productID }
-
-  /// Whether this and another purchase of a product that is bought once can be the same.
-  fileprivate func couldRestore(_ other: StoreTransaction) -> Bool {
-    !wasRevoked(before: other) && !other.wasRevoked(before: self)
-  }
-
-  private func wasRevoked(before later: StoreTransaction) -> Bool {
-    guard let revocation = revocation?.value, chargedAt <= later.chargedAt else { return false }
-    return revocation.at < later.chargedAt
-  }
 }

@@ -6,6 +6,16 @@ package enum ProductType: String, Codable, CaseIterable, Sendable {
   case consumable
 }
 
+extension ProductType {
+  /// A product's type: as Apple says, else as the catalogue does, else inferred from an expiry,
+  /// which Apple gives auto-renewable subscriptions alone; nil: unknown.
+  static func known(
+    of product: ProductID, as said: ProductType?, hasExpiry: Bool, in catalogue: Catalogue? = nil
+  ) -> ProductType? {
+    said ?? catalogue?[product]?.type ?? (hasExpiry ? .autoRenewable : nil)
+  }
+}
+
 /// One version of a product's description in the catalogue.
 ///
 /// Versions are never rewritten: a price or a period that changes does not change the past.

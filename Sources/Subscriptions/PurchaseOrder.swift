@@ -26,9 +26,6 @@ package struct PurchaseOrder: Hashable, Sendable {
     self.status = status
   }
 
-  /// An order may be this much younger than its charge: clocks differ, Apple's seconds are whole.
-  package static let clockTolerance: Duration = .minutes(5)
-
   /// Whether an order is still to be paid, or was given up too early.
   ///
   /// A paid transaction that arrives after the order expired still fulfils it.
@@ -70,7 +67,7 @@ package struct PurchaseOrder: Hashable, Sendable {
   /// Matches the order that a submission names.
   ///
   /// Whatever the dates are, and whatever the period's end suggests of a charge whose kind Apple
-  /// does not tell; but never by a charge that Apple calls a renewal.
+  /// does not tell; but never by what Apple says it charged by itself.
   package func match(submittedBy account: AccountKey, among payments: [Payment]) -> NamedOrder {
     guard self.account == account else { return .accountMismatch }
     guard awaitsPayment else { return .notAwaitingPayment }
@@ -78,7 +75,7 @@ package struct PurchaseOrder: Hashable, Sendable {
       return payments.isEmpty ? .stillOpen : .productMismatch
     }
     let payment = payments.first {
-      $0.charge.productID == productID && $0.charge.kind != .renewal
+      $0.charge.productID == productID && !$0.isCalledAutomatic
         && $0.canFulfil(ordersOf: account)
     }
     return payment.map { .fulfilled(by: $0.charge.id) } ?? .stillOpen
@@ -99,7 +96,7 @@ package struct PurchaseOrder: Hashable, Sendable {
       .filter { order in
         order.awaitsPayment && order.account == owner
           && order.productID == payment.charge.productID
-          && order.createdAt <= payment.charge.date + clockTolerance
+          && order.createdAt <= payment.charge.date + .clockTolerance
       }
       .min { ($0.createdAt, $0.id) < ($1.createdAt, $1.id) }
   }
@@ -109,9 +106,16 @@ extension PurchaseOrder.Payment {
   /// Whether Apple charged without anybody buying.
   package var isAutomaticRenewal: Bool {
     switch decision.finding.ground {
+    case .renewedAtPeriodEnd, .recoveredFromBillingProblem: charge.kind != .purchase
+    default: isCalledAutomatic
+    }
+  }
+
+  /// Whether Apple says so.
+  fileprivate var isCalledAutomatic: Bool {
+    switch decision.finding.ground {
     // Apple charged at the period's end what another account had bought before.
     case .orderedByAnotherAccount, .tokenOfAnotherAccount: false
-    case .renewedAtPeriodEnd, .recoveredFromBillingProblem: charge.kind != .purchase
     default: charge.kind == .renewal
     }
   }

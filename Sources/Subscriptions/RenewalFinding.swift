@@ -33,7 +33,7 @@ package struct RenewalFinding: Hashable, Sendable {
     case notASubscription = "not_a_subscription"
     case noEarlierCharge = "no_earlier_charge"
     case earlierChargeUnclaimed = "earlier_charge_unclaimed"
-    case earlierChargeNotASubscription = "earlier_charge_not_a_subscription"
+    case earlierChargeWithoutPeriod = "earlier_charge_without_period"
     case earlierChargeRevoked = "earlier_charge_revoked"
     case accountErased = "account_erased"
     case boughtAfterPeriodEnd = "bought_after_period_end"

@@ -86,7 +86,8 @@ package struct StoreTransaction: Hashable, Sendable {
 
   /// Whether this reports a charge of an auto-renewable subscription.
   package var isSubscription: Bool {
-    productType.map { $0 == .autoRenewable } ?? (expiresDate != nil)
+    ProductType.known(of: key.productID, as: productType, hasExpiry: expiresDate != nil)
+      == .autoRenewable
   }
 
   /// Takes in another answer about the same transaction.
@@ -159,11 +160,22 @@ extension TransactionRecord {
 }
 
 extension Revocation {
-  /// Which of two answers of one date yields: a revocation is the stronger word, then the earlier.
-  static func isWeaker(_ lhs: Revocation?, _ rhs: Revocation?) -> Bool {
+  /// Which of two answers of one date yields: a revocation is the stronger word, then the earlier,
+  /// then one with a reason.
+  fileprivate static func isWeaker(_ lhs: Revocation?, _ rhs: Revocation?) -> Bool {
     guard let lhs else { return rhs != nil }
     guard let rhs else { return false }
-    return (rhs.at, rhs.reason ?? "") < (lhs.at, lhs.reason ?? "")
+    if lhs.at != rhs.at { return rhs.at < lhs.at }
+    guard let reason = lhs.reason else { return rhs.reason != nil }
+    return rhs.reason.map { $0 < reason } ?? false
+  }
+}
+
+extension [StoreTransaction] {
+  /// Whether and when the charge that these report was taken back: the latest word on any of them
+  /// holds, for revoking an alias revokes its charge.
+  var revocation: Revocation? {
+    reduce(nil) { latest($0, $1.revocation, Revocation.isWeaker) }?.value ?? nil
   }
 }
 

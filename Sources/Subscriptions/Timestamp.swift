@@ -42,6 +42,9 @@ extension Timestamp: Codable {
 }
 
 extension Duration {
+  /// How far apart two clocks may be: ours, an app server's and Apple's, whose seconds are whole.
+  package static let clockTolerance: Duration = .minutes(5)
+
   /// This duration in whole milliseconds, rounded towards zero.
   package var inMilliseconds: Int64 {
     components.seconds * 1000 + components.attoseconds / 1_000_000_000_000_000

@@ -126,6 +126,121 @@ struct RecordingTests {
     }
   }
 
+  @Test("claims on linked lines count in one order, live and read again")
+  func claimsOnLinkedLines() async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      let other = LineID(.production, "900")
+      // Many entries on the one line, so that the numbers of the other are smaller.
+      try await ledger.submit(
+        (1...8).map { status(true, on: Double($0)) }, claiming: [], by: "anna", on: 8)
+      try await ledger.submit(
+        [
+          .link(line: other, previous: lineID), charge("1", on: 0, asOf: 31),
+          charge("2", on: 30, line: other, asOf: 31), charge("3", on: 90, asOf: 91),
+          charge("4", on: 120, line: other, asOf: 121),
+        ], claiming: [], by: "anna", on: 31)
+      // One submission: the first month is ben's, and so is its renewal on the other line.
+      try await ledger.submit(
+        [status(true, on: 31)], claiming: [key("1"), key("2", line: other)], by: "ben", on: 31)
+      #expect(try await ledger.rule(of: "2", line: other) == .activelyAutoRenewing)
+      // Two submissions of one moment: carl's was first, though the charge is the later one.
+      try await ledger.submit(
+        [status(true, on: 121)], claiming: [key("4", line: other)], by: "carl", on: 121)
+      try await ledger.submit([status(true, on: 121.1)], claiming: [key("3")], by: "anna", on: 121)
+      #expect(try await ledger.owner(of: "4", line: other) == "carl")
+      // Late evidence brings the replay, over what was read again.
+      let late = try await ledger.submit([status(true, on: 9.5)], claiming: [], by: "anna", on: 122)
+      let changes = late?.recording.families[lineID]?.changes
+      #expect(changes?.filter(\.changesOwner) == [])
+      #expect(try await ledger.audit(at: day(150)).differences == [])
+    }
+  }
+
+  @Test("a link that arrives late makes one entitlement of what two lines hold")
+  func lateLink() async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      let other = LineID(.production, "900")
+      let catalogue = Catalogue([
+        Product(
+          id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"])
+      ])
+      func premium() async throws -> Entitlement? {
+        Entitlement.entitlements(
+          holdings: try await ledger.holdings(of: "anna").holdings, catalogue: catalogue,
+          at: day(29.5)
+        ).first
+      }
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
+      try await ledger.submit(
+        [charge("2", on: 30, line: other, asOf: 29.2), status(true, on: 29.2, line: other)],
+        claiming: [key("2", line: other)], by: "anna", on: 29.2)
+      #expect(try await premium()?.expiresAt == day(30))
+      try await ledger.submit(
+        [.link(line: lineID, previous: other)], claiming: [], by: "anna", on: 29.3)
+      let linked = try await premium()
+      #expect(linked?.expiresAt == day(60))
+      #expect(linked?.willRenew == true)
+      #expect(
+        Set(try await ledger.holdings(of: "anna").holdings.map(\.familyID)) == [nil, "900"])
+      let audit = try await ledger.audit(at: day(40))
+      #expect(audit.differences == [], "\(audit.differences)")
+      #expect(try await ledger.rebuild().rewritten == 0)
+    }
+  }
+
+  @Test("a confirmation raises nothing that is learned after it")
+  func factsAfterAConfirmation() async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      let ben = try await ledger.findOrCreateAccount("ben", at: start).appAccountToken
+      let carl = try await ledger.findOrCreateAccount("carl", at: start).appAccountToken
+      func hear(_ evidence: [Evidence], on date: Double) async throws {
+        try await ledger.submit(evidence, claiming: [], by: "anna", on: date)
+        let audit = try await ledger.audit(at: day(date))
+        #expect(audit.differences == [], "\(audit.differences)")
+      }
+      try await hear([charge("1", on: 0), charge("2", on: 40)], on: 41)
+      try await hear([charge("1", on: 0, asOf: 50), charge("2", on: 40, asOf: 50)], on: 50)
+      try await hear([charge("2", on: 40, asOf: 45, token: ben)], on: 51)
+      #expect(try await ledger.owner(of: "2") == "ben")
+      try await hear([charge("2", on: 40, asOf: 48, token: carl)], on: 52)
+      #expect(try await ledger.owner(of: "2") == "carl")
+      // What the confirmation said of the other facts still holds.
+      try await hear([charge("1", on: 0, asOf: 49, revokedOn: 5)], on: 53)
+      let family = try await ledger.family(of: lineID)
+      #expect(family?.charge(of: key("1"))?.charge.revocation == nil)
+      #expect(try await ledger.rebuild().rewritten == 0)
+    }
+  }
+
+  @Test("a preview knows the buyer's orders and who was erased")
+  func previewContext() async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      let ben = try await ledger.findOrCreateAccount("ben", at: start).key
+      func previewed() async throws -> Decision? {
+        let family = try await ledger.family(of: lineID, claimant: ben)
+        return family.map {
+          OwnershipPreview(of: $0.line, account: ben, id: lineID, at: day(20)).purchase
+        }
+      }
+      try await ledger.submit(
+        [charge("1", on: 0), status(false, on: 10), status(true, on: 12)], claiming: [key("1")],
+        by: "anna", on: 12)
+      #expect(try await previewed()?.rule == .activelyAutoRenewing)
+      _ = try await ledger.describe(
+        Product(
+          id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
+      _ = try await ledger.openOrder(accountID: "ben", productID: "monthly", at: day(11))
+      #expect(try await previewed()?.finding.ground == .orderedByAnotherAccount)
+      _ = try await database.execute(
+        "UPDATE tenure.account_by_key SET erased_at = \(day(15)) WHERE account_id = 'anna'")
+      #expect(try await previewed()?.finding.ground == .accountErased)
+    }
+  }
+
   @Test("the same transaction in the other environment is another")
   func environments() async throws {
     try await withScratchDatabase { database in

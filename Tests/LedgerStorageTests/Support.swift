@@ -14,13 +14,13 @@ let lineID = LineID(.production, "1000")
 func charge(
   _ id: TransactionID, on begin: Double, days: Double = 30, line: LineID = lineID,
   product: ProductID = "monthly", asOf: Double? = nil, lineItem: WebOrderLineItemID? = nil,
-  revokedOn: Double? = nil
+  revokedOn: Double? = nil, token: UUID? = nil
 ) -> Evidence {
   .transaction(
     TransactionRecord(
       key: TransactionKey(line: line, transactionID: id, productID: product),
       asOf: day(asOf ?? begin), purchaseDate: day(begin), expiresDate: day(begin + days),
-      webOrderLineItemID: lineItem,
+      webOrderLineItemID: lineItem, appAccountToken: token,
       revocation: revokedOn.map { .revoked(at: day($0), reason: "0") } ?? .notRevoked))
 }
 
@@ -89,6 +89,10 @@ extension Ledger {
       let recorded = family.charge(of: key(id, line: line))?.recorded
     else { return nil }
     return recorded.decision.owner.flatMap { family.names[$0] }
+  }
+
+  func rule(of id: TransactionID, line: LineID = lineID) async throws -> Decision.Rule? {
+    try await family(of: line)?.charge(of: key(id, line: line))?.recorded.decision.rule
   }
 
   func entryCount() async throws -> Int {

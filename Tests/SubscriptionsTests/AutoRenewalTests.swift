@@ -64,6 +64,7 @@ struct AutoRenewalTests {
     Case("at the end of the grace",            .purchase, day(46), [grace(day(31), to: day(46))], is: .boughtAfterPeriodEnd),
     Case("just before the end of the grace",   .purchase, day(46, minus(ms)), [grace(day(31), to: day(46))], is: .changedWhileRenewing),
     Case("in the grace, off",                  .purchase, day(40), [grace(day(31), to: day(46)), off(day(35))], is: .autoRenewOff),
+    Case("in a grace said before P's end",     .purchase, day(40), [grace(day(29), to: day(46))], is: .changedWhileRenewing),
     Case("in a grace heard of just before",    .purchase, day(40), [grace(day(40, minus(ms)), to: day(46))], is: .changedWhileRenewing),
     Case("in a grace heard of at the charge",  .purchase, day(40), [grace(day(40), to: day(46))], is: .boughtAfterPeriodEnd),
     Case("in a grace that had ended early",    .purchase, day(40), [grace(day(31), to: day(46)), expired(day(35))], is: .boughtAfterPeriodEnd),
@@ -123,6 +124,8 @@ struct AutoRenewalTests {
     Case("commitment, after the 90th day",     .unknown, day(120, ms), [retry(day(31), isCommitment: true)], is: .billingRetryOver),
     Case("P of a commitment, on the 90th day", .unknown, day(120), [retry(day(31))],             is: .recoveredFromBillingProblem,
          previous: charge("P", from: day(0), to: day(30), isCommitment: true)),
+    Case("P of a commitment, retry of its last day", .unknown, day(100), [retry(day(29.5))],     is: .lapsed,
+         previous: charge("P", from: day(0), to: day(30), isCommitment: true)),
     Case("retry, then expired",                .unknown, day(50), [retry(day(31)), expired(day(45))], is: .expired),
     Case("expired, then retry",                .unknown, day(50), [expired(day(31)), retry(day(45))], is: .recoveredFromBillingProblem),
     Case("retry and expired of one date",      .unknown, day(50), [expired(day(31)), retry(day(31))], is: .expired),
@@ -143,8 +146,8 @@ struct AutoRenewalTests {
     Case("owner erased before",                .unknown, day(30),                                is: .accountErased, erased: day(20)),
     Case("owner erased at the charge",         .unknown, day(30),                                is: .accountErased, erased: day(30)),
     Case("owner erased after",                 .unknown, day(30),                                is: .renewedAtPeriodEnd, erased: day(30, ms)),
-    Case("no subscription",                    .unknown, day(30),                                is: .earlierChargeNotASubscription, previous: charge("P", .season, from: day(0))),
-    Case("no expiry known",                    .unknown, day(30),                                is: .earlierChargeNotASubscription, previous: charge("P", from: day(0), productType: .autoRenewable)),
+    Case("no subscription",                    .unknown, day(30),                                is: .earlierChargeWithoutPeriod, previous: charge("P", .season, from: day(0))),
+    Case("no expiry known",                    .unknown, day(30),                                is: .earlierChargeWithoutPeriod, previous: charge("P", from: day(0), productType: .autoRenewable)),
     Case("no expiry known, C a renewal",       .renewal, day(30),                                is: .renewedByApple, previous: charge("P", from: day(0), productType: .autoRenewable)),
     Case("of the same date is not before",     .unknown, day(0),                                 is: .noEarlierCharge, product: .quarterly),
   ]
@@ -224,6 +227,40 @@ struct AutoRenewalTests {
     #expect(ledger.owner("2") == a)
     #expect(ledger.decision("3")?.finding.ground == .autoRenewOff)
     #expect(ledger.decision("3")?.finding.statusAsOf == day(29.2))
+  }
+
+  /// Whether an off before P speaks about what follows P: 24 hours before an automatic charge, and
+  /// never before a purchase.
+  ///
+  /// Automatic is, too, what comes within 60 seconds of the end of the month before.
+  // swift-format-ignore
+  static let offsBefore: [(String, ChargeKind, Timestamp, before: Duration, speaks: Bool)] = [
+    ("24 h before a renewal",                 .renewal,  day(30),                        .hours(24),      true),
+    ("24 h and 1 ms before a renewal",        .renewal,  day(30),                        .hours(24) + ms, false),
+    ("24 h before the period's end",          .unknown,  day(30),                        .hours(24),      true),
+    ("24 h and 1 ms before the period's end", .unknown,  day(30),                        .hours(24) + ms, false),
+    ("24 h before a purchase",                .purchase, day(30),                        .hours(24),      false),
+    ("24 h and 1 ms before a purchase",       .purchase, day(30),                        .hours(24) + ms, false),
+    ("1 ms before a purchase",                .purchase, day(30),                        ms,              false),
+    ("at a purchase",                         .purchase, day(30),                        .zero,           true),
+    ("charged 60 s late",                     .unknown,  day(30, minute),                .hours(20),      true),
+    ("charged 60 s and 1 ms late",            .unknown,  day(30, minute + ms),           .hours(20),      false),
+    ("charged 60 s early",                    .unknown,  day(30, minus(minute)),         .hours(20),      true),
+    ("charged 60 s and 1 ms early",           .unknown,  day(30, minus(minute + ms)),    .hours(20),      false),
+  ]
+
+  @Test("An off before P", arguments: offsBefore)
+  func offBefore(
+    _ name: String, _ kind: ChargeKind, _ date: Timestamp, _ before: Duration, _ speaks: Bool
+  ) {
+    var ledger = Ledger()
+    ledger.hear(charge("O", from: day(0), to: day(30)))
+    ledger.hear(charge("P", from: date, to: date + .days(30), kind: kind))
+    ledger.claim(key("P"), by: a)
+    ledger.hear([off(date - before)])
+    ledger.hear(charge("C", from: date + .days(30), to: date + .days(60)))
+    let ground = ledger.decision("C")?.finding.ground
+    #expect(ground == (speaks ? .autoRenewOff : .renewedAtPeriodEnd))
   }
 
   @Test("An off of more than a day before a purchase at the period's end is over")

@@ -128,6 +128,51 @@ struct ChargeTests {
     #expect(ledger.rule.charges.count == 1)
   }
 
+  /// A's lifetime of day 0, its restore of day 5, and what was bought on day 20.
+  // swift-format-ignore
+  static let threeReports: [(name: String, refund: Double?, onRestore: Bool, charges: Int)] = [
+    ("never refunded",                        nil, false, 1),
+    ("refunded before the second purchase",   10,  false, 2),
+    ("the same, said of the restore",         10,  true,  2),
+    ("refunded when it was bought again",     20,  false, 1),
+    ("refunded afterwards",                   25,  false, 1),
+  ]
+
+  @Test("A restore does not hide the refund of what it restores", arguments: threeReports)
+  func threeReportsOfWhatIsBoughtOnce(
+    _ name: String, _ refund: Double?, _ onRestore: Bool, _ charges: Int
+  ) {
+    func report(_ id: TransactionID, _ start: Double, isRefunded: Bool) -> TransactionRecord {
+      charge(
+        id, .lifetime, from: day(start), asOf: day(isRefunded ? 30 : start),
+        revocation: refund.flatMap { isRefunded ? .revoked(at: day($0), reason: nil) : nil }
+          ?? .notRevoked)
+    }
+    let reports = [
+      report("1", 0, isRefunded: !onRestore), report("3", 5, isRefunded: onRestore),
+      report("2", 20, isRefunded: false),
+    ]
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+      var ledger = Ledger()
+      for index in order { ledger.hear(reports[index]) }
+      ledger.claim(key("1", .lifetime), by: a)
+      ledger.claim(key("2", .lifetime), by: b)
+      #expect(ledger.rule.charges.count == charges)
+      #expect(ledger.owner("3") == a)
+      #expect(ledger.owner("2") == (charges == 2 ? b : a))
+    }
+  }
+
+  @Test func twoPurchasesOfTheirOwnStayTwoBesideARefundedThird() {
+    var ledger = Ledger()
+    ledger.hear(
+      Self.once("1", .lifetime, 0, revokedAt: day(9), item: "w"),
+      Self.once("2", .lifetime, 5, item: "x"))
+    ledger.hear(Self.once("3", .lifetime, 20))
+    let (first, second) = (key("1", .lifetime), [key("2", .lifetime), key("3", .lifetime)])
+    #expect(ledger.rule.charges.map(\.transactions) == [[first], second])
+  }
+
   @Test func restoresOfBefore2015CarryTheRestoresDate() {
     // Two months, restored on day 500: the original dates are the charges'.
     var first = charge("1", from: day(500), to: day(30))

@@ -33,10 +33,11 @@ struct EntitlementTests {
   static func holding(
     _ id: TransactionID, _ product: ProductID = .monthly, _ start: Double, _ end: Double?,
     revoked: Double? = nil, superseded: Double? = nil, renewal: Holding.Renewal? = nil,
-    type: ProductType? = nil, line: LineID = mainLine, period: PeriodType = .normal
+    type: ProductType? = nil, line: LineID = mainLine, family: OriginalTransactionID? = nil,
+    period: PeriodType = .normal
   ) -> Holding {
     Holding(
-      charge: key(id, product, line: line), productID: product, productType: type,
+      charge: key(id, product, line: line), familyID: family, productID: product, productType: type,
       periodType: period, startsAt: day(start), endsAt: end.map { day($0) },
       revokedAt: revoked.map { day($0) }, supersededAt: superseded.map { day($0) },
       renewal: renewal)
@@ -85,6 +86,9 @@ struct EntitlementTests {
     Case("both that would cover are revoked", [month("1", revoked: 10), month("2", 5, 35, revoked: 11)], at: day(12), .revoked, expires: day(35), accessEnds: day(11)),
     Case("an old one is revoked",            [month("1", revoked: 40), month("2", 30, 60, then: on)], at: day(41), .active, expires: day(60), willRenew: true),
     Case("the current one is revoked",       [month("1"), month("2", 30, 60, revoked: 40)], at: day(41), .revoked, expires: day(60), accessEnds: day(40)),
+    Case("revoked long after its end",       [month(revoked: 200)], at: day(201),                        .expired, expires: day(30)),
+    Case("revoked at its end",               [month(revoked: 30)], at: day(30),                          .expired, expires: day(30)),
+    Case("revoked after its end, then grace", [month(revoked: 50, then: grace)], at: day(51),            .expired, expires: day(30), accessEnds: day(46)),
     Case("superseded",                       [month(superseded: 10)], at: day(10),                      .expired, expires: day(10)),
     Case("just before it is superseded",     [month(superseded: 10)], at: day(10, minus(ms)),           .active,  expires: day(10)),
 
@@ -93,6 +97,12 @@ struct EntitlementTests {
     Case("somebody else's is the latest",    [month()],    at: day(10),                                 .active,  expires: day(30)),
     Case("on, but lapsed",                   [month(then: on)],  at: day(31),                                 .expired, expires: day(30)),
     Case("on, but revoked",                  [month(revoked: 5, then: on)], at: day(10),                      .revoked, expires: day(30), accessEnds: day(5)),
+    Case("the latest is not the longest",    [month("1"), month("2", 20, 25, then: on)], at: day(22),          .active,  expires: day(30), willRenew: true),
+    Case("the latest is over before",        [month("1"), month("2", 20, 25, then: on)], at: day(25),          .active,  expires: day(30)),
+    Case("the latest, not the longest, off", [month("1"), month("2", 20, 25, then: off)], at: day(22),         .active,  expires: day(30)),
+    Case("the latest is revoked",            [month("1"), month("2", 20, 25, revoked: 21, then: on)], at: day(22), .active, expires: day(30)),
+    Case("the latest grants something else", [month("1"), holding("2", "basic", 20, 25, renewal: on)], at: day(22), .active, expires: day(30)),
+    Case("the latest begins after a gap",    [month("1"), month("2", 40, 70, then: on)], at: day(22),          .active,  expires: day(30)),
     Case("in grace, off",                    [month(then: renewal(false, .gracePeriod(until: day(46))))], at: day(31), .inGracePeriod, expires: day(30), accessEnds: day(46)),
   ]
 
@@ -106,6 +116,11 @@ struct EntitlementTests {
     Case("one that overlaps",                [month("1"), month("2", 20, 50)], at: day(10),             .active,  expires: day(50)),
     Case("one that ends earlier",            [month("1"), month("2", 20, 25)], at: day(10),             .active,  expires: day(30)),
     Case("a revoked one does not",           [month("1"), month("2", 30, 60, revoked: 29)], at: day(29), .active, expires: day(30)),
+    Case("what was revoked after its end",   [month("1", revoked: 40), month("2", 30, 60, then: on)], at: day(29), .active, expires: day(60), willRenew: true),
+    Case("what was revoked before its end",  [month("1", revoked: 20), month("2", 30, 60, then: on)], at: day(19), .active, expires: day(30), accessEnds: day(20)),
+    Case("revoked when the next had begun",  [month("1", revoked: 29), month("2", 28, 58, then: on)], at: day(27), .active, expires: day(58), willRenew: true),
+    Case("a linked line's renewal",          [month("1"), holding("2", .monthly, 30, 60, renewal: on, line: otherLine, family: "1000")], at: day(29.5), .active, expires: day(60), willRenew: true),
+    Case("another line's is another",        [month("1"), holding("2", .monthly, 30, 60, renewal: on, line: otherLine)], at: day(29.5), .active, expires: day(30)),
     Case("another plan of the same grant",   [month("1"), holding("2", .quarterly, 30, 120)], at: day(29), .active, expires: day(120)),
     Case("another product, other grant",     [month("1"), holding("2", "basic", 30, 60)], at: day(29),  .active,  expires: day(30)),
     Case("another product at its own date",  [month("1"), holding("2", "basic", 30, 60)], at: day(30),  nil),
@@ -220,5 +235,24 @@ struct EntitlementTests {
     #expect(premium?.state == test.state)
     #expect(premium?.source == test.source)
     #expect(premium?.willRenew ?? false == false)
+  }
+
+  @Test func whatTiesInItsEndIsToldTheSameInEveryOrder() {
+    let given = [Entitlement.Source.provisional, .grant].enumerated().map { number, source in
+      Grant(
+        id: issuedToken([a, b][number]), entitlement: "premium", startsAt: day(0),
+        endsAt: day(30), source: source)
+    }
+    let sandbox = LineID(.sandbox, mainLine.originalTransactionID)
+    let held = [Self.month(), Self.holding("1", .monthly, 0, 30, line: sandbox)]
+    for (holdings, grants) in [(held, given), (held.reversed(), given.reversed())] {
+      func first(_ holdings: [Holding]) -> Entitlement? {
+        Entitlement.entitlements(
+          holdings: holdings, grants: grants, catalogue: catalogue, at: day(1)
+        ).first
+      }
+      #expect(first(holdings)?.environment == .production)
+      #expect(first([])?.source == .grant)
+    }
   }
 }

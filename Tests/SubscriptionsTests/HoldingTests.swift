@@ -109,4 +109,26 @@ struct HoldingTests {
     let pruned = ledger.line.holdings(ledger.rule, asOf: day(900))
     #expect(pruned.map(\.account) == [a, b])
   }
+
+  @Test func whatIsUpgradedFromRenewsNothingEvenAsTheLatest() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30), asOf: day(10), isUpgraded: true))
+    ledger.claim(key("1"), by: a)
+    ledger.hear([on(day(11))])
+    #expect(ledger.line.holding(ofChargeAt: 0, in: ledger.rule).renewal == nil)
+    #expect(ledger.premium(a, at: day(9))?.willRenew == false)
+  }
+
+  @Test func linkedLinesAreHeldAsOne() {
+    var ledger = Ledger(members: [mainLine, otherLine])
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    ledger.record([.evidence(.link(line: otherLine, previous: mainLine))])
+    ledger.hear(charge("2", from: day(30), to: day(60), asOf: day(29.2), line: otherLine))
+    #expect(ledger.holdings(of: a).map(\.familyID) == [nil, "1000"])
+    #expect(ledger.premium(a, at: day(29.5))?.expiresAt == day(60))
+    #expect(ledger.premium(a, at: day(29.5))?.willRenew == true)
+    let pruned = ledger.line.holdings(ledger.rule, asOf: day(31))
+    #expect(pruned.map(\.holding.charge) == [key("2", line: otherLine)])
+  }
 }

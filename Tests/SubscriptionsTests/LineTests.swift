@@ -20,7 +20,7 @@ struct LineTests {
     var ledger = Ledger()
     let entries = ledger.record([
       .evidence(.transaction(Self.first)), .evidence(.renewalStatus(on(day(1)), line: mainLine)),
-      claimItem(key("1"), by: a),
+      claimItem(key("1"), by: a, receivedAt: day(1)),
     ])
     #expect(kinds(entries) == [.transaction, .renewalStatus, .claim, .claimed])
     #expect(entries.map(\.number) == [1, 2, 3, 4])
@@ -142,10 +142,41 @@ struct LineTests {
     #expect(ledger.rule.charges.map(\.id) == [key("7", line: otherLine)])
   }
 
+  @Test func claimsOfOneSubmissionCountByTheDatesOfTheirCharges() {
+    // B restores: whatever the receipt's order, the first month comes first, its renewal follows.
+    let keys = [key("1", line: otherLine), key("2")]
+    for transactions in [keys, keys.reversed()] {
+      var ledger = Ledger(members: [mainLine, otherLine])
+      ledger.hear([on(day(1)), on(day(2)), on(day(3))])
+      ledger.hear(charge("1", from: day(0), to: day(30), line: otherLine, item: "w1"))
+      ledger.hear(Self.second)
+      ledger.record([
+        .acts(transactions.map { .claim(Claim(account: b, transaction: $0, receivedAt: day(40))) })
+      ])
+      #expect(ledger.decision("1")?.rule == .submitter)
+      #expect(ledger.decision("2")?.rule == .activelyAutoRenewing)
+      #expect(ledger.folded.history.acts == ledger.line.history.acts)
+      #expect(OwnershipRule(ledger.folded.history).decisions == ledger.rule.decisions)
+    }
+  }
+
+  @Test func whatWasNotSaidDiffersFromWhatIsEmpty() {
+    var (nothing, empty, zero) = (off(day(1)), off(day(1)), off(day(1)))
+    empty.autoRenewProductID = ""
+    zero.expirationIntent = 0
+    nothing.phase = nil
+    let statuses = [nothing, empty, zero]
+    var (forwards, backwards) = (Ledger(), Ledger())
+    forwards.hear(statuses + statuses)
+    backwards.hear(statuses.reversed() + statuses.reversed())
+    #expect(forwards.line.history.statuses.count == 3)
+    #expect(forwards.line.history.statuses == backwards.line.history.statuses)
+  }
+
   @Test func decisionsRememberWhenTheyWereMade() {
     var ledger = Ledger()
     ledger.hear(Self.first, at: day(1))
-    ledger.record([claimItem(key("1"), by: a)], at: day(2))
+    ledger.record([claimItem(key("1"), by: a, receivedAt: day(1))], at: day(2))
     let recorded = ledger.line.decisions[key("1")]
     #expect(recorded?.decidedAt == day(2))
     #expect(recorded?.correctedAt == nil)

@@ -39,9 +39,21 @@ struct OwnershipPreviewTests {
     #expect(preview.renewal.rule == .unclaimed)
   }
 
+  @Test func whatIsBoughtOnceIsRestored() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", .lifetime, from: day(0)))
+    ledger.claim(key("1", .lifetime), by: a)
+    let preview = OwnershipPreview(of: ledger.line, account: b, id: mainLine, at: day(9))
+    #expect(preview.purchase.owner == a)
+    let refund = RevocationStatus.revoked(at: day(10), reason: nil)
+    ledger.hear(charge("1", .lifetime, from: day(0), asOf: day(11), revocation: refund))
+    let again = OwnershipPreview(of: ledger.line, account: b, id: mainLine, at: day(12))
+    #expect(again.purchase.owner == b)
+  }
+
   @Test func previewsTellTheTruth() {
     forAll("What was previewed comes true", iterations: 150) { generator in
-      let history = RandomHistory(isHostile: false, using: &generator)
+      let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = history.ledger
       for batch in batches(rearranged(history.items, using: &generator), using: &generator) {
         ledger.record(batch)
@@ -50,12 +62,14 @@ struct OwnershipPreviewTests {
       let now = latest.date + .days(generator.number(1...60))
       let preview = OwnershipPreview(of: ledger.line, account: b, id: mainLine, at: now)
       var (bought, renewed) = (ledger, ledger)
-      let end = day(9000)
-      bought.hear(
-        charge("p", latest.productID, from: now, to: end, kind: .purchase, item: "p"))
-      bought.claim(key("p", latest.productID), by: b)
-      renewed.hear(
-        charge("p", latest.productID, from: now, to: end, kind: .renewal, item: "p"))
+      func record(_ kind: ChargeKind) -> TransactionRecord {
+        charge(
+          "p", latest.productID, from: now, to: latest.isSubscription ? day(9000) : nil,
+          kind: kind, item: latest.isSubscription ? "p" : nil, productType: latest.productType)
+      }
+      bought.hear(record(.purchase))
+      bought.claim(key("p", latest.productID), by: b, receivedAt: now)
+      renewed.hear(record(.renewal))
       if bought.decision("p") != preview.purchase { return "the purchase" }
       if renewed.decision("p") != preview.renewal { return "the renewal" }
       return nil

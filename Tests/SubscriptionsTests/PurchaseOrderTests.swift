@@ -75,6 +75,8 @@ struct PurchaseOrderTests {
     Named("the charge is upgraded from",  order(),                 [payment(isUpgraded: true)],              .stillOpen),
     Named("Apple calls it a renewal",     order(),                 [payment(.renewal, ground: .renewedByApple)], .stillOpen),
     Named("bought at the period's end",   order(),                 [payment(ground: .renewedAtPeriodEnd)],   .fulfilled(by: key("1"))),
+    Named("a renewal, on by its order",   order(),                 [payment(.renewal, ground: .orderedByAnotherAccount)], .fulfilled(by: key("1"))),
+    Named("a renewal, on by its token",   order(),                 [payment(.renewal, ground: .tokenOfAnotherAccount)], .fulfilled(by: key("1"))),
     Named("the second of two pays",       order(),                 [payment(of: b), payment()],              .fulfilled(by: key("1"))),
   ]
 

@@ -147,7 +147,8 @@ struct RevocationTests {
     Upgrade("refunded 60 s and 1 ms after",      cancelled: day(10, .seconds(60) + ms),   successor: quarter, isRevoked: true),
     Upgrade("refunded when the same is bought",  cancelled: day(10),                      successor: sameProduct, isRevoked: true),
     Upgrade("refunded when gems are bought",     cancelled: day(10),                      successor: gems,    isRevoked: true),
-    Upgrade("refunded, another plan before it",  cancelled: day(-1, .seconds(30)),        successor: earlier, isRevoked: true),
+    Upgrade("cancelled with a plan dated before", cancelled: day(-1, .seconds(30)),       successor: earlier, supersededAt: day(-1, .seconds(30))),
+    Upgrade("refunded, another plan long before", cancelled: day(1),                      successor: earlier, isRevoked: true),
     Upgrade("upgraded, successor known",         upgraded: true,                          successor: quarter, supersededAt: day(10)),
     Upgrade("upgraded, successor unknown",       upgraded: true,                                              supersededAt: day(20)),
     Upgrade("upgraded, cancelled, unknown",      cancelled: day(10), upgraded: true,                          supersededAt: day(10)),
@@ -167,6 +168,37 @@ struct RevocationTests {
       for record in records { ledger.hear(record) }
       #expect(ledger.charge("1")?.supersededAt == test.supersededAt)
       #expect((ledger.charge("1")?.revocation != nil) == test.isRevoked)
+    }
+  }
+
+  @Test func anUpgradeAfterAnEarlyRenewalReplacesTheRenewal() {
+    // Apple charges the renewal on day 29.2 and dates it day 30; on day 29.5 A upgrades.
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.hear(charge("2", from: day(30), to: day(60), asOf: day(29.2)))
+    ledger.hear(
+      charge(
+        "2", from: day(30), to: day(60), asOf: day(29.5),
+        revocation: .revoked(at: day(29.5), reason: nil)),
+      charge("3", .quarterly, from: day(29.5), to: day(120)))
+    #expect(ledger.charge("2")?.supersededAt == day(29.5))
+    #expect(ledger.charge("2")?.revocation == nil)
+    ledger.claim(key("1"), by: a)
+    #expect(ledger.premium(a, at: day(31))?.expiresAt == day(120))
+  }
+
+  @Test func ofOneRevocationTheReasonCounts() {
+    // "Why" is known in one answer, empty in another and left out in a third.
+    var generator = SeededGenerator(seed: 5)
+    let answers = [nil, "", "1"].map { (reason: String?) in
+      charge(
+        "1", from: day(0), to: day(30), asOf: day(6),
+        revocation: .revoked(at: day(5), reason: reason))
+    }
+    for _ in 0..<12 {
+      var ledger = Ledger()
+      for answer in answers.shuffled(using: &generator) { ledger.hear(answer) }
+      #expect(ledger.charge("1")?.revocation == Revocation(at: day(5), reason: ""))
     }
   }
 

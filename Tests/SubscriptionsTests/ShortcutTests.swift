@@ -56,14 +56,14 @@ struct ShortcutTests {
   static let cases: [Case] = [
     Case("nothing",                             [],                                                            true),
     Case("a newer charge",                      [told(charge("3", from: day(60), to: day(90), item: "w3"))],   true),
-    Case("a newer charge and its claim",        [told(charge("3", from: day(60), to: day(90), item: "w3")), claimItem(key("3"), by: b)], true),
+    Case("a newer charge and its claim",        [told(charge("3", from: day(60), to: day(90), item: "w3")), claimItem(key("3"), by: b, receivedAt: day(61))], true),
     Case("a charge of the latest one's date",   [told(charge("3", .quarterly, from: day(30), to: day(90), item: "w3"))], false),
     Case("an older charge",                     [told(charge("3", from: day(-60), to: day(-30), item: "w3"))], false),
     Case("an alias of a known charge",          [told(charge("3", from: day(30), to: day(60), item: "w2"))],   false),
     Case("a newer status",                      [told(off(day(40)))],                                          true),
     Case("a status of the latest charge's date", [told(off(day(30)))],                                         true),
     Case("an older status",                     [told(off(day(30, minus(ms))))],                               false),
-    Case("a claim of a settled charge",         [claimItem(key("2"), by: b)],                                  true),
+    Case("a claim of a settled charge",         [claimItem(key("2"), by: b, receivedAt: day(31))],             true),
     Case("other facts of a known charge",       [told(charge("2", from: day(30), to: day(61), asOf: day(31), item: "w2"))], false),
     Case("a placement",                         [placementItem(key("1"), with: b, from: day(40))],             false),
     Case("an upgrade from a refunded charge",   [told(charge("3", .quarterly, from: day(40, second), to: day(90), item: "w3"))], false),
@@ -85,7 +85,8 @@ struct ShortcutTests {
   @Test func itDeclinesAClaimOfAnUnsettledCharge() {
     var ledger = Ledger()
     ledger.hear(charge("1", from: day(0), to: day(30)))
-    let (updated, news) = news(of: [claimItem(key("1"), by: b)], in: ledger.line)
+    let claim = claimItem(key("1"), by: b, receivedAt: day(1))
+    let (updated, news) = news(of: [claim], in: ledger.line)
     let known = ledger.line.decisions.mapValues(\.decision)
     #expect(OwnershipRule(updated, known: known, news: news) == nil)
   }
@@ -93,7 +94,9 @@ struct ShortcutTests {
   /// The line's history with a batch in it, and what in it is news.
   private func news(of batch: [Item], in line: Line) -> (LineHistory, OwnershipRule.News) {
     var (history, news) = (line.history, OwnershipRule.News())
+    var recorded = RecordingOrder(at: day(9999), number: 0)
     for item in batch {
+      recorded.number += 1
       switch item {
       case .evidence(.transaction(let record)):
         switch history.change(by: record) {
@@ -103,17 +106,18 @@ struct ShortcutTests {
         case .confirmation: news.confirmsKnownTransactions = true
         case .facts, .nothing: break
         }
-        let recorded = history.transactions.last?.recorded.at ?? day(0)
-        history.add(
-          record,
-          recorded: RecordingOrder(at: recorded, number: history.transactions.count + 1000))
+        history.add(record, recorded: recorded)
       case .evidence(.renewalStatus(let status, _)):
         if history.add(status) { news.statusDates.append(status.asOf) }
       case .evidence(.link):
         news.changesKnownCharges = true
-      case .act(let act):
-        if history.add(act), case .claim(let claim) = act { news.claims.append(claim) }
-        if case .placement = act { news.changesKnownCharges = true }
+      case .acts(let acts):
+        for act in acts where history.add(act, recorded: recorded) {
+          switch act {
+          case .claim: news.claims.append(RecordedAct(act, recorded: recorded))
+          case .placement: news.changesKnownCharges = true
+          }
+        }
       }
     }
     return (history, news)
@@ -121,12 +125,14 @@ struct ShortcutTests {
 
   /// Evidence by its date, each act right after its transaction.
   private func chronological(_ items: [Item]) -> [Item] {
-    var acts = items.filter { if case .act = $0 { true } else { false } }
+    var acts = items.compactMap { item in
+      if case .acts(let acts) = item { acts } else { nil }
+    }
     var evidence: [(date: Timestamp, item: Item)] = items.compactMap { item in
       switch item {
       case .evidence(.transaction(let record)): (max(record.asOf, record.purchaseDate), item)
       case .evidence(.renewalStatus(let status, _)): (status.asOf, item)
-      case .evidence(.link), .act: nil
+      case .evidence(.link), .acts: nil
       }
     }
     evidence.sort { $0.date < $1.date }
@@ -134,8 +140,8 @@ struct ShortcutTests {
     for (_, item) in evidence {
       result.append(item)
       if case .evidence(.transaction(let record)) = item { known.insert(record.key) }
-      while case .act(let act) = acts.first, known.contains(act.transaction) {
-        result.append(acts.removeFirst())
+      while let next = acts.first, next.allSatisfy({ known.contains($0.transaction) }) {
+        result.append(.acts(acts.removeFirst()))
       }
     }
     return result

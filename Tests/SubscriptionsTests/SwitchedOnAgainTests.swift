@@ -12,12 +12,14 @@ struct SwitchedOnAgainTests {
     var heard: [RenewalStatus]
     var ordered: OpenedOrder?
     var token: AccountKey?
+    /// When B's submission of C arrived.
+    var submitted: Timestamp
     var owner: AccountKey
 
     init(
       _ name: String, _ kind: ChargeKind, _ heard: [RenewalStatus], ordered: Timestamp? = nil,
       product: ProductID = .monthly, by account: AccountKey = b, token: AccountKey? = nil,
-      _ owner: AccountKey
+      submitted: Timestamp = day(30.5), _ owner: AccountKey
     ) {
       self.name = name
       self.kind = kind
@@ -26,6 +28,7 @@ struct SwitchedOnAgainTests {
         OpenedOrder(account: account, productID: product, openedAt: $0)
       }
       self.token = token
+      self.submitted = submitted
       self.owner = owner
     }
 
@@ -44,6 +47,8 @@ struct SwitchedOnAgainTests {
     Case("5 min and 1 ms before the off",   .renewal, [off(day(10))], ordered: day(10, minus(five + ms)),    a),
     Case("5 min after the charge",          .renewal, [off(day(10))], ordered: day(30, five),                b),
     Case("5 min and 1 ms after the charge", .renewal, [off(day(10))], ordered: day(30, five + ms),           a),
+    Case("ordered when it was submitted",   .renewal, [off(day(10))], ordered: day(30, second), submitted: day(30, second), b),
+    Case("ordered 1 ms after it was submitted", .renewal, [off(day(10))], ordered: day(30, second + ms), submitted: day(30, second), a),
     Case("said off again after the order",  .renewal, [off(day(10)), off(day(20))], ordered: day(12),        b),
     Case("B's token on the charge",         .renewal, [off(day(10))], token: b,                              b),
     Case("A's token on the charge",         .renewal, [off(day(10))], token: a,                              a),
@@ -86,7 +91,7 @@ struct SwitchedOnAgainTests {
     ledger.hear(
       charge(
         "C", from: day(30), to: day(60), kind: test.kind, token: test.token.map(issuedToken)))
-    ledger.claim(key("C"), by: b)
+    ledger.claim(key("C"), by: b, receivedAt: test.submitted)
     #expect(ledger.owner("C") == test.owner)
     switch (test.owner == a, test.ordered) {
     case (true, _): #expect(ledger.decision("C")?.rule == .activelyAutoRenewing)
@@ -95,6 +100,21 @@ struct SwitchedOnAgainTests {
     case (false, _):
       #expect(ledger.decision("C")?.finding.ground == .orderedByAnotherAccount)
     }
+  }
+
+  @Test func anOrderOpenedAfterTheClaimOverturnsNothing() {
+    // The claim settled it for A; B's order comes two minutes later, and so does late evidence.
+    var ledger = Ledger()
+    ledger.hear(charge("P", from: day(0), to: day(30)))
+    ledger.claim(key("P"), by: a)
+    ledger.hear([off(day(29.5))])
+    ledger.hear(charge("C", from: day(30), to: day(60)))
+    ledger.claim(key("C"), by: b, receivedAt: day(30, .minutes(1)))
+    #expect(ledger.owner("C") == a)
+    ledger.open(OpenedOrder(account: b, productID: .monthly, openedAt: day(30, .minutes(3))))
+    ledger.hear([on(day(20))])
+    #expect(ledger.owner("C") == a)
+    #expect(ledger.lastAction("C") != .corrected)
   }
 
   @Test func untilTheFirstClaimItIsAsProvisionally() {

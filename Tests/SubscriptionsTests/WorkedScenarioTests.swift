@@ -233,7 +233,7 @@ struct WorkedScenarioTests {
 
     Scenario("15: a renewal is reported 20 hours early, then submitted by B", [
         .buys("1", .monthly, 0, to: 30),   .submits(a, 0),
-        .renews("2", .monthly, 30, to: 60), .polls(29.2), .submits(b, 29.3),
+        .renews("2", .monthly, 30, to: 60), .polls(29.2), .submits(b, 30.1),
       ],
       owners: ["1": (a, .submitter), "2": (a, .activelyAutoRenewing)],
       bindings: [(a, 0)],

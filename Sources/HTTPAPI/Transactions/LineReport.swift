@@ -65,21 +65,13 @@ extension RecordedFamily {
   /// The same function that computes what an account may use computes it: with every charge in one
   /// hand, and every product granting one and the same.
   fileprivate func current(in catalogue: Catalogue, at moment: Timestamp) -> Entitlement? {
-    let holdings = rule.charges.indices.map { position in
-      let charge = rule.charges[position]
-      return Holding(
-        charge: charge.id, productID: charge.productID, productType: charge.productType,
-        startsAt: charge.date, endsAt: charge.end, revokedAt: charge.revocation?.at,
-        supersededAt: charge.supersededAt,
-        renewal: position == rule.charges.indices.last && charge.isSubscription
-          ? rule.renewal(ofChargeAt: position) : nil)
-    }
+    let holdings = rule.charges.indices.map { line.holding(ofChargeAt: $0, in: rule) }
     let products = rule.charges.map { charge in
       var product =
         catalogue.product(charge.productID, at: charge.date)
         ?? Product(
           id: charge.productID, validFrom: charge.date,
-          type: charge.productType ?? (charge.end == nil ? .consumable : .autoRenewable),
+          type: charge.type(in: catalogue) ?? .consumable,
           entitlements: [])
       product.entitlements = ["line"]
       return product

@@ -39,9 +39,9 @@ struct OriginalTransactionController: Sendable {
     // Of a line that was never seen nobody owns anything: the first to submit it will.
     let line =
       try await line(id, environment: environment) ?? LineID(environment ?? .production, id)
-    let family = try await ledger.family(of: line)
     // An account that was never seen owns nothing either, whatever its key.
     let account = try await ledger.account(accountID)?.key ?? AccountKey(rawValue: UUID())
+    let family = try await ledger.family(of: line, claimant: account)
     var names = family?.names ?? [:]
     names[account] = accountID
     let preview = OwnershipPreview(

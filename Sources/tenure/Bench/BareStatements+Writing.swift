@@ -145,16 +145,16 @@ extension BareStatements {
     let (text, time): (String?, Timestamp?) = (nil, nil)
     return """
       INSERT INTO tenure.holding (account_id, environment, original_transaction_id,
-        transaction_id, product_id, product_type, period_type, starts_at, ends_at, revoked_at,
-        superseded_at, auto_renews, phase, grace_ends_at)
+        transaction_id, product_id, family_id, product_type, period_type, starts_at, ends_at,
+        revoked_at, superseded_at, auto_renews, phase, grace_ends_at)
       VALUES (\(sample.accountID), \(environment), \(line), \(transaction), \(product), \(text),
-        \("normal"), \(now), \(end), \(time), \(time), \(true), \("undisturbed"), \(time))
+        \(text), \("normal"), \(now), \(end), \(time), \(time), \(true), \("undisturbed"), \(time))
       ON CONFLICT (account_id, environment, original_transaction_id, transaction_id, product_id)
-      DO UPDATE SET product_type = excluded.product_type, period_type = excluded.period_type,
-        starts_at = excluded.starts_at, ends_at = excluded.ends_at,
-        revoked_at = excluded.revoked_at, superseded_at = excluded.superseded_at,
-        auto_renews = excluded.auto_renews, phase = excluded.phase,
-        grace_ends_at = excluded.grace_ends_at
+      DO UPDATE SET family_id = excluded.family_id, product_type = excluded.product_type,
+        period_type = excluded.period_type, starts_at = excluded.starts_at,
+        ends_at = excluded.ends_at, revoked_at = excluded.revoked_at,
+        superseded_at = excluded.superseded_at, auto_renews = excluded.auto_renews,
+        phase = excluded.phase, grace_ends_at = excluded.grace_ends_at
       """
   }
 

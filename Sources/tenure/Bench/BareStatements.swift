@@ -202,8 +202,8 @@ struct BareStatements: Sendable {
     selectOrder + [
       """
       SELECT account_id, environment, original_transaction_id, transaction_id, product_id,
-        product_type, period_type, starts_at, ends_at, revoked_at, superseded_at, auto_renews,
-        phase, grace_ends_at
+        family_id, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at,
+        auto_renews, phase, grace_ends_at
       FROM tenure.holding WHERE account_id = ANY(\([sample.accountID]))
       """,
       """

@@ -1,10 +1,10 @@
 import Foundation
 import Subscriptions
 
-/// What is recorded at one moment: one answer of Apple's, or one thing that somebody did.
+/// What happens at one moment: one answer of Apple's, or what somebody did at once.
 enum Item: Hashable, Sendable {
   case evidence(Evidence)
-  case act(Act)
+  case acts([Act])
 }
 
 /// A line with everything that its ledger appended, for tests to tell stories to.
@@ -22,18 +22,18 @@ struct Ledger {
     erasures: [AccountKey: Timestamp] = [:]
   ) {
     line = Line(members: members)
-    now = day(0)
+    now = day(0, minus(ms))
     line.updateContext { $0.know(orders: orders, erasures: erasures) }
   }
 
   @discardableResult
   mutating func record(_ items: [Item], at moment: Timestamp? = nil) -> [LedgerEntry] {
-    now = max(now, moment ?? now)
+    now = max(now + ms, moment ?? now)
     var (evidence, acts): ([Evidence], [Act]) = ([], [])
     for item in items {
       switch item {
       case .evidence(let item): evidence.append(item)
-      case .act(let act): acts.append(act)
+      case .acts(let several): acts += several
       }
     }
     let new = line.record(evidence, acts: acts, at: now)
@@ -53,9 +53,17 @@ struct Ledger {
     record(statuses.map { .evidence(.renewalStatus($0, line: mainLine)) }, at: moment)
   }
 
+  /// A claim that arrived an hour after the purchase, unless it is said when.
   @discardableResult
-  mutating func claim(_ transaction: TransactionKey, by account: AccountKey) -> [LedgerEntry] {
-    record([claimItem(transaction, by: account)])
+  mutating func claim(
+    _ transaction: TransactionKey, by account: AccountKey, receivedAt: Timestamp? = nil
+  ) -> [LedgerEntry] {
+    let anHourLater = (line.history[transaction]?.chargedAt ?? now) + .hours(1)
+    return record([claimItem(transaction, by: account, receivedAt: receivedAt ?? anHourLater)])
+  }
+
+  mutating func open(_ order: OpenedOrder) {
+    line.updateContext { $0.orders.insert(order) }
   }
 
   @discardableResult
@@ -114,7 +122,7 @@ struct Ledger {
     entitlements(of: account, at: moment).first { $0.name == "premium" }
   }
 
-  /// The line, folded from nothing but the entries.
+  /// The line, folded from nothing but the entries in the order in which an audit reads them.
   var folded: Line {
     var folded = Line(members: line.heads.keys)
     folded.updateContext {
@@ -122,7 +130,10 @@ struct Ledger {
       $0.orders = line.history.orders
       $0.erasures = line.history.erasures
     }
-    for entry in entries { folded.fold(entry) }
+    let ordered = entries.sorted {
+      ($0.recordedAt, $0.line, $0.number) < ($1.recordedAt, $1.line, $1.number)
+    }
+    for entry in ordered { folded.fold(entry) }
     return folded
   }
 }
@@ -136,15 +147,18 @@ extension LineHistory {
 }
 
 func claimItem(
-  _ transaction: TransactionKey, by account: AccountKey, receivedAt: Timestamp = day(0)
+  _ transactions: TransactionKey..., by account: AccountKey, receivedAt: Timestamp
 ) -> Item {
-  .act(.claim(Claim(account: account, transaction: transaction, receivedAt: receivedAt)))
+  .acts(
+    transactions.map {
+      .claim(Claim(account: account, transaction: $0, receivedAt: receivedAt))
+    })
 }
 
 func placementItem(
   _ transaction: TransactionKey, with account: AccountKey?, from moment: Timestamp
 ) -> Item {
-  .act(
-    .placement(
-      Placement(account: account, transaction: transaction, effectiveFrom: moment)))
+  .acts([
+    .placement(Placement(account: account, transaction: transaction, effectiveFrom: moment))
+  ])
 }

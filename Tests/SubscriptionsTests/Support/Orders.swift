@@ -1,21 +1,21 @@
 import Subscriptions
 
 /// Another order of arrival of the same: evidence anyhow, people's acts in their own order, and
-/// each act only after its transaction is known.
+/// each act only after its transactions are known.
 func rearranged(_ items: [Item], using generator: inout some RandomNumberGenerator) -> [Item] {
-  var acts = items.compactMap { item -> Act? in
-    if case .act(let act) = item { act } else { nil }
+  var acts = items.compactMap { item -> [Act]? in
+    if case .acts(let acts) = item { acts } else { nil }
   }[...]
   var evidence = items.filter { if case .evidence = $0 { true } else { false } }
     .shuffled(using: &generator)
   var known: Set<TransactionKey> = []
   var result: [Item] = []
   while !evidence.isEmpty || !acts.isEmpty {
-    if let act = acts.first, known.contains(act.transaction),
+    if let next = acts.first, next.allSatisfy({ known.contains($0.transaction) }),
       evidence.isEmpty || Bool.random(using: &generator)
     {
       acts.removeFirst()
-      result.append(.act(act))
+      result.append(.acts(next))
     } else if let item = evidence.popLast() {
       if case .evidence(.transaction(let record)) = item { known.insert(record.key) }
       result.append(item)
@@ -30,10 +30,9 @@ func rearranged(_ items: [Item], using generator: inout some RandomNumberGenerat
 func batches(_ items: [Item], using generator: inout some RandomNumberGenerator) -> [[Item]] {
   var batches: [[Item]] = []
   for item in items {
-    // Acts of one recording follow its evidence: an item of evidence after an act begins anew.
-    let isEvidence = if case .evidence = item { true } else { false }
-    let lastIsAct = if case .act = batches.last?.last { true } else { false }
-    if batches.isEmpty || (isEvidence && lastIsAct) || Bool.random(using: &generator) {
+    // Acts follow the evidence of their recording, and what people do is recorded apart.
+    let lastIsAct = if case .acts = batches.last?.last { true } else { false }
+    if batches.isEmpty || lastIsAct || Bool.random(using: &generator) {
       batches.append([item])
     } else {
       batches[batches.count - 1].append(item)

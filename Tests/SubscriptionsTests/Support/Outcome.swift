@@ -10,6 +10,10 @@ struct Outcome: Hashable {
     var rule: Decision.Rule?
     var ground: RenewalFinding.Ground?
     var isProvisional: Bool?
+    /// What the charge before it is reported by.
+    var previous: Set<TransactionKey>
+    var statusAsOf: Timestamp?
+    var switchedOffAt: Timestamp?
     var revocation: Revocation?
     var supersededAt: Timestamp?
   }
@@ -21,6 +25,7 @@ struct Outcome: Hashable {
 
   struct Held: Hashable {
     var account: AccountKey
+    var family: LineID
     var reports: Set<TransactionKey>
     var startsAt: Timestamp
     var endsAt: Timestamp?
@@ -37,20 +42,25 @@ struct Outcome: Hashable {
 
   init(_ ledger: Ledger) {
     let (line, rule) = (ledger.line, ledger.rule)
+    func reports(_ id: Charge.ID?) -> Set<TransactionKey> {
+      let position = id.flatMap { rule.position(of: $0) }
+      return Set(position.map { rule.charges[$0].transactions } ?? [])
+    }
     charges = rule.charges.map { charge in
       let decision = line.decisions[charge.id]?.decision
       return Fate(
         reports: Set(charge.transactions), date: charge.date, end: charge.end,
         owner: decision?.owner, rule: decision?.rule, ground: decision?.finding.ground,
-        isProvisional: decision?.isProvisional, revocation: charge.revocation,
+        isProvisional: decision?.isProvisional, previous: reports(decision?.finding.previous),
+        statusAsOf: decision?.finding.statusAsOf, switchedOffAt: decision?.finding.switchedOffAt,
+        revocation: charge.revocation,
         supersededAt: charge.supersededAt)
     }
     bindings = ledger.bindings.map { Bound(account: $0.account, since: $0.boundAt) }
     holdings = Set(
       line.allHoldings(rule).map { account, holding in
-        let position = rule.position(of: holding.charge)
-        return Held(
-          account: account, reports: Set(position.map { rule.charges[$0].transactions } ?? []),
+        Held(
+          account: account, family: holding.family, reports: reports(holding.charge),
           startsAt: holding.startsAt, endsAt: holding.endsAt, revokedAt: holding.revokedAt,
           supersededAt: holding.supersededAt, renewal: holding.renewal,
           periodType: holding.periodType)

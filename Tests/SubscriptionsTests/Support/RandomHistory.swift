@@ -7,6 +7,7 @@ struct RandomHistory {
   private(set) var orders: Set<OpenedOrder> = []
   private(set) var erasures: [AccountKey: Timestamp] = [:]
   private(set) var members: [LineID] = [mainLine]
+  private var known: [TransactionKey] = []
 
   /// Whether charges overlap, answers disagree, lines are linked and administrators act; else Apple
   /// is consistent, and things look as they mostly do.
@@ -14,7 +15,10 @@ struct RandomHistory {
 
   init(isHostile: Bool, using generator: inout SeededGenerator) {
     self.isHostile = isHostile
-    if isHostile, generator.once(in: 3) { members.append(otherLine) }
+    if isHostile, generator.once(in: 3) {
+      members.append(otherLine)
+      items.append(.evidence(.link(line: otherLine, previous: mainLine)))
+    }
     var start = day(0)
     for number in 1...generator.number(1...7) {
       let record = record(number, from: start, using: &generator)
@@ -35,17 +39,25 @@ struct RandomHistory {
     -> TransactionRecord
   {
     var product = generator.pick(ProductID.monthly, .monthly, .quarterly)
-    if isHostile, generator.once(in: 12) { product = .gems }
-    let length = product == .monthly ? Duration.days(30) : .days(90)
+    if isHostile, generator.once(in: 6) { product = generator.pick(.gems, .lifetime, .season) }
+    let length = product == .quarterly ? Duration.days(90) : .days(30)
     let lacksItem = isHostile && generator.once(in: 3)
-    return charge(
+    var record = charge(
       TransactionID("\(number)"), product, from: start,
-      to: product == .gems ? nil : start + length,
+      to: product.hasPeriod ? start + length : nil,
       kind: generator.pick(.unknown, .unknown, .unknown, .renewal, .purchase),
       line: generator.pick(from: members),
       item: lacksItem ? nil : WebOrderLineItemID("w\(number)"),
       token: generator.pick(nil, nil, nil, issuedToken(t), issuedToken(b), strangeToken),
       isCommitment: generator.once(in: 8))
+    if isHostile, generator.once(in: 3) { record.productType = catalogue[product]?.type }
+    // A trimmed payload; and one of a restore before 2015, which carries the restore's date.
+    if isHostile, generator.once(in: 12) { record.expiresDate = nil }
+    if isHostile, let end = record.expiresDate, generator.once(in: 12) {
+      record.originalPurchaseDate = start
+      record.purchaseDate = end + .days(generator.pick(1, 400))
+    }
+    return record
   }
 
   private mutating func addAnswers(
@@ -64,7 +76,7 @@ struct RandomHistory {
     let end = record.expiresDate ?? record.purchaseDate
     var record = record
     record.asOf = Self.moment(near: end, using: &generator)
-    switch generator.number(1...9) {
+    switch generator.number(1...11) {
     case 1, 2:
       record.revocation = .revoked(at: Self.moment(near: end, using: &generator), reason: nil)
     case 3: record.isUpgraded = true
@@ -79,6 +91,8 @@ struct RandomHistory {
       record.webOrderLineItemID = nil
     case 8 where isHostile:
       record.expiresDate = record.expiresDate.map { Self.moment(near: $0, using: &generator) }
+    case 9: record.kind = generator.pick(.unknown, .renewal, .purchase)
+    case 10 where isHostile: record.productType = catalogue[record.key.productID]?.type
     default: break
     }
     return record
@@ -102,8 +116,18 @@ struct RandomHistory {
   private mutating func addActs(
     on record: TransactionRecord, using generator: inout SeededGenerator
   ) {
+    known.append(record.key)
     for _ in 0..<generator.number(0...2) {
-      items.append(claimItem(record.key, by: generator.pick(a, b, b, c)))
+      let receivedAt =
+        record.chargedAt + generator.pick(minus(.minutes(5)), .zero, .minutes(5), .days(1))
+      // Mostly what was just bought; and restores of whatever is there, in no order.
+      let selected = generator.once(in: 4) ? known.shuffled(using: &generator) : [record.key]
+      let account = generator.pick(a, b, b, c)
+      items.append(
+        .acts(
+          selected.map {
+            .claim(Claim(account: account, transaction: $0, receivedAt: receivedAt))
+          }))
     }
     if generator.once(in: 3) {
       let date = generator.pick(record.purchaseDate, record.expiresDate ?? record.purchaseDate)
@@ -127,5 +151,18 @@ struct RandomHistory {
       .days(10), .days(15), .days(60), .days(90))
     let nudge = generator.pick(Duration.zero, .zero, ms, minus(ms))
     return generator.once(in: 2) ? date + offset + nudge : date - offset + nudge
+  }
+}
+
+extension ProductID {
+  fileprivate var hasPeriod: Bool { self == .monthly || self == .quarterly }
+}
+
+extension Ledger {
+  /// Records batch after batch, sometimes long after the one before.
+  mutating func record(_ batches: [[Item]], using generator: inout SeededGenerator) {
+    for batch in batches {
+      record(batch, at: generator.once(in: 3) ? now + .days(generator.number(0...20)) : nil)
+    }
   }
 }

@@ -129,7 +129,12 @@ private struct Apple {
       return Delivery(
         at: day(verified ?? at),
         items: evidence(records, asOf: day(verified ?? at))
-          + selected.map { claimItem($0.key, by: account, receivedAt: day(at)) })
+          + [
+            .acts(
+              selected.map {
+                .claim(Claim(account: account, transaction: $0.key, receivedAt: day(at)))
+              })
+          ])
     case .polls(let at):
       return Delivery(
         at: day(at), items: evidence(answer(asOf: day(at)), asOf: day(at)))
