@@ -68,13 +68,13 @@ final class Watchdog: Sendable {
   }
 
   private static func firstOutput(of file: FileHandle) async {
-    await withCheckedContinuation { continuation in
-      file.readabilityHandler = { file in
-        file.readabilityHandler = nil
-        _ = file.availableData
-        continuation.resume()
-      }
+    let (output, continuation) = AsyncStream.makeStream(of: Void.self)
+    // May be called once more before it is taken away.
+    file.readabilityHandler = { file in
+      file.readabilityHandler = nil
+      continuation.finish()
     }
+    for await _ in output {}
   }
 
   /// Lets the watchdog do its work now, and waits until it has.

@@ -91,4 +91,75 @@ import Testing
       await #expect(throws: CancellationError.self) { try await task.value }
     }
   }
+
+  @Test func whatFollowsACancelledScriptIsNotHit() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+    } _: { pool in
+      for number in 0..<20 {
+        let script = Task { try await pool.runScript("SELECT pg_sleep(0.004)") }
+        try await Task.sleep(for: .milliseconds(3))
+        script.cancel()
+        let next = try await pool.query("SELECT \(number) FROM pg_sleep(0.002)")
+        #expect(try next.decodeOnly(Int.self) == number)
+        _ = await script.result
+      }
+    }
+  }
+
+  @Test func aScriptThatHasEndedCancelsNobody() async throws {
+    try await TestServer.withPool { pool in
+      try await pool.withConnection { connection in
+        _ = try await connection.query("SELECT 1")
+        let script = try await ExclusiveUse.begin(connection.session, timeout: .seconds(5))
+        try await script.runScript("SELECT 2")
+        await script.end()
+        async let next = connection.query("SELECT 3 FROM pg_sleep(0.3)").decodeOnly(Int.self)
+        try await Task.sleep(for: .milliseconds(100))
+        await script.cancel()
+        #expect(try await next == 3)
+      }
+    }
+  }
+
+  @Test func aTransactionThatNeverBeganIsGivenUpAtOnce() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+    } _: { pool in
+      try await pool.withConnection { connection in
+        _ = try await connection.query("SELECT 1")
+        let waiting = Task {
+          try await pool.withTransaction { _ = try await $0.query("SELECT 2") }
+        }
+        try await Task.sleep(for: .milliseconds(30))
+        let begin = ContinuousClock.now
+        waiting.cancel()
+        await #expect(throws: CancellationError.self) { try await waiting.value }
+        #expect(ContinuousClock.now - begin < .seconds(3))
+      }
+    }
+  }
+
+  @Test func aStatementsOwnTimeoutIsNoStrayCancellation() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+    } _: { pool in
+      let before = await pool.driver.requestsSent
+      let cancelled = Task { try await pool.query("SELECT pg_sleep(20)") }
+      let isSent = try await eventually { await pool.driver.requestsSent == before + 1 }
+      #expect(isSent)
+      cancelled.cancel()
+      await #expect(throws: CancellationError.self) { try await cancelled.value }
+      let attempts = Counter()
+      let error = await postgresError {
+        try await pool.withTransaction { transaction in
+          _ = await attempts.next()
+          try await transaction.execute("SET LOCAL statement_timeout = '20ms'")
+          _ = try await transaction.query("SELECT pg_sleep(20)")
+        }
+      }
+      #expect(error?.sqlState == .queryCanceled)
+      #expect(await attempts.count == 1)
+    }
+  }
 }

@@ -1,5 +1,6 @@
-import Postgres
 import Testing
+
+@testable import Postgres
 
 @Suite struct CopyTests {
   private struct Broken: Error {}
@@ -59,6 +60,44 @@ import Testing
       }
       #expect(noCopy != nil)
       #expect(try await pool.query("TABLE uncopied").isEmpty)
+    }
+  }
+
+  @Test func rowsMayBeSlowToCome() async throws {
+    try await TestServer.withPool { pool in
+      try await pool.execute("CREATE TABLE copied_slowly (id int8)")
+      let rows = AsyncStream<Int> { continuation in
+        Task {
+          for number in 0..<5 {
+            try await Task.sleep(for: .milliseconds(100))
+            continuation.yield(number)
+          }
+          continuation.finish()
+        }
+      }
+      let copied = try await pool.copyIn(
+        "COPY copied_slowly FROM STDIN", rows: rows, deadline: .milliseconds(200)
+      ) { $1.append($0) }
+      #expect(copied == 5)
+    }
+  }
+
+  @Test func aLostConnectionIsNoticedBeforeTheNextRow() async throws {
+    try await TestServer.withPool { pool in
+      try await pool.execute("CREATE TABLE uncopied_too (id int8)")
+      try await pool.withConnection { connection in
+        let process = try await connection.query("SELECT pg_backend_pid()").decodeOnly(Int32.self)
+        guard case .leased(let backend) = await connection.session.state else {
+          Issue.record("no connection")
+          return
+        }
+        let copy = try await ExclusiveUse.begin(connection.session, timeout: .seconds(30))
+        try await copy.beginCopy("COPY uncopied_too FROM STDIN")
+        _ = try await pool.query("SELECT pg_terminate_backend(\(process))")
+        let isNoticed = try await eventually { await backend.isClosed }
+        #expect(isNoticed)
+        await copy.end()
+      }
     }
   }
 }

@@ -1,5 +1,6 @@
-import Postgres
 import Testing
+
+@testable import Postgres
 
 @Suite struct ErrorTests {
   private static let secret = "tok3n-of-a-person"
@@ -62,5 +63,60 @@ import Testing
       let alive = try await pool.query("SELECT 1").count
       #expect(alive == 1)
     }
+  }
+
+  @Test func whatSharesAConnectionWithCopyIsLostAndNotToBlame() async throws {
+    try await TestServer.withPool { pool in
+      _ = try await pool.query("SELECT 1")
+      let statements: [SQL] = ["SELECT 1", "COPY pg_class TO STDOUT", "SELECT 2"]
+      let answers = await Answers(
+        of: statements.map { Request([$0], timeout: .seconds(10)) }, from: pool)
+      #expect(try await answers.rows(of: 0)?.count == 1)
+      #expect(await answers.error(of: 1)?.code == .invalidRequest)
+      #expect(await answers.error(of: 1)?.statement == "COPY pg_class TO STDOUT")
+      #expect(await answers.error(of: 2)?.code == .connectionLost)
+    }
+  }
+
+  @Test func aCommitThatFailsAtTheEndOfABatchIsTheServersError() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+    } _: { pool in
+      try await pool.execute(
+        "CREATE TABLE checked_late (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+      let process = try await pool.query("SELECT pg_backend_pid()").decodeOnly(Int32.self)
+      let error = await postgresError {
+        _ = try await pool.execute("INSERT INTO checked_late VALUES (1), (1)")
+      }
+      #expect(error?.sqlState == .uniqueViolation)
+      #expect(error?.statement == "INSERT INTO checked_late VALUES (1), (1)")
+      let next = try await pool.query("SELECT pg_backend_pid()").decodeOnly(Int32.self)
+      #expect(next == process)
+    }
+  }
+
+  @Test func aServerThatTakesNoWritesIsLeft() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+    } _: { pool in
+      let process = try await pool.query("SELECT pg_backend_pid()").decodeOnly(Int32.self)
+      try await pool.execute("SET default_transaction_read_only = on")
+      let error = await postgresError { try await pool.execute("CREATE TABLE demoted (id int)") }
+      #expect(error?.sqlState == .readOnlyTransaction)
+      #expect(error?.isTransient == true)
+      let next = try await pool.query("SELECT pg_backend_pid()").decodeOnly(Int32.self)
+      #expect(next != process)
+    }
+  }
+
+  // swift-format-ignore
+  @Test(arguments: [
+    ("57P01", true), ("57P03", true), ("57P04", false), ("53300", true), ("08006", true),
+    ("25006", true), ("55P03", true), ("40001", true), ("23505", false), ("57014", false),
+  ])
+  func transientFailuresAreKnown(state: String, isTransient: Bool) {
+    var error = PostgresError(.server, "")
+    error.sqlState = SQLState(rawValue: state)
+    #expect(error.isTransient == isTransient)
   }
 }

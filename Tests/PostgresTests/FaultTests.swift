@@ -8,7 +8,9 @@ import Testing
 /// which no other test needs.
 @Suite(.serialized) struct FaultTests {
   private static let processID: SQL = "SELECT pg_backend_pid()"
-  private static let server = Task { try await TestServer.start() }
+  private static let server = Task {
+    try await TestServer.start(settings: ["fsync": "on"])
+  }
 
   private func withServer(
     _ body: (PrivatePostgres, _ uri: String) async throws -> Void
@@ -140,6 +142,88 @@ import Testing
         }
         kill(backend, SIGCONT)
         #expect(isReplaced)
+      }
+    }
+  }
+
+  @Test func whoWaitsWhileAConnectionIsLostGetsTheNext() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+    } _: { pool in
+      let process = try await pool.query(Self.processID).decodeOnly(Int32.self)
+      let victim = Task { await postgresError { _ = try await pool.query("SELECT pg_sleep(20)") } }
+      let isSent = try await eventually { await pool.driver.requestsSent == 2 }
+      #expect(isSent)
+      // By now it is known to be slow, and nobody is put behind it.
+      try await Task.sleep(for: .milliseconds(50))
+      let session = Session()
+      let waiting = await Answers(
+        of: [nil, nil, session].map {
+          Request(["SELECT 1"], session: $0, timeout: .seconds(10))
+        }, from: pool)
+      try await TestServer.withPool {
+        _ = try await $0.query("SELECT pg_terminate_backend(\(process))")
+      }
+      #expect(await victim.value?.sqlState == .adminShutdown)
+      for index in 0..<3 { #expect(try await waiting.rows(of: index)?.count == 1) }
+      await pool.driver.end(session)
+    }
+  }
+
+  @Test func aConnectionThatEndsBeforeTheAnswerDoesIsLost() async throws {
+    try await TestServer.withPool { pool in
+      try await pool.runScript(
+        """
+        CREATE TABLE fatal_late (id int);
+        CREATE FUNCTION end_connection() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$;
+        CREATE CONSTRAINT TRIGGER fatal AFTER INSERT ON fatal_late
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION end_connection();
+        """)
+      let error = await postgresError {
+        try await pool.execute("INSERT INTO fatal_late VALUES (1)")
+      }
+      #expect(error?.code == .connectionLost)
+      #expect(error?.sqlState == .adminShutdown)
+      #expect(error?.isTransient == true)
+      #expect(try await pool.query("TABLE fatal_late").isEmpty)
+    }
+  }
+
+  @Test func aConfirmedCommitStandsThoughItsConnectionIsLost() async throws {
+    try await withServer { server, uri in
+      try await TestServer.withPool(uri: uri) {
+        $0.connectionLimit = 1
+      } _: { pool in
+        try await pool.execute("CREATE TABLE confirmed (id int)")
+        // While COMMIT writes the log, its backend can't be terminated: it is as soon as it has
+        // confirmed it.
+        for setting in [
+          "commit_delay = 100000", "commit_siblings = 0", "synchronous_commit = on",
+        ] {
+          try await pool.execute("SET \(unescaped: setting)")
+        }
+        let process = try await pool.query(Self.processID).decodeOnly(Int32.self)
+        let terminator = Task {
+          try await TestServer.withPool(uri: uri) {
+            try await $0.execute(
+              """
+              DO $$ BEGIN
+                WHILE NOT EXISTS (SELECT FROM pg_stat_activity
+                  WHERE pid = \(unescaped: "\(process)") AND state = 'active' AND query = 'COMMIT')
+                LOOP PERFORM pg_sleep(0.001), pg_stat_clear_snapshot(); END LOOP;
+                PERFORM pg_sleep(0.02), pg_terminate_backend(\(unescaped: "\(process)"));
+              END $$
+              """)
+          }
+        }
+        try await Task.sleep(for: .milliseconds(100))
+        try await pool.withTransaction(maxAttempts: 1) {
+          try await $0.execute("INSERT INTO confirmed VALUES (1)")
+        }
+        _ = try await terminator.value
+        #expect(try await pool.query("TABLE confirmed").count == 1)
+        #expect(try await pool.query(Self.processID).decodeOnly(Int32.self) != process)
       }
     }
   }

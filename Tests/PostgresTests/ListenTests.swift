@@ -1,3 +1,4 @@
+import Foundation
 import Postgres
 import Testing
 
@@ -37,5 +38,34 @@ import Testing
       return pool.listen(to: ["ending"])
     }
     for await _ in events {}
+  }
+
+  @Test func failuresToConnectAreLogged() async throws {
+    let log = RecordedLog()
+    let nowhere = "postgresql:///x?host=/nowhere"
+    try await TestServer.withPool(uri: nowhere, logger: log.logger) { pool in
+      let events = pool.listen(to: ["unheard"])
+      let isLogged = try await eventually {
+        log.lines.contains("warning Could not connect to PostgreSQL to listen")
+      }
+      #expect(isLogged)
+      withExtendedLifetime(events) {}
+    }
+  }
+
+  @Test func aFrozenConnectionIsGivenUp() async throws {
+    try await TestServer.withPool {
+      $0.idleHealthCheckInterval = .milliseconds(500)
+      $0.connectTimeout = .milliseconds(200)
+    } _: { pool in
+      var events = pool.listen(to: ["frozen"]).makeAsyncIterator()
+      #expect(await events.next() == .listening)
+      let listener: SQL =
+        "SELECT pid FROM pg_stat_activity WHERE query = \("LISTEN \"frozen\"")"
+      let process = try await pool.query(listener).decodeOnly(Int32.self)
+      kill(process, SIGSTOP)
+      #expect(await events.next() == .reconnected)
+      kill(process, SIGCONT)
+    }
   }
 }

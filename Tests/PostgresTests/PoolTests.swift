@@ -164,4 +164,24 @@ import Testing
     #expect(error?.code == .connectionFailed)
     #expect(error?.message.contains("/nowhere") == true)
   }
+
+  @Test func whatWaitsInASessionThatEndsIsAnswered() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+    } _: { pool in
+      let session = Session()
+      let answers = try await pool.withConnection { connection in
+        _ = try await connection.query("SELECT 1")
+        let requests = ["SELECT 2", "SELECT 3"].map {
+          Request([SQL(unescaped: $0)], session: session, timeout: .seconds(10))
+        }
+        let answers = await Answers(of: requests, from: pool)
+        await pool.driver.end(session)
+        return answers
+      }
+      #expect(await answers.error(of: 0)?.code == .closed)
+      #expect(await answers.error(of: 1)?.code == .closed)
+      #expect(try await pool.query("SELECT 4").decodeOnly(Int.self) == 4)
+    }
+  }
 }

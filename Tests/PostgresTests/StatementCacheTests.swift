@@ -72,4 +72,59 @@ import Testing
       #expect(try await pool.query(Self.prepared).decodeOnly(Int.self) == 0)
     }
   }
+
+  @Test func whoLeasesConnectionsLeavesNoPlansBehind() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+      $0.preparedStatementLimit = 5
+    } _: { pool in
+      for number in 0..<20 {
+        let rows = try await pool.withTransaction {
+          try await $0.query("SELECT \(unescaped: "\(number)") + \(number)")
+        }
+        #expect(try rows.decodeOnly(Int.self) == 2 * number)
+      }
+      let kept = try await pool.withTransaction {
+        try await $0.query(Self.prepared).decodeOnly(Int.self)
+      }
+      #expect(kept <= 6)
+    }
+  }
+
+  @Test func aRepeatedStatementStaysOutOfTransactions() async throws {
+    try await TestServer.withPool {
+      $0.connectionLimit = 1
+    } _: { pool in
+      try await pool.execute("CREATE TABLE changing_behind (id int)")
+      let insert: SQL = "INSERT INTO changing_behind VALUES (1) RETURNING *"
+      _ = try await pool.query(insert)
+      try await pool.execute("ALTER TABLE changing_behind ADD COLUMN more text")
+      let session = Session()
+      let limit = Duration.seconds(10)
+      let answers = await Answers(
+        of: [
+          Request([insert], timeout: limit), Request(["BEGIN"], session: session, timeout: limit),
+        ], from: pool)
+      #expect(try await answers.rows(of: 1) != nil)
+      _ = try await pool.run(
+        Request(["ROLLBACK"], session: session, endsSession: true, timeout: limit))
+      #expect(try await answers.rows(of: 0)?.first?.columnNames.count == 2)
+      #expect(try await pool.query("TABLE changing_behind").count == 2)
+    }
+  }
+
+  @Test func theServersWordsAreNotTakenForAStalePlan() async throws {
+    try await TestServer.withPool { pool in
+      let attempts = Counter()
+      let error = await postgresError {
+        try await pool.withTransaction { transaction in
+          _ = await attempts.next()
+          _ = try await transaction.query(
+            "DO $$ BEGIN RAISE 'a cached plan' USING ERRCODE = '0A000'; END $$")
+        }
+      }
+      #expect(error?.sqlState == .featureNotSupported)
+      #expect(await attempts.count == 1)
+    }
+  }
 }

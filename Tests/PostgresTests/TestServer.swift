@@ -1,16 +1,21 @@
 import Foundation
 import Logging
-import Postgres
 import PrivatePostgres
+import Synchronization
+
+@testable import Postgres
 
 /// The PostgreSQL of this test process; its watchdog removes it when the process ends.
 enum TestServer {
   private static let shared = Task { try await start() }
 
-  static func start() async throws -> PrivatePostgres {
+  static func start(settings: [String: String] = [:]) async throws -> PrivatePostgres {
     let name = "tenure-tests-\(UInt32.random(in: 0 ... .max))"
+    var options = PrivatePostgres.Options.temporary
+    // Each test has its pools, and all tests run at once.
+    options.settings = ["max_connections": "400"].merging(settings) { $1 }
     return try await PrivatePostgres.start(
-      in: FileManager.default.temporaryDirectory.appending(path: name), options: .temporary)
+      in: FileManager.default.temporaryDirectory.appending(path: name), options: options)
   }
 
   static func uri() async throws -> String {
@@ -19,13 +24,14 @@ enum TestServer {
 
   /// Runs a body with a pool on the shared server, or on another.
   static func withPool<Value>(
-    uri: String? = nil, _ configure: (inout ConnectionPool.Configuration) -> Void = { _ in },
+    uri: String? = nil, logger: Logger = silent,
+    _ configure: (inout ConnectionPool.Configuration) -> Void = { _ in },
     _ body: (ConnectionPool) async throws -> Value
   ) async throws -> Value {
     let address = if let uri { uri } else { try await Self.uri() }
     var configuration = ConnectionPool.Configuration(uri: address)
     configure(&configuration)
-    let pool = ConnectionPool(configuration: configuration, logger: silent)
+    let pool = ConnectionPool(configuration: configuration, logger: logger)
     do {
       let value = try await body(pool)
       await pool.close(within: .seconds(1))
@@ -65,5 +71,51 @@ actor Counter {
   func next() -> Int {
     count += 1
     return count
+  }
+}
+
+/// What becomes of requests that were handed to a pool in one turn of the loop, and so are under
+/// way together, in their order.
+@PostgresLoop
+final class Answers {
+  private var outcomes: [Int: Request.Outcome] = [:]
+
+  init(of requests: [Request], from pool: ConnectionPool) {
+    for (index, request) in requests.enumerated() {
+      pool.driver.accept(request, .call { self.outcomes[index] = $0 })
+    }
+  }
+
+  /// Waits for an answer, 5 seconds at most; nil if there is none.
+  func rows(of index: Int) async throws -> [Rows]? {
+    _ = try await eventually { self.outcomes[index] != nil }
+    return try outcomes[index]?.get()
+  }
+
+  func error(of index: Int) async -> PostgresError? {
+    await postgresError { _ = try await self.rows(of: index) }
+  }
+}
+
+/// Remembers what is logged.
+final class RecordedLog: Sendable {
+  private let recorded = Mutex<[String]>([])
+
+  var lines: [String] { recorded.withLock { $0 } }
+  var logger: Logger { Logger(label: "test") { _ in Handler(log: self) } }
+
+  private struct Handler: LogHandler {
+    let log: RecordedLog
+    var logLevel = Logger.Level.trace
+    var metadata: Logger.Metadata = [:]
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+      get { metadata[key] }
+      set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) {
+      log.recorded.withLock { $0.append("\(event.level) \(event.message)") }
+    }
   }
 }

@@ -18,10 +18,12 @@ extension Backend {
   /// Only the head of the pipeline is being run. What stands behind it is looked at again when it
   /// gets there; most of it will be answered before one cancellation has made its way.
   func cancelHeadIfUnwanted() {
-    guard !isClosed, !isCancelling, let head = steps.first?.request, head.cancelledAt != nil else {
-      return
-    }
-    guard let cancellation = handle.makeCancellation() else { return }
+    if steps.first?.request.cancelledAt != nil { sendCancellation() }
+  }
+
+  /// Asks the server to give up what it is running; one cancellation at a time is on its way.
+  func sendCancellation() {
+    guard !isClosed, !isCancelling, let cancellation = handle.makeCancellation() else { return }
     isCancelling = true
     lastCancellation = Reactor.shared.now
     // Weak, for on a frozen server this is never called, and the connection has to be closed all
@@ -29,7 +31,13 @@ extension Backend {
     cancellation.send { [weak self] in
       self?.isCancelling = false
       self?.lastCancellation = Reactor.shared.now
+      self?.exclusive?.wake()
     }
+  }
+
+  /// Whether a failure is the work of a cancellation that was meant for somebody else.
+  func isStray(_ failure: PostgresError) -> Bool {
+    failure.sqlState == .queryCanceled && wasCancellingRecently && !failure.isStatementTimeout
   }
 
   /// Answers those whose deadline has passed, and gives up a server that doesn't react.

@@ -2,6 +2,9 @@ internal import CLibpq
 internal import DequeModule
 
 extension Backend {
+  /// The function of the server's source that has reported an error (PG_DIAG_SOURCE_FUNCTION).
+  private static let functionField = Int32(UInt8(ascii: "R"))
+
   /// Takes what has arrived, and answers whoever it was for.
   func read() {
     let isConnected = handle.consumeInput()
@@ -24,11 +27,7 @@ extension Backend {
   /// always.
   func lookBehindTLS() {
     guard !isClosed, handle.usesTLS else { return }
-    if let exclusive {
-      exclusive.wake(byServer: false)
-    } else if !steps.isEmpty {
-      read()
-    }
+    if let exclusive { exclusive.wake() } else { read() }
   }
 
   private func processResults() {
@@ -36,8 +35,15 @@ extension Backend {
       let result = handle.nextResult()
       switch step {
       case .sync(let request):
-        guard let result else { return closeAsLost() }
-        guard result.status == PGRES_PIPELINE_SYNC else { return unexpected(result, request) }
+        guard let result else {
+          // Comes after an error at the sync point itself, and nowhere else.
+          guard request.failure != nil, handle.isUsable else { return closeAsLost() }
+          continue
+        }
+        guard result.status == PGRES_PIPELINE_SYNC else {
+          takeAtSync(result, request)
+          continue
+        }
         steps.removeFirst()
         headSince = Reactor.shared.now
         finish(request)
@@ -68,12 +74,24 @@ extension Backend {
       // After one stale plan the request's others are suspect, and there is only one repetition.
       if let name, request.failure?.isStalePlan == true { statements.forget(name: name) }
     default:
-      unexpected(result, step.request)
+      unexpected(step.request)
     }
   }
 
+  /// All statements have been answered, and yet an error: the commit has failed that the sync point
+  /// stands for, as by a deferred constraint, or the server is going away.
+  private func takeAtSync(_ result: ResultHandle, _ request: Request) {
+    guard let error = result.serverError else { return unexpected(request) }
+    guard error.isFatal else { return request.fail(error, at: request.statements.count - 1) }
+    var reason = PostgresError(.connectionLost, error.message)
+    reason.sqlState = error.sqlState
+    reason.severity = error.severity
+    close(reason)
+  }
+
   private func take(error result: ResultHandle, _ request: Request, index: Int?) {
-    guard let error = result.serverError else { return closeAsLost() }
+    guard var error = result.serverError else { return closeAsLost() }
+    error.isRefusedPlan = result.field(Self.functionField) == "RevalidateCachedQuery"
     request.fail(error, at: index ?? nextIndex(of: request))
   }
 
@@ -86,29 +104,34 @@ extension Backend {
   }
 
   /// Such as COPY sent as an ordinary statement: libpq cannot go on from there.
-  private func unexpected(_ result: ResultHandle, _ request: Request) {
-    if result.serverError == nil, !handle.isUsable { return closeAsLost() }
-    close(
+  private func unexpected(_ request: Request) {
+    guard handle.isUsable else { return closeAsLost() }
+    request.fail(
       PostgresError(
         .invalidRequest,
-        "this statement cannot be sent in a pipeline; COPY has a method of its own",
-        statement: request.statements.first?.text))
+        "this statement cannot be sent in a pipeline; COPY has a method of its own"),
+      at: nextIndex(of: request))
+    close(PostgresError(.connectionLost, "another statement has made the connection unusable"))
   }
 
   private func finish(_ request: Request) {
     guard !request.isHousekeeping else { return }
-    if let failure = request.failure, mayRepeat(request, after: failure) {
-      return sendAgain(request)
+    if let failure = request.failure, let owner, mayRepeat(request, after: failure) {
+      request.prepareToRepeat()
+      return owner.backend(self, wantsRepeat: request)
     }
     request.finish()
+    if request.failure?.sqlState == .readOnlyTransaction {
+      // The server may no longer be the primary: the next connection finds the one that is.
+      return close(PostgresError(.connectionLost, "the server takes no writes"))
+    }
     owner?.backend(self, finished: request)
   }
 
   /// Whether to send a request once more: its transaction was its own and has been rolled back, and
   /// it was not to blame.
   private func mayRepeat(_ request: Request, after failure: PostgresError) -> Bool {
-    let isVictim =
-      failure.sqlState == .queryCanceled && request.cancelledAt == nil && wasCancellingRecently
+    let isVictim = request.cancelledAt == nil && isStray(failure)
     if isVictim { request.blameCancellation() }
     guard request.session == nil, !request.isRepeated, !request.isAnswered else { return false }
     return isVictim || failure.isStalePlan

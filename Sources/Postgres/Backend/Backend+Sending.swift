@@ -3,7 +3,9 @@ internal import DequeModule
 extension Backend {
   /// Puts a request into the pipeline; it leaves with the end of the loop's turn.
   func send(_ request: Request) {
-    guard !isClosed else { return }
+    guard !isClosed else {
+      return request.connectionClosed(PostgresError(.connectionLost, "the connection is closed"))
+    }
     if steps.isEmpty { headSince = Reactor.shared.now }
     for index in request.statements.indices {
       guard send(request, index) else { return closeAfterFailedSend(request) }
@@ -41,7 +43,9 @@ extension Backend {
 
   /// Frees the plans of statements that gave way to others, in a group of their own so that nothing
   /// depends on it.
-  private func deallocateEvicted() {
+  ///
+  /// Not during a transaction, where it could fail with the others.
+  func deallocateEvicted() {
     for name in statements.takeEvicted() {
       let request = Request(
         [SQL(unescaped: "DEALLOCATE \(name)")], isHousekeeping: true, timeout: .seconds(30))
@@ -50,12 +54,7 @@ extension Backend {
       }
       steps.append(.execute(request, index: 0, name: nil))
       steps.append(.sync(request))
+      flushSoon()
     }
-  }
-
-  /// Sends a request again which failed without its own fault and has changed nothing.
-  func sendAgain(_ request: Request) {
-    request.prepareToRepeat()
-    send(request)
   }
 }

@@ -55,14 +55,13 @@ final class Backend: EventSource {
   func close(_ reason: PostgresError) {
     guard !isClosed else { return }
     isClosed = true
-    Reactor.shared.unwatch(descriptor: descriptor)
-    exclusive?.wake(byServer: false)
-    while let step = steps.popFirst() {
-      guard case .sync(let request) = step, !request.isHousekeeping else { continue }
-      request.complete(.failure(request.failure ?? reason.during(request.statements.first?.text)))
-      owner?.backend(self, finished: request)
-    }
+    Reactor.shared.unwatch(self, descriptor: descriptor)
+    // Before anybody is answered, lest what comes of it be sent here.
     owner?.backendClosed(self, reason)
+    exclusive?.wake()
+    while let step = steps.popFirst() {
+      if case .sync(let request) = step { request.connectionClosed(reason) }
+    }
   }
 
   /// Closes the connection because libpq says that it has failed.
@@ -74,7 +73,7 @@ final class Backend: EventSource {
     if readiness.contains(.writing) { flush() }
     guard !isClosed else { return }
     if let exclusive {
-      exclusive.wake(byServer: true)
+      exclusive.ready()
     } else if readiness.contains(.reading) {
       read()
     }
@@ -109,8 +108,12 @@ final class Backend: EventSource {
 /// Who hears what becomes of a connection: a pool or a listener.
 @PostgresLoop
 protocol BackendOwner: AnyObject {
-  /// A request has been answered to its end, or has failed with the connection.
+  /// A request has been answered to its end.
   func backend(_ backend: Backend, finished request: Request)
+  /// A shared request has failed without its own fault and has changed nothing: it is to be sent
+  /// once more, where there is room for it now.
+  func backend(_ backend: Backend, wantsRepeat request: Request)
   func backend(_ backend: Backend, received notification: Notification)
+  /// The connection takes nothing more; the requests that it had are answered after this.
   func backendClosed(_ backend: Backend, _ reason: PostgresError)
 }

@@ -22,7 +22,7 @@ final class Cancellation: @unchecked Sendable {
 
   /// Asks the server to cancel, then calls back on the loop, whether it worked or not.
   func send(then finished: @escaping @Sendable @PostgresLoop () -> Void) {
-    Threads.start(named: "postgres-cancel") { [self] in
+    let isStarted = Threads.start(named: "postgres-cancel") { [self] in
       unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 256) { reason in
         // Whether it failed is seen by whether the statement ends; there is nothing else to be done
         // about it.
@@ -30,5 +30,6 @@ final class Cancellation: @unchecked Sendable {
       }
       PostgresLoop.submit(finished)
     }
+    if !isStarted { PostgresLoop.submit(finished) }
   }
 }

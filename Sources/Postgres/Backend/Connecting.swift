@@ -11,7 +11,7 @@ enum Connecting {
     _ configuration: ConnectionPool.Configuration, uri: String,
     then finished: @escaping @Sendable @PostgresLoop (Result<Backend, PostgresError>) -> Void
   ) {
-    Threads.start(named: "postgres-open") {
+    let isStarted = Threads.start(named: "postgres-open") {
       let outcome: Result<Backend, PostgresError>
       do throws(PostgresError) {
         let handle = try ConnectionHandle.connect(configuration.parameters(uri: uri))
@@ -20,6 +20,10 @@ enum Connecting {
         outcome = .failure(error)
       }
       PostgresLoop.submit { finished(outcome) }
+    }
+    if !isStarted {
+      let failure = PostgresError(.connectionFailed, "the process cannot start another thread")
+      PostgresLoop.submit { finished(.failure(failure)) }
     }
   }
 }

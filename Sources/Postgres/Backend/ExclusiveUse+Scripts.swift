@@ -2,9 +2,12 @@ internal import CLibpq
 
 extension ExclusiveUse {
   /// Begins on the connection that a session has.
-  static func begin(_ session: Session, timeout: Duration) throws -> ExclusiveUse {
+  static func begin(_ session: Session, timeout: Duration) async throws -> ExclusiveUse {
     switch session.state {
-    case .leased(let backend): try ExclusiveUse(of: backend, timeout: timeout)
+    case .leased(let backend):
+      let use = try ExclusiveUse(of: backend, timeout: timeout)
+      await use.settle()
+      return use
     case .ended(let reason): throw reason
     case .unused, .waiting: throw Session.endedNormally
     }

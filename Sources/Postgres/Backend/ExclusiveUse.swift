@@ -10,7 +10,8 @@ internal import DequeModule
 final class ExclusiveUse {
   private let backend: Backend
   private let timeout: Duration
-  /// How long the server may be silent; put off by everything that it does.
+  /// Until when the server may be silent; put off by everything that it does, and for as long as
+  /// nobody waits for it.
   private var deadline: ContinuousClock.Instant
   private var cancelledAt: ContinuousClock.Instant?
   private var isTimedOut = false
@@ -33,47 +34,64 @@ final class ExclusiveUse {
 
   /// Gives the connection back to the pipeline; closes it when it is left in the middle of
   /// something.
-  func end() {
+  func end() async {
+    if isTimedOut { backend.close(failure) }
+    await settle()
     backend.exclusive = nil
-    guard !backend.isClosed else { return }
-    if isTimedOut || !backend.handle.enterPipeline() { backend.closeAsLost() }
+    if !backend.isClosed, !backend.handle.enterPipeline() { backend.closeAsLost() }
   }
 
-  func wake(byServer: Bool) {
-    if byServer { deadline = .now + timeout }
+  /// Waits until no cancellation is on its way, lest it hit what comes next.
+  func settle() async {
+    while backend.isCancelling, !backend.isClosed { try? await arrival() }
+  }
+
+  /// The socket is ready.
+  ///
+  /// When nobody waits for it, what has arrived is taken all the same: the poller would report it
+  /// over and over.
+  func ready() {
+    guard waiting == nil else {
+      deadline = .now + timeout
+      return wake()
+    }
+    if !backend.handle.consumeInput() { backend.closeAsLost() }
+  }
+
+  func wake() {
     waiting?.resume()
     waiting = nil
   }
 
+  /// Cancels what is under way; does nothing when this has ended and the connection is another's.
   func cancel() {
-    guard cancelledAt == nil, !backend.isClosed else { return }
+    guard backend.exclusive === self, cancelledAt == nil else { return }
     cancelledAt = .now
-    backend.handle.makeCancellation()?.send {}
+    backend.sendCancellation()
   }
 
   func enforceDeadline(now: ContinuousClock.Instant) {
+    if waiting == nil { deadline = now + timeout }
     if now >= deadline, cancelledAt == nil {
       isTimedOut = true
       cancel()
     }
     if let cancelledAt, now > cancelledAt + Backend.cancellationGrace {
-      backend.close(PostgresError(.connectionLost, "the server did not react to a cancellation"))
+      let grace = Backend.cancellationGrace
+      backend.close(PostgresError(.connectionLost, "no end within \(grace) of a cancellation"))
     }
   }
 
   /// Sends a script or COPY in the simple protocol.
   func send(_ text: String) throws(PostgresError) {
-    guard backend.handle.executeScript(text) else { throw failure }
+    guard !backend.isClosed, backend.handle.executeScript(text) else { throw failure }
     backend.flushSoon()
   }
 
   /// Waits for the next result; nil when there are no more.
   func nextResult() async throws -> ResultHandle? {
     try await flush()
-    while !backend.isClosed, backend.handle.isBusy {
-      await readiness()
-      guard !backend.isClosed, backend.handle.consumeInput() else { throw failure }
-    }
+    while !backend.isClosed, backend.handle.isBusy { try await arrival() }
     guard !backend.isClosed else { throw failure }
     let result = backend.handle.nextResult()
     if let result, result.status == PGRES_FATAL_ERROR {
@@ -112,14 +130,20 @@ final class ExclusiveUse {
       case .failed: throw failure
       case .partly:
         backend.flush()
-        await readiness()
-        guard !backend.isClosed, backend.handle.consumeInput() else { throw failure }
+        try await arrival()
       }
     }
   }
 
-  private func readiness() async {
-    await withCheckedContinuation { waiting = $0 }
+  /// Waits until the socket is ready, and takes what has arrived.
+  private func arrival() async throws {
+    if !backend.isClosed { await withCheckedContinuation { waiting = $0 } }
+    guard !backend.isClosed else { throw failure }
+    guard backend.handle.consumeInput() else {
+      let reason = failure
+      backend.closeAsLost()
+      throw reason
+    }
   }
 
   var failure: PostgresError {
@@ -132,9 +156,11 @@ final class ExclusiveUse {
 
   /// Reads to the end of what follows an error, so that the connection can go on.
   private func error(of result: ResultHandle) async -> any Error {
-    guard let error = result.serverError else { return failure }
+    guard var error = result.serverError else { return failure }
     while (try? await nextResult()) != nil {}
     if isTimedOut { return failure }
-    return cancelledAt != nil && error.sqlState == .queryCanceled ? CancellationError() : error
+    if cancelledAt != nil, error.sqlState == .queryCanceled { return CancellationError() }
+    error.wasCancelledByMistake = backend.isStray(error)
+    return error
   }
 }

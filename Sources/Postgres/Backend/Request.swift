@@ -19,9 +19,12 @@ final class Request {
   let session: Session?
   /// Whether the session ends when this has succeeded: the request commits.
   let endsSession: Bool
+  /// Whether it does nothing but roll back, and so has nothing to do where nothing was begun.
+  let isRollback: Bool
   /// Whether the connection sends it for its own sake: nobody else hears of it.
   let isHousekeeping: Bool
-  /// How long from acceptance until the caller is answered, come what may.
+  /// How long from acceptance until the caller is told that there is no answer; what waits behind
+  /// the first request of its session is told with that one.
   let timeout: Duration
 
   private var completion: Completion?
@@ -35,11 +38,12 @@ final class Request {
 
   nonisolated init(
     _ statements: [SQL], session: Session? = nil, endsSession: Bool = false,
-    isHousekeeping: Bool = false, timeout: Duration
+    isRollback: Bool = false, isHousekeeping: Bool = false, timeout: Duration
   ) {
     self.statements = statements
     self.session = session
     self.endsSession = endsSession
+    self.isRollback = isRollback
     self.isHousekeeping = isHousekeeping
     self.timeout = timeout
   }
@@ -90,6 +94,16 @@ final class Request {
     guard let failure else { return complete(.success(results)) }
     let wasCancelled = cancelledAt != nil && failure.sqlState == .queryCanceled
     complete(.failure(wasCancelled ? CancellationError() : failure))
+  }
+
+  /// The connection was closed before the server had answered to the end.
+  ///
+  /// A COMMIT that it has confirmed stands all the same.
+  func connectionClosed(_ reason: PostgresError) {
+    let isCommitted =
+      results.count == statements.count && results.last?.result.commandTag == "COMMIT"
+    if failure == nil, isCommitted { return finish() }
+    complete(.failure(failure ?? reason.during(statements.first?.text)))
   }
 
   /// Answers the caller now; anything that comes later is dropped.

@@ -20,8 +20,4 @@ final class Session {
 
   nonisolated static let endedNormally = PostgresError(
     .closed, "the transaction or connection was used after its end")
-
-  var backend: Backend? {
-    if case .leased(let backend) = state { backend } else { nil }
-  }
 }

@@ -22,8 +22,8 @@ package struct CopyOperation: Sendable {
     }
   }
 
-  /// Runs COPY with the rows that a body writes; whatever goes wrong, nothing is copied and the
-  /// connection is fit for use.
+  /// Runs COPY with the rows that a body writes; nothing is copied when it throws, or when the
+  /// server refuses a row.
   func run(_ sql: SQL, _ body: (inout Writer) async throws -> Void) async throws -> Int {
     do {
       let rows = try await withTaskCancellationHandler {

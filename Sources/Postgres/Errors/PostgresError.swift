@@ -40,6 +40,8 @@ package struct PostgresError: Error, Sendable {
   /// Whether the statement was hit by a request to cancel its neighbour on the connection; it is
   /// repeated.
   var wasCancelledByMistake = false
+  /// Whether the server has found that a prepared statement's result would have other columns now.
+  var isRefusedPlan = false
 
   init(_ code: Code, _ message: String, statement: String? = nil) {
     self.code = code
@@ -74,11 +76,13 @@ extension PostgresError {
       || isStalePlan
   }
 
-  /// Whether the server is stopping, starting or out of a resource (classes 53 and 57P).
+  /// Whether the server is stopping, starting, out of a resource (classes 53 and 57P), or a standby
+  /// that takes no writes.
   package var isServerUnavailable: Bool {
     guard let sqlState else { return false }
+    guard sqlState != .databaseDropped else { return false }
     return sqlState.errorClass == "53" || sqlState.rawValue.hasPrefix("57P")
-      || sqlState.errorClass == "08"
+      || sqlState.errorClass == "08" || sqlState == .readOnlyTransaction
   }
 
   /// Whether a statement prepared earlier has gone or no longer fits the tables; preparing it anew
@@ -86,8 +90,17 @@ extension PostgresError {
   ///
   /// "cached plan must not change result type" has no code of its own, only the one of its class.
   var isStalePlan: Bool {
-    sqlState == .invalidStatementName
-      || (sqlState == .featureNotSupported && message.contains("cached plan"))
+    sqlState == .invalidStatementName || (sqlState == .featureNotSupported && isRefusedPlan)
+  }
+
+  /// Whether the server ends the connection with it.
+  var isFatal: Bool { severity == "FATAL" || severity == "PANIC" }
+
+  /// Whether the statement took longer than `statement_timeout`.
+  ///
+  /// Nothing but the message tells it from a cancellation, so it is known in English only.
+  var isStatementTimeout: Bool {
+    sqlState == .queryCanceled && message.hasSuffix("statement timeout")
   }
 }
 

@@ -22,7 +22,8 @@ final class EventLoop: SerialExecutor {
   private let thread = Mutex<ThreadIdentity?>(nil)
 
   init() {
-    Threads.start(named: "postgres-loop") { [self] in run() }
+    let isStarted = Threads.start(named: "postgres-loop") { [self] in run() }
+    precondition(isStarted, "The process cannot start another thread.")
   }
 
   func enqueue(_ work: @escaping @Sendable @PostgresLoop () -> Void) {

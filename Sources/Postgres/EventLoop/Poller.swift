@@ -21,7 +21,8 @@
       epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
       wakeup = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
       precondition(epoll >= 0 && wakeup >= 0, "The process is out of file descriptors.")
-      add(wakeup)
+      // Reported once for each time it is written to, it need not be read.
+      control(EPOLL_CTL_ADD, wakeup, EPOLLIN.rawValue | EPOLLET.rawValue)
     }
 
     deinit {
@@ -60,20 +61,12 @@
         for index in 0..<Int(count) {
           let event = unsafe buffer[index]
           let descriptor = unsafe event.data.fd
-          if descriptor == wakeup {
-            acknowledgeWakeup()
-          } else {
-            events.append(
-              Event(descriptor: descriptor, readiness: unsafe Readiness(epoll: event.events)))
-          }
+          guard descriptor != wakeup else { continue }
+          events.append(
+            Event(descriptor: descriptor, readiness: unsafe Readiness(epoll: event.events)))
         }
         return events
       }
-    }
-
-    private func acknowledgeWakeup() {
-      var count: eventfd_t = 0
-      unsafe eventfd_read(wakeup, &count)
     }
 
     private func control(_ operation: Int32, _ descriptor: Int32, _ events: UInt32) {

@@ -49,7 +49,10 @@ final class Reactor {
     PostgresLoop.shared.loop.poller.modify(descriptor, writing: wants)
   }
 
-  func unwatch(descriptor: Int32) {
+  /// Stops watching a source, unless its descriptor is another's by now: libpq closes the socket of
+  /// a broken connection by itself, and the number is given to the next.
+  func unwatch(_ source: any EventSource, descriptor: Int32) {
+    guard sources[descriptor] === source else { return }
     sources[descriptor] = nil
     PostgresLoop.shared.loop.poller.remove(descriptor)
   }

@@ -8,20 +8,26 @@
 /// Threads of our own, for what would block one of Swift's cooperative pool.
 enum Threads {
   /// Runs a body on a new thread, which ends with it.
-  static func start(named name: String, _ body: @escaping @Sendable () -> Void) {
-    let start = unsafe Unmanaged.passRetained(ThreadStart(name: name, body: body)).toOpaque()
+  ///
+  /// - Returns: false when the process may not have another thread; the body is not run then.
+  static func start(named name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
+    let start = unsafe Unmanaged.passRetained(ThreadStart(name: name, body: body))
     #if canImport(Darwin)
       var thread: pthread_t?
     #else
       var thread = pthread_t()
     #endif
-    let status = unsafe pthread_create(&thread, nil, enterThread, start)
-    precondition(status == 0, "The process cannot start another thread.")
+    let status = unsafe pthread_create(&thread, nil, enterThread, start.toOpaque())
+    guard status == 0 else {
+      unsafe start.release()
+      return false
+    }
     #if canImport(Darwin)
       if let thread = unsafe thread { unsafe pthread_detach(thread) }
     #else
       pthread_detach(thread)
     #endif
+    return true
   }
 }
 

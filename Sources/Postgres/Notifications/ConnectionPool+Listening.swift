@@ -9,7 +9,8 @@ extension ConnectionPool {
     // tables.
     let (stream, continuation) = AsyncStream.makeStream(
       of: ListenEvent.self, bufferingPolicy: .bufferingNewest(4096))
-    let listener = Listener(channels: channels, configuration: configuration, continuation)
+    let listener = Listener(
+      channels: channels, configuration: configuration, logger: driver.logger, continuation)
     continuation.onTermination = { _ in PostgresLoop.submit { listener.stop() } }
     PostgresLoop.submit { [driver] in driver.add(listener) }
     return stream

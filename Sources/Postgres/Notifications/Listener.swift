@@ -1,10 +1,14 @@
-internal import DequeModule
+import Logging
 
 /// Keeps one connection on which it listens, and makes it anew when it is lost.
 @PostgresLoop
 final class Listener {
+  /// How often deadlines are looked at, all the time that there is a connection.
+  private static let sweepInterval = Duration.seconds(1)
+
   private let channels: [String]
   private let configuration: ConnectionPool.Configuration
+  private let logger: Logger
   private let continuation: AsyncStream<ListenEvent>.Continuation
   private var backend: Backend?
   private var failures = 0
@@ -12,11 +16,12 @@ final class Listener {
   private(set) var isStopped = false
 
   nonisolated init(
-    channels: [String], configuration: ConnectionPool.Configuration,
+    channels: [String], configuration: ConnectionPool.Configuration, logger: Logger,
     _ continuation: AsyncStream<ListenEvent>.Continuation
   ) {
     self.channels = channels
     self.configuration = configuration
+    self.logger = logger
     self.continuation = continuation
   }
 
@@ -26,7 +31,10 @@ final class Listener {
     Connecting.start(configuration, uri: uri) { outcome in
       switch outcome {
       case .success(let backend): self.connected(backend)
-      case .failure: self.reconnectLater()
+      case .failure(let error):
+        self.logger.warning(
+          "Could not connect to PostgreSQL to listen", metadata: ["error": "\(error)"])
+        self.reconnectLater()
       }
     }
   }
@@ -46,10 +54,12 @@ final class Listener {
     send(statements) { outcome in
       switch outcome {
       case .success: self.nowListening()
-      case .failure: backend.closeAsLost()
+      case .failure(let error):
+        backend.close(error as? PostgresError ?? PostgresError(.connectionLost, "\(error)"))
       }
     }
     checkLater(backend)
+    sweepLater(backend)
   }
 
   private func nowListening() {
@@ -74,14 +84,21 @@ final class Listener {
   private func checkLater(_ checked: Backend) {
     Reactor.shared.schedule(after: configuration.idleHealthCheckInterval) { [weak checked] in
       guard let checked, checked === self.backend, !checked.isClosed else { return }
-      guard checked.steps.isEmpty else { return checked.closeAsLost() }
       self.send(["SELECT 1"]) { _ in }
       self.checkLater(checked)
     }
   }
 
+  private func sweepLater(_ swept: Backend) {
+    Reactor.shared.schedule(after: Self.sweepInterval) { [weak swept] in
+      guard let swept, !swept.isClosed else { return }
+      swept.enforceDeadlines(now: Reactor.shared.now)
+      self.sweepLater(swept)
+    }
+  }
+
   private func send(_ statements: [SQL], then: @escaping @PostgresLoop (Request.Outcome) -> Void) {
-    let request = Request(statements, timeout: configuration.statementDeadline)
+    let request = Request(statements, timeout: configuration.connectTimeout)
     _ = request.accept(.call(then), now: Reactor.shared.now)
     backend?.send(request)
   }
@@ -94,12 +111,19 @@ final class Listener {
 extension Listener: BackendOwner {
   func backend(_ backend: Backend, finished request: Request) {}
 
+  func backend(_ backend: Backend, wantsRepeat request: Request) {
+    backend.send(request)
+  }
+
   func backend(_ backend: Backend, received notification: Notification) {
     yield(.notification(notification))
   }
 
   func backendClosed(_ backend: Backend, _ reason: PostgresError) {
     self.backend = nil
+    if reason.code != .closed {
+      logger.info("Lost a connection that listens", metadata: ["error": "\(reason)"])
+    }
     reconnectLater()
   }
 }

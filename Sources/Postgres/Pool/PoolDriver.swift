@@ -11,7 +11,7 @@ final class PoolDriver {
   private static let sweepInterval = Duration.milliseconds(50)
 
   private let configuration: ConnectionPool.Configuration
-  private let logger: Logger
+  let logger: Logger
   private var state: PoolState<Request>
   private var backends: [Backend?]
   private var sessions: [Session?]
@@ -58,6 +58,9 @@ final class PoolDriver {
       backend.send(request)
     case .waiting(let requests):
       session.state = .waiting(requests + [request])
+    case .unused where request.isRollback:
+      // The server has never heard of the transaction.
+      request.complete(.success([]))
     case .unused where phase == .open:
       session.state = .waiting([])
       assign(request, .lease, now)
@@ -80,9 +83,16 @@ final class PoolDriver {
   }
 
   private func start(_ request: Request, on slot: Int, _ now: ContinuousClock.Instant) {
-    guard let backend = backends[slot] else { return }
+    guard let backend = backends[slot] else {
+      // Lost while it was given to several; this one has not been sent.
+      return assign(request, request.session == nil ? .shared : .lease, now)
+    }
     if let session = request.session {
-      guard case .waiting(let others) = session.state else { return }
+      guard case .waiting(let others) = session.state else {
+        request.complete(.failure(Session.endedNormally))
+        state.released(slot)
+        return advance()
+      }
       session.state = .leased(backend)
       sessions[slot] = session
       for request in [request] + others {
@@ -118,17 +128,18 @@ final class PoolDriver {
 
   /// Gives a session's connection back; one that is in the middle of something is closed instead.
   func end(_ session: Session) {
-    guard let backend = session.backend else {
-      session.state = .ended(Session.endedNormally)
-      return
-    }
+    let before = session.state
     session.state = .ended(Session.endedNormally)
-    guard let slot = slot(of: backend) else { return }
+    if case .waiting(let requests) = before {
+      for request in requests { request.complete(.failure(Session.endedNormally)) }
+    }
+    guard case .leased(let backend) = before, let slot = slot(of: backend) else { return }
     sessions[slot] = nil
     guard backend.steps.isEmpty, backend.exclusive == nil, backend.handle.isIdle else {
       return backend.close(
         PostgresError(.closed, "the connection was given back in the middle of a transaction"))
     }
+    backend.deallocateEvicted()
     state.released(slot)
     advance()
   }
@@ -279,6 +290,13 @@ extension PoolDriver: BackendOwner {
     } else if !state.waiting.isEmpty || phase == .closing {
       advance()
     }
+  }
+
+  func backend(_ backend: Backend, wantsRepeat request: Request) {
+    let now = Reactor.shared.now
+    if let slot = slot(of: backend) { state.finished(on: slot, now: now) }
+    assign(request, .shared, now)
+    advance()
   }
 
   func backend(_ backend: Backend, received notification: Notification) {}

@@ -111,7 +111,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
   /// Places whoever can be: the shared ones first, since they hold nobody up, then the leases in
   /// their order.
   mutating func placeWaiting(now: ContinuousClock.Instant) -> [Placement] {
-    guard !waiting.isEmpty else { return [] }
+    guard !waiting.isEmpty, slots.contains(where: { isOpen($0, now) }) else { return [] }
     var placements: [Placement] = []
     for need in [Need.shared, .lease] {
       var left = Deque<Waiting>()

@@ -95,7 +95,8 @@ package final class Transaction: StatementRunner {
   package func rollBack() async {
     guard state.withLock({ $0.mustRollBack() }) else { return }
     let request = Request(
-      ["ROLLBACK"], session: session, endsSession: true, timeout: Self.rollbackDeadline)
+      ["ROLLBACK"], session: session, endsSession: true, isRollback: true,
+      timeout: Self.rollbackDeadline)
     // If it fails, the connection does not go back to the others, and the server rolls back when it
     // closes.
     _ = try? await pool.runShielded(request)
