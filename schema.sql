@@ -2,7 +2,7 @@
 --
 -- Apply it with `tenure migrate`, or with psql by the role that is to own it. Applying it twice is
 -- harmless. A database that holds an older version is brought up to date by `tenure migrate`, step
--- by step; this file is what all steps together come to.
+-- by step; this file is what all steps together come to, and refuses every version but its own.
 --
 -- Conventions
 --   * Everything lives in the schema `tenure`. Text has a length check, times are timestamptz, money
@@ -18,9 +18,28 @@
 
 BEGIN;
 
+SET LOCAL client_min_messages TO warning;
+
+DO $$
+DECLARE
+    version_found integer;
+BEGIN
+    -- Whoever else applies this file, or a step, waits until we are done: "tenure" in ASCII.
+    PERFORM pg_advisory_xact_lock(x'74656E757265'::bigint);
+    -- Tables that are there would stay as they are, while the version claimed otherwise.
+    IF to_regclass('tenure.schema_version') IS NOT NULL THEN
+        SELECT max(version) INTO version_found FROM tenure.schema_version;
+        IF version_found <> 1 THEN
+            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 1.',
+                version_found
+                USING HINT = 'Run `tenure migrate`.';
+        END IF;
+    END IF;
+END
+$$;
+
 CREATE SCHEMA IF NOT EXISTS tenure;
 SET LOCAL search_path TO tenure;
-SET LOCAL client_min_messages TO warning;
 
 -- The version of the schema, one row for each step that was applied.
 CREATE TABLE IF NOT EXISTS schema_version (
@@ -636,12 +655,14 @@ BEGIN
         'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, ledger_checkpoint, administrator_action FROM %I',
         current_user);
 
-    -- So that the names of this file work without a prefix in psql and BI tools.
+    -- So that the names of this file work without a prefix in psql and BI tools. Last, so that an
+    -- app's own tables in a shared database keep their names.
     IF EXISTS (
         SELECT FROM pg_database
         WHERE datname = current_database() AND pg_has_role(datdba, 'USAGE')
     ) THEN
-        EXECUTE format('ALTER DATABASE %I SET search_path TO tenure, public', current_database());
+        EXECUTE format('ALTER DATABASE %I SET search_path TO "$user", public, tenure',
+            current_database());
     END IF;
 END
 $$;
