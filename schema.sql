@@ -121,8 +121,9 @@ CREATE TABLE IF NOT EXISTS purchase_order (
     account_key             uuid        NOT NULL,
     order_id                uuid        NOT NULL,
     product_id              text        NOT NULL CHECK (length(product_id) BETWEEN 1 AND 255),
-    status                  text        NOT NULL
-        CHECK (status IN ('open', 'fulfilled', 'refunded', 'expired')),
+    -- An open order that waits too long is answered as expired; nothing has to run for it, and a
+    -- charge can still fulfil it.
+    status                  text        NOT NULL CHECK (status IN ('open', 'fulfilled', 'refunded')),
     created_at              timestamptz NOT NULL,
     -- The charge that fulfilled it, and when that was recorded.
     fulfilled_at            timestamptz,
@@ -131,14 +132,14 @@ CREATE TABLE IF NOT EXISTS purchase_order (
     transaction_id          text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
     PRIMARY KEY (account_key, order_id),
     CONSTRAINT purchase_order_fulfilled_by_a_charge CHECK (
-        (status IN ('fulfilled', 'refunded')) = (fulfilled_at IS NOT NULL)
+        (status = 'open') = (fulfilled_at IS NULL)
         AND (fulfilled_at IS NULL) = (environment IS NULL)
         AND (fulfilled_at IS NULL) = (original_transaction_id IS NULL)
         AND (fulfilled_at IS NULL) = (transaction_id IS NULL))
 );
 COMMENT ON TABLE purchase_order IS
     'Orders: fulfilled at most once, by a charge decided to the same account. [by account_key]';
--- A submission looks for its account's oldest open order for a product.
+-- Recording looks for the open orders of a charge's owner for its product.
 CREATE INDEX IF NOT EXISTS purchase_order_by_product
     ON purchase_order (account_key, product_id, created_at);
 

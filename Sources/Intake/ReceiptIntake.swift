@@ -219,7 +219,7 @@ package struct ReceiptIntake: Sendable {
   ) async throws -> SubmissionAnswer {
     let newlyOwned = Set(outcome.newlyOwned)
     let order: StoredOrder? =
-      if let id = outcome.orderID { try await ledger.order(id) } else { nil }
+      if let id = outcome.orderID { try await ledger.order(id)?.answered(at: now()) } else { nil }
     return .verified(
       SubmissionAnswer.Verified(
         id: submission.id, environment: environment,

@@ -51,7 +51,9 @@ struct OrderMatching {
     let payments = (submitted + decided).filter { seen.insert($0.charge.id).inserted }
     let open = payments.filter { fulfilments[$0.charge.id] == nil && !$0.isAutomaticRenewal }
     for owner in Set(open.compactMap(\.decision.owner)).sorted() {
-      var orders = try await ledger.lockOrdersAwaitingPayment(of: owner, in: transaction)
+      let products = Set(open.filter { $0.decision.owner == owner }.map(\.charge.productID))
+      var orders = try await ledger.lockOrdersAwaitingPayment(
+        of: owner, for: products, in: transaction)
       let taken = Set(fulfilments.values)
       orders.removeAll { taken.contains($0.id) }
       for payment in open where payment.decision.owner == owner {
