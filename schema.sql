@@ -260,8 +260,8 @@ CREATE TABLE IF NOT EXISTS original_transaction (
 COMMENT ON TABLE original_transaction IS
     'Lines: the head of the chain and the current state. [by original_transaction_id]';
 -- The append-only truth. `body` is JSON in a fixed form (its format version beside it); `hash` is
--- SHA-256 over the previous hash and every other column, so that nothing in the chain can be changed
--- without changing everything after it.
+-- SHA-256 over the previous hash and every column above it, so that nothing in the chain can be
+-- changed without changing everything after it.
 CREATE TABLE IF NOT EXISTS ledger_entry (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL,
@@ -279,6 +279,9 @@ CREATE TABLE IF NOT EXISTS ledger_entry (
     format                  smallint    NOT NULL CHECK (format > 0),
     body                    text        NOT NULL CHECK (length(body) BETWEEN 2 AND 100000),
     hash                    bytea       NOT NULL CHECK (length(hash) = 32),
+    -- By the database's clock, and no part of the hash: it tells which checkpoints the entry is
+    -- under, and the clock of a program may be slow.
+    stored_at               timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (environment, original_transaction_id, number),
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
 );
@@ -289,8 +292,8 @@ COMMENT ON TABLE ledger_entry IS
 -- visible, with which the head in original_transaction may have been changed too.
 CREATE TABLE IF NOT EXISTS ledger_checkpoint (
     checkpoint_id bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- Entries recorded before this moment are under the mark.
-    recorded_before timestamptz NOT NULL,
+    -- Entries stored before this moment, by the database's clock, are under the mark.
+    stored_before timestamptz NOT NULL,
     entries       bigint      NOT NULL CHECK (entries >= 0),
     -- The exclusive or of the hashes of those entries.
     digest        bytea       NOT NULL CHECK (length(digest) = 32)

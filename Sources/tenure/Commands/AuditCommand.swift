@@ -28,7 +28,7 @@ struct AuditCommand: AsyncParsableCommand {
     let audit: LedgerAudit
     do {
       audit = try await Ledger(database: database.pool, logger: logger)
-        .audit(at: .now) { progress.show($0) }
+        .audit { progress.show($0) }
     } catch {
       await database.close()
       throw error
