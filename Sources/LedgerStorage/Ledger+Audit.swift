@@ -78,12 +78,27 @@ extension Ledger {
   package func rebuild(
     progress: @Sendable (Int) -> Void = { _ in }
   ) async throws -> (lines: Int, rewritten: Int) {
+    let (lines, mended) = try await rebuildLines(progress: progress)
+    var rewritten = mended
+    let strays = try await strayRows().strays
+    for row in strays {
+      rewritten.insert(row.line)
+      _ = try await database.execute(row.delete)
+    }
+    // What stood in the way of a row that should be there is gone now.
+    if !strays.isEmpty { rewritten.formUnion(try await rebuildLines { _ in }.rewritten) }
+    return (lines, rewritten.count)
+  }
+
+  private func rebuildLines(
+    progress: @Sendable (Int) -> Void
+  ) async throws -> (lines: Int, rewritten: Set<LineID>) {
     var lines = 0
     var rewritten: Set<LineID> = []
     var last: LineID?
     while true {
       let page = try await linePage(after: last)
-      guard !page.isEmpty else { break }
+      guard !page.isEmpty else { return (lines, rewritten) }
       last = page.last
       for id in page {
         let wasRewritten = try await database.withTransaction { transaction in
@@ -94,11 +109,6 @@ extension Ledger {
       lines += page.count
       progress(lines)
     }
-    for row in try await strayRows().strays {
-      rewritten.insert(row.line)
-      _ = try await database.execute(row.delete)
-    }
-    return (lines, rewritten.count)
   }
 
   private func rebuild(_ id: LineID, in transaction: Transaction) async throws -> Bool {
@@ -193,7 +203,8 @@ extension Ledger {
     }
     for (index, table) in lookedUp.enumerated() {
       tables.lookups.formUnion(
-        try LookupRow.decode(results[2 * members.count + index], table: table))
+        try LookupRow.decode(results[2 * members.count + index], table: table)
+          .filter { family.stored.members[$0.line] != nil })
     }
     let keys = Dictionary(family.names.map { ($1, $0) }) { first, _ in first }
     for row in try results[results.count - 1].decodeHoldings() {

@@ -69,7 +69,10 @@ extension LedgerAudit {
     for row in tables.holdings.sorted() where !holdings.contains(where: row.hasSameKey) {
       report(.projection, row.holding.charge.line, "\(row.description) should not be there")
     }
-    for row in family.lookups.subtracting(tables.lookups).sorted(by: LookupRow.precedes) {
+    let names = Set(tables.lookups.map(\.name))
+    for row in family.lookups.subtracting(tables.lookups).sorted(by: LookupRow.precedes)
+    // A transaction or line item leads to the family by whichever of its lines.
+    where row.table == .accountLine || !names.contains(row.name) {
       report(.projection, row.line, "\(row.description) is missing")
     }
   }

@@ -51,6 +51,9 @@ struct LookupRow: Hashable, Sendable {
     self.charge = charge
   }
 
+  /// What is looked up, and where.
+  var name: [String] { [table.rawValue, key] }
+
   /// Any order, so that reports are always the same.
   static func precedes(_ lhs: LookupRow, _ rhs: LookupRow) -> Bool {
     (lhs.table.rawValue, lhs.line, lhs.key) < (rhs.table.rawValue, rhs.line, rhs.key)
