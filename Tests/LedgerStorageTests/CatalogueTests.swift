@@ -8,6 +8,8 @@ import Testing
 
 @Suite("The catalogue")
 struct CatalogueTests {
+  private let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+
   @Test("descriptions of one product at once all succeed, one version each")
   func concurrent() async throws {
     try await withScratchDatabase { database in
@@ -32,7 +34,7 @@ struct CatalogueTests {
   func overtaken() async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database, logger: quietLogger)
-      let cache = try await CatalogueCache(ledger: ledger, logger: quietLogger)
+      let cache = try await CatalogueCache(ledger: ledger, logger: quiet)
       let slow = cache.beginReading()
       let old = try await ledger.catalogue()
       _ = try await cache.describe(product(price: 1))
