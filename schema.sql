@@ -2,7 +2,7 @@
 --
 -- Apply it with `tenure migrate`, or with psql by the role that is to own it. Applying it twice is
 -- harmless. A database that holds an older version is brought up to date by `tenure migrate`, step
--- by step; this file is what all steps together come to.
+-- by step; this file is what all steps together come to, and refuses every version but its own.
 --
 -- Conventions
 --   * Everything lives in the schema `tenure`. Text has a length check, times are timestamptz, money
@@ -18,9 +18,28 @@
 
 BEGIN;
 
+SET LOCAL client_min_messages TO warning;
+
+DO $$
+DECLARE
+    version_found integer;
+BEGIN
+    -- Whoever else applies this file, or a step, waits until we are done: "tenure" in ASCII.
+    PERFORM pg_advisory_xact_lock(x'74656E757265'::bigint);
+    -- Tables that are there would stay as they are, while the version claimed otherwise.
+    IF to_regclass('tenure.schema_version') IS NOT NULL THEN
+        SELECT max(version) INTO version_found FROM tenure.schema_version;
+        IF version_found <> 1 THEN
+            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 1.',
+                version_found
+                USING HINT = 'Run `tenure migrate`.';
+        END IF;
+    END IF;
+END
+$$;
+
 CREATE SCHEMA IF NOT EXISTS tenure;
 SET LOCAL search_path TO tenure;
-SET LOCAL client_min_messages TO warning;
 
 -- The version of the schema, one row for each step that was applied.
 CREATE TABLE IF NOT EXISTS schema_version (
@@ -104,8 +123,9 @@ CREATE TABLE IF NOT EXISTS purchase_order (
     account_key             uuid        NOT NULL,
     order_id                uuid        NOT NULL,
     product_id              text        NOT NULL CHECK (length(product_id) BETWEEN 1 AND 255),
-    status                  text        NOT NULL
-        CHECK (status IN ('open', 'fulfilled', 'refunded', 'expired')),
+    -- An open order that waits too long is answered as expired; nothing has to run for it, and a
+    -- charge can still fulfil it.
+    status                  text        NOT NULL CHECK (status IN ('open', 'fulfilled', 'refunded')),
     created_at              timestamptz NOT NULL,
     -- The charge that fulfilled it, and when that was recorded.
     fulfilled_at            timestamptz,
@@ -114,14 +134,14 @@ CREATE TABLE IF NOT EXISTS purchase_order (
     transaction_id          text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
     PRIMARY KEY (account_key, order_id),
     CONSTRAINT purchase_order_fulfilled_by_a_charge CHECK (
-        (status IN ('fulfilled', 'refunded')) = (fulfilled_at IS NOT NULL)
+        (status = 'open') = (fulfilled_at IS NULL)
         AND (fulfilled_at IS NULL) = (environment IS NULL)
         AND (fulfilled_at IS NULL) = (original_transaction_id IS NULL)
         AND (fulfilled_at IS NULL) = (transaction_id IS NULL))
 );
 COMMENT ON TABLE purchase_order IS
     'Orders: fulfilled at most once, by a charge decided to the same account. [by account_key]';
--- A submission looks for its account's oldest open order for a product.
+-- Recording looks for the open orders of a charge's owner for its product.
 CREATE INDEX IF NOT EXISTS purchase_order_by_product
     ON purchase_order (account_key, product_id, created_at);
 
@@ -245,8 +265,8 @@ CREATE TABLE IF NOT EXISTS original_transaction (
 COMMENT ON TABLE original_transaction IS
     'Lines: the head of the chain and the current state. [by original_transaction_id]';
 -- The append-only truth. `body` is JSON in a fixed form (its format version beside it); `hash` is
--- SHA-256 over the previous hash and every other column, so that nothing in the chain can be changed
--- without changing everything after it.
+-- SHA-256 over the previous hash and every column above it, so that nothing in the chain can be
+-- changed without changing everything after it.
 CREATE TABLE IF NOT EXISTS ledger_entry (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL,
@@ -264,6 +284,9 @@ CREATE TABLE IF NOT EXISTS ledger_entry (
     format                  smallint    NOT NULL CHECK (format > 0),
     body                    text        NOT NULL CHECK (length(body) BETWEEN 2 AND 100000),
     hash                    bytea       NOT NULL CHECK (length(hash) = 32),
+    -- By the database's clock, and no part of the hash: it tells which checkpoints the entry is
+    -- under, and the clock of a program may be slow.
+    stored_at               timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (environment, original_transaction_id, number),
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
 );
@@ -274,8 +297,8 @@ COMMENT ON TABLE ledger_entry IS
 -- visible, with which the head in original_transaction may have been changed too.
 CREATE TABLE IF NOT EXISTS ledger_checkpoint (
     checkpoint_id bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- Entries recorded before this moment are under the mark.
-    recorded_before timestamptz NOT NULL,
+    -- Entries stored before this moment, by the database's clock, are under the mark.
+    stored_before timestamptz NOT NULL,
     entries       bigint      NOT NULL CHECK (entries >= 0),
     -- The exclusive or of the hashes of those entries.
     digest        bytea       NOT NULL CHECK (length(digest) = 32)
@@ -650,12 +673,14 @@ BEGIN
         'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, ledger_checkpoint, administrator_action FROM %I',
         current_user);
 
-    -- So that the names of this file work without a prefix in psql and BI tools.
+    -- So that the names of this file work without a prefix in psql and BI tools. Last, so that an
+    -- app's own tables in a shared database keep their names.
     IF EXISTS (
         SELECT FROM pg_database
         WHERE datname = current_database() AND pg_has_role(datdba, 'USAGE')
     ) THEN
-        EXECUTE format('ALTER DATABASE %I SET search_path TO tenure, public', current_database());
+        EXECUTE format('ALTER DATABASE %I SET search_path TO "$user", public, tenure',
+            current_database());
     END IF;
 END
 $$;

@@ -237,7 +237,7 @@ package struct ReceiptIntake: Sendable {
               isNewlyOwned: newlyOwned.contains(key) && owner == submission.account)
           }
         },
-        order: order, warnings: outcome.warnings,
+        order: order?.answered(at: now()), warnings: outcome.warnings,
         entitlements: entitlements.entitlements(
           of: submission.accountID, holding: held, at: now())))
   }

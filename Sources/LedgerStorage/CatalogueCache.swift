@@ -4,24 +4,31 @@ import Synchronization
 
 /// The catalogue in memory, so that no read asks the database for it.
 ///
-/// A change made through this process counts at once; another process's, when its notification
-/// arrives and at the latest after ``refreshInterval``.
+/// A change made through this process counts at once; another process's, at the latest after
+/// ``refreshInterval``.
 package final class CatalogueCache: Sendable {
-  /// How long a change may stay unnoticed where notifications are lost.
+  /// How long another process's change may stay unnoticed.
   package static let refreshInterval: Duration = .seconds(5)
 
   private let ledger: Ledger
   private let logger: Logger
-  private let state: Mutex<Catalogue>
+  private let state: Mutex<State>
+
+  private struct State {
+    var catalogue: Catalogue
+    /// The number of the reading that brought it; readings are numbered as they begin.
+    var reading = 0
+    var begun = 0
+  }
 
   /// Reads the catalogue.
   package init(ledger: Ledger, logger: Logger) async throws {
     self.ledger = ledger
     self.logger = logger
-    state = Mutex(try await ledger.catalogue())
+    state = Mutex(State(catalogue: try await ledger.catalogue()))
   }
 
-  package var catalogue: Catalogue { state.withLock { $0 } }
+  package var catalogue: Catalogue { state.withLock { $0.catalogue } }
 
   /// Adds a version of a product.
   ///
@@ -34,8 +41,24 @@ package final class CatalogueCache: Sendable {
 
   /// Reads the catalogue again.
   package func refresh() async throws {
-    let catalogue = try await ledger.catalogue()
-    state.withLock { $0 = catalogue }
+    let reading = beginReading()
+    finishReading(reading, with: try await ledger.catalogue())
+  }
+
+  func beginReading() -> Int {
+    state.withLock {
+      $0.begun += 1
+      return $0.begun
+    }
+  }
+
+  /// Takes what was read, unless a reading that began later was faster: it knows more.
+  func finishReading(_ reading: Int, with catalogue: Catalogue) {
+    state.withLock {
+      guard reading > $0.reading else { return }
+      $0.reading = reading
+      $0.catalogue = catalogue
+    }
   }
 
   /// Follows changes until it is cancelled.

@@ -1,7 +1,7 @@
 import Postgres
 import Subscriptions
 
-/// A mark over all chains: how many entries had been recorded before a moment, and the exclusive or
+/// A mark over all chains: how many entries had been stored before a moment, and the exclusive or
 /// of their hashes.
 struct Checkpoint: Sendable {
   struct Sum: Hashable, Sendable {
@@ -14,39 +14,73 @@ struct Checkpoint: Sendable {
     }
   }
 
-  var recordedBefore: Timestamp
+  /// By the database's clock: those of the programs may differ.
+  var storedBefore: Timestamp
   /// What was there when the mark was made; nil for one that is being made.
   var recorded: Sum?
   /// What is there now.
   var counted = Sum()
 
-  init(recordedBefore: Timestamp, recorded: Sum? = nil) {
-    self.recordedBefore = recordedBefore
+  init(storedBefore: Timestamp, recorded: Sum? = nil) {
+    self.storedBefore = storedBefore
     self.recorded = recorded
-  }
-}
-
-extension [Checkpoint] {
-  /// Counts an entry towards every mark that it is under.
-  mutating func count(_ entry: StoredEntry) {
-    for index in indices where entry.recordedAt < self[index].recordedBefore {
-      self[index].counted.add(entry.hash)
-    }
   }
 }
 
 extension Ledger {
   /// How many of the latest checkpoints an audit looks at.
   private static let checkpointLimit = 10
+  /// How many entries are counted with one read.
+  private static let checkpointPage = 5000
 
-  func checkpoints() async throws -> [Checkpoint] {
-    try await database.query(
+  /// Reads the latest checkpoints.
+  ///
+  /// - Parameter age: Entries younger than this may belong to a transaction that is still to
+  ///   commit.
+  /// - Returns: The checkpoints, oldest first, and a new one to be counted.
+  /// - Throws: What the database says.
+  func checkpoints(age: Duration) async throws -> [Checkpoint] {
+    let results = try await database.batch([
       """
-      SELECT recorded_before, entries, digest FROM tenure.ledger_checkpoint
+      SELECT stored_before, entries, digest FROM tenure.ledger_checkpoint
       ORDER BY checkpoint_id DESC LIMIT \(Self.checkpointLimit)
-      """
-    ).decode(Timestamp.self, Int.self, [UInt8].self).reversed().map {
-      Checkpoint(recordedBefore: $0, recorded: Checkpoint.Sum(entries: $1, digest: $2))
+      """,
+      "SELECT now()",
+    ])
+    return try results[0].decode(Timestamp.self, Int.self, [UInt8].self).reversed().map {
+      Checkpoint(storedBefore: $0, recorded: Checkpoint.Sum(entries: $1, digest: $2))
+    } + [Checkpoint(storedBefore: try results[1].decodeOnly(Timestamp.self) - age)]
+  }
+
+  /// Counts every entry, once, towards every mark that it is under.
+  ///
+  /// Apart from the audit of the lines: what becomes linked meanwhile is met twice there.
+  ///
+  /// - Returns: How many entries there are.
+  func count(_ marks: inout [Checkpoint]) async throws -> Int {
+    var total = 0
+    var last: (line: LineID, number: Int)?
+    while true {
+      let page = try await database.query(
+        """
+        SELECT environment, original_transaction_id, number, stored_at, hash
+        FROM tenure.ledger_entry
+        WHERE (environment, original_transaction_id, number)
+          > (\(last?.line.environment.rawValue ?? ""),
+            \(last?.line.originalTransactionID.rawValue ?? ""), \(last?.number ?? 0))
+        ORDER BY environment, original_transaction_id, number
+        LIMIT \(Self.checkpointPage)
+        """, deadline: Self.auditDeadline
+      ).decode(
+        Environment.self, OriginalTransactionID.self, Int.self, Timestamp.self, [UInt8].self)
+      guard let end = page.last else { return total }
+      last = (LineID(end.0, end.1), end.2)
+      total += page.count
+      for (_, _, _, storedAt, hash) in page {
+        for index in marks.indices where storedAt < marks[index].storedBefore {
+          marks[index].counted.add(hash)
+        }
+      }
     }
   }
 
@@ -55,8 +89,8 @@ extension Ledger {
     guard mark.counted.entries > previous?.recorded?.entries ?? 0 else { return }
     _ = try await database.execute(
       """
-      INSERT INTO tenure.ledger_checkpoint (recorded_before, entries, digest)
-      VALUES (\(mark.recordedBefore), \(mark.counted.entries), \(mark.counted.digest))
+      INSERT INTO tenure.ledger_checkpoint (stored_before, entries, digest)
+      VALUES (\(mark.storedBefore), \(mark.counted.entries), \(mark.counted.digest))
       """)
   }
 }

@@ -70,6 +70,8 @@ struct FamilyWrites {
   /// - Returns: The statements, in order.
   func projections(heads: [LineID: StoredLine.Head]) -> [SQL] {
     guard !entries.isEmpty else { return [] }
+    // Each line of a family shows what all of it comes to, whichever of them got an entry.
+    let heads = stored.members.mapValues(\.head).merging(heads) { $1 }
     return heads.sorted { $0.key < $1.key }.map { headUpdate($0.key, $0.value) }
       + transactionUpserts() + entryProjections() + lookups() + bindingWrites()
       + holdingWrites()
@@ -209,7 +211,7 @@ struct SourcedEntry: Sendable {
 
 extension LedgerEntry {
   /// The accounts that the entry gives something to do with its line.
-  fileprivate var accounts: [AccountKey] {
+  var accounts: [AccountKey] {
     switch content {
     case .act(.claim(let claim)): [claim.account]
     case .act(.placement(let placement)): [placement.account].compactMap(\.self)

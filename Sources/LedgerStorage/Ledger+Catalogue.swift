@@ -2,9 +2,16 @@ import Postgres
 package import Subscriptions
 
 extension Ledger {
+  /// Whoever describes products does so one after the other: "catalog" in ASCII.
+  private static let catalogueLock: Int64 = 0x63_6174_616C_6F67
+
   /// Reads the whole catalogue, all versions.
   package func catalogue() async throws -> Catalogue {
-    let results = try await database.batch([
+    try await catalogue(from: database)
+  }
+
+  private func catalogue(from runner: some StatementRunner) async throws -> Catalogue {
+    let results = try await runner.batch([
       """
       SELECT product_id, valid_from, type, subscription_group, level, period, price_milliunits,
         currency, display_name
@@ -36,30 +43,34 @@ extension Ledger {
   ///
   /// - Returns: The version that describes the product now.
   package func describe(_ product: Product) async throws -> Product {
-    var product = product
-    if let current = try await catalogue()[product.id] {
-      var same = product
-      same.validFrom = current.validFrom
-      if same == current { return current }
-      // Two versions never begin together, even if a clock went back.
-      product.validFrom = max(product.validFrom, current.validFrom + .milliseconds(1))
+    try await database.withTransaction { transaction in
+      // Of two that describe one product at once, each would see the version before alone.
+      _ = try await transaction.query("SELECT pg_advisory_xact_lock(\(Self.catalogueLock))")
+      var product = product
+      if let current = try await catalogue(from: transaction)[product.id] {
+        var same = product
+        same.validFrom = current.validFrom
+        if same == current { return current }
+        // Two versions never begin together, even if a clock went back.
+        product.validFrom = max(product.validFrom, current.validFrom + .milliseconds(1))
+      }
+      _ = try await transaction.batch(
+        [
+          """
+          INSERT INTO tenure.product (product_id, valid_from, type, subscription_group, level,
+            period, price_milliunits, currency, display_name)
+          VALUES (\(product.id), \(product.validFrom), \(product.type),
+            \(product.subscriptionGroup), \(product.level), \(product.period?.description),
+            \(product.priceMilliunits), \(product.currency), \(product.displayName))
+          """
+        ]
+          + product.entitlements.map { name in
+            """
+            INSERT INTO tenure.product_entitlement (product_id, valid_from, entitlement)
+            VALUES (\(product.id), \(product.validFrom), \(name))
+            """
+          })
+      return product
     }
-    _ = try await database.batch(
-      [
-        """
-        INSERT INTO tenure.product (product_id, valid_from, type, subscription_group, level, period,
-          price_milliunits, currency, display_name)
-        VALUES (\(product.id), \(product.validFrom), \(product.type),
-          \(product.subscriptionGroup), \(product.level), \(product.period?.description),
-          \(product.priceMilliunits), \(product.currency), \(product.displayName))
-        """
-      ]
-        + product.entitlements.map { name in
-          """
-          INSERT INTO tenure.product_entitlement (product_id, valid_from, entitlement)
-          VALUES (\(product.id), \(product.validFrom), \(name))
-          """
-        } + ["NOTIFY tenure_catalogue"])
-    return product
   }
 }

@@ -47,6 +47,8 @@ extension Ledger {
       || evidence.contains(where: \.saysOff)
     var claimants = wasSwitchedOff ? family.claimants : []
     if wasSwitchedOff, let claimant { claimants.insert(claimant) }
+    let products = Set(
+      family.line.history.transactions.map(\.key.productID) + evidence.compactMap(\.productID))
 
     let unknown = accounts.subtracting(known.keys)
     let names = unknown.isEmpty ? [] : [KnownAccount.select(unknown)]
@@ -55,7 +57,7 @@ extension Ledger {
         + claimants.sorted().map { account in
           """
           SELECT account_key, product_id, created_at FROM tenure.purchase_order
-          WHERE account_key = \(account)
+          WHERE account_key = \(account) AND product_id = ANY(\(products.sorted()))
           """
         })
     var known = known.filter { accounts.contains($0.key) }
@@ -111,6 +113,10 @@ extension StoredFamily {
 }
 
 extension Evidence {
+  fileprivate var productID: ProductID? {
+    if case .transaction(let record) = self { record.key.productID } else { nil }
+  }
+
   fileprivate var appAccountToken: UUID? {
     switch self {
     case .transaction(let record): record.appAccountToken

@@ -10,6 +10,22 @@ package struct StoredOrder: Hashable, Sendable {
   package let fulfilledAt: Timestamp?
   package let environment: Environment?
   package let transactionID: TransactionID?
+
+  /// How long an order is answered as open before it is answered as expired.
+  package static let lifetime: Duration = .days(7)
+
+  /// The order as it is answered at a moment: expired if nobody has paid for it in time.
+  ///
+  /// Nothing has to run for that, and nothing is lost by it: the money of a late charge has been
+  /// paid, so the charge fulfils the order all the same.
+  package func answered(at now: Timestamp) -> StoredOrder {
+    guard order.status == .open, now >= order.createdAt + Self.lifetime else { return self }
+    var order = order
+    order.status = .expired
+    return StoredOrder(
+      order: order, accountID: accountID, appAccountToken: appAccountToken,
+      fulfilledAt: fulfilledAt, environment: environment, transactionID: transactionID)
+  }
 }
 
 extension StoredOrder {
@@ -129,7 +145,7 @@ extension Ledger {
     """
     SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
     WHERE account_key = \(account) AND product_id = ANY(\(products.sorted()))
-      AND status IN ('open', 'expired')
+      AND status = 'open'
     ORDER BY order_id
     FOR UPDATE
     """

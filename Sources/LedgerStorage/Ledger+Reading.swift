@@ -20,16 +20,23 @@ extension Ledger {
       guard let stored = reader.families.first else { return nil }
       var line = stored.line
       if let knownAt {
-        line = Line(members: stored.members.keys)
-        for member in stored.members.keys.sorted() {
-          let entries = try await entries(of: member, in: transaction)
-          for entry in entries where entry.recordedAt <= knownAt { line.fold(try entry.entry()) }
+        var entries: [LedgerEntry] = []
+        for member in stored.members.keys {
+          for entry in try await self.entries(of: member, in: transaction)
+          where entry.recordedAt <= knownAt {
+            entries.append(try entry.entry())
+          }
         }
+        line = Line(folding: entries, around: id)
         line.updateContext { $0.tokenHolders = stored.line.history.tokenHolders }
       }
-      let context = try await context(
+      var context = try await context(
         of: stored, claimant: claimant, evidence: [], in: transaction)
       line.updateContext(context.apply)
+      // At an earlier time others may have been owners.
+      let owners = Set(line.decisions.values.compactMap(\.decision.owner))
+      let names = try await names(of: owners.subtracting(context.names.keys), in: transaction)
+      context.names.merge(names) { $1 }
       return RecordedFamily(
         stored, line: line, rule: OwnershipRule(recordedOn: line), changes: [],
         names: context.names)
@@ -52,7 +59,8 @@ extension Ledger {
     try await database.query(
       """
       SELECT environment FROM tenure.original_transaction
-      WHERE original_transaction_id = \(id) AND head_number > 0
+      WHERE environment IN ('production', 'sandbox') AND original_transaction_id = \(id)
+        AND head_number > 0
       ORDER BY environment
       """
     ).decode(Environment.self)
@@ -93,6 +101,38 @@ extension Ledger {
   private static func names(from rows: Rows) throws -> [AccountKey: String] {
     Dictionary(
       uniqueKeysWithValues: try rows.decode(AccountKey.self, String.self).map { ($0, $1) })
+  }
+}
+
+extension Line {
+  /// Folds the entries of a line, and of whatever they link with it.
+  ///
+  /// - Parameters:
+  ///   - entries: In any order; those of lines that none of them links with `id` are left out.
+  ///   - id: The line.
+  init(folding entries: [LedgerEntry], around id: LineID) {
+    var neighbours: [LineID: Set<LineID>] = [:]
+    for case .evidence(.link(let line, let previous)) in entries.lazy.map(\.content) {
+      neighbours[line, default: []].insert(previous)
+      neighbours[previous, default: []].insert(line)
+    }
+    var (members, open): (Set<LineID>, [LineID]) = ([id], [id])
+    while let next = open.popLast() {
+      for other in neighbours[next] ?? [] where members.insert(other).inserted {
+        open.append(other)
+      }
+    }
+    self.init(members: members)
+    for entry in entries.sorted(by: LedgerEntry.wasRecorded) where members.contains(entry.line) {
+      fold(entry)
+    }
+  }
+}
+
+extension LedgerEntry {
+  /// The order of recording, across the lines of a family.
+  static func wasRecorded(_ lhs: LedgerEntry, before rhs: LedgerEntry) -> Bool {
+    (lhs.recordedAt, lhs.line, lhs.number) < (rhs.recordedAt, rhs.line, rhs.number)
   }
 }
 

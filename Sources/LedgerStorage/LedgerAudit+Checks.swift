@@ -1,13 +1,11 @@
+import Foundation
 import Subscriptions
 
 extension LedgerAudit {
-  /// Sums up what was found about one family.
+  /// Takes in what was found about one family.
   mutating func add(_ other: LedgerAudit) {
-    lines += other.lines
-    entries += other.entries
     charges += other.charges
-    holdings += other.holdings
-    differences += other.differences
+    for difference in other.differences { append(difference) }
   }
 
   /// Recomputes a line's chain up to the head that its row names.
@@ -23,7 +21,9 @@ extension LedgerAudit {
       }
       previous = entry.hash
     }
-    if line.head.number != entries.count || line.head.hash != previous {
+    if line.head.number != entries.count || line.head.hash != previous
+      || line.head.recordedAt != entries.last?.recordedAt
+    {
       report(
         .head, line.id,
         "the chain has \(entries.count) entries, its head names entry \(line.head.number)")
@@ -44,39 +44,61 @@ extension LedgerAudit {
   }
 
   /// Compares what the tables have with what the entries, folded again, give.
-  mutating func checkProjections(
-    stored: StoredFamily, bindings: [LineID: [BindingRow]], holdings: Set<HoldingRow>,
-    folded: Line, rule: OwnershipRule, line id: LineID
-  ) {
-    let expected = Dictionary(
-      uniqueKeysWithValues: TransactionRow.rows(of: folded, rule: rule).map {
-        ($0.transaction.key, $0)
-      })
-    let storedRule = OwnershipRule(recordedOn: stored.line)
-    let actual = Dictionary(
-      uniqueKeysWithValues: TransactionRow.rows(of: stored.line, rule: storedRule).map {
-        ($0.transaction.key, $0)
-      })
-    for key in Set(expected.keys).union(actual.keys).sorted()
-    where expected[key] != actual[key] || stored.rows[key]?.charge != expected[key]?.charge {
-      report(.projection, id, "the row of transaction \(key.transactionID) differs")
+  mutating func checkProjections(of family: AuditedFamily, in tables: AuditedTables) {
+    let (expected, actual) = (family.transactions, family.storedTransactions)
+    for key in Set(expected.keys).union(actual.keys).sorted() where expected[key] != actual[key] {
+      report(.projection, key.line, "the row of transaction \(key.transactionID) differs")
     }
-    if folded.history.statuses != stored.line.history.statuses {
-      report(.projection, id, "the renewal statuses differ")
+    let summary = LineSummaryRow(LineSummary(line: family.folded, rule: family.rule))
+    let bindings = BindingRow.rows(of: family.rule)
+    for id in family.members {
+      guard let member = family.stored.members[id] else { continue }
+      if Set(member.statuses) != Set(family.statuses(of: id)) {
+        report(.projection, id, "the renewal statuses differ")
+      }
+      if Set(member.acts) != Set(family.acts(of: id)) {
+        report(.projection, id, "the claims or placements differ")
+      }
+      if tables.bindings[id] != bindings { report(.projection, id, "the bindings differ") }
+      if tables.summaries[id] != summary { report(.projection, id, "the line's state differs") }
     }
-    if folded.history.acts != stored.line.history.acts {
-      report(.projection, id, "the claims or placements differ")
+    let holdings = family.holdings
+    for row in holdings.subtracting(tables.holdings).sorted() {
+      report(.projection, row.holding.charge.line, "\(row.description) is missing or differs")
     }
-    for (line, rows) in bindings where rows != BindingRow.rows(of: rule) {
-      report(.projection, line, "the bindings differ")
+    for row in tables.holdings.sorted() where !holdings.contains(where: row.hasSameKey) {
+      report(.projection, row.holding.charge.line, "\(row.description) should not be there")
     }
-    let asOf = stored.lastRecordedAt
-    let due = asOf.map { HoldingRow.rows(of: folded, rule: rule, asOf: $0) } ?? []
-    for row in due.symmetricDifference(holdings).sorted() {
-      report(
-        .projection, id,
-        "the holding of transaction \(row.holding.charge.transactionID) "
-          + (due.contains(row) ? "is missing or differs" : "should not be there"))
+    let names = Set(tables.lookups.map(\.name))
+    for row in family.lookups.subtracting(tables.lookups).sorted(by: LookupRow.precedes)
+    // A transaction or line item leads to the family by whichever of its lines.
+    where row.table == .accountLine || !names.contains(row.name) {
+      report(.projection, row.line, "\(row.description) is missing")
     }
   }
+
+  /// Compares the orders that charges of the family fulfilled with the orders themselves.
+  mutating func checkOrders(of family: AuditedFamily, _ orders: [UUID: AuditedOrder]) {
+    for (charge, orderID) in family.orders.sorted(by: { $0.key < $1.key }) {
+      guard let order = orders[orderID], order.charge == charge else {
+        report(
+          .order, charge.line,
+          "transaction \(charge.transactionID) fulfils order \(orderID), which does not say so")
+        continue
+      }
+      if !family.owned(charge, order.account) {
+        report(
+          .order, charge.line,
+          "order \(orderID) is of an account that transaction \(charge.transactionID) never had")
+      }
+    }
+  }
+}
+
+/// What is stored of a family beside what recording reads.
+struct AuditedTables: Sendable {
+  var bindings: [LineID: [BindingRow]] = [:]
+  var summaries: [LineID: LineSummaryRow] = [:]
+  var holdings: Set<HoldingRow> = []
+  var lookups: Set<LookupRow> = []
 }

@@ -8,7 +8,8 @@ package struct LedgerAudit: Sendable {
   package var holdings = 0
   package var orders = 0
   package var checkpoints = 0
-  package var differences: [Difference] = []
+  package private(set) var differences: [Difference] = []
+  private var known: Set<Difference> = []
 
   /// Something that is not as the ledger's entries, or its rules, have it.
   package struct Difference: Hashable, Sendable, CustomStringConvertible {
@@ -42,6 +43,11 @@ package struct LedgerAudit: Sendable {
   package var isClean: Bool { differences.isEmpty }
 
   mutating func report(_ kind: Difference.Kind, _ line: LineID? = nil, _ detail: String) {
-    differences.append(Difference(kind: kind, line: line, detail: detail))
+    append(Difference(kind: kind, line: line, detail: detail))
+  }
+
+  /// Notes a difference, once.
+  mutating func append(_ difference: Difference) {
+    if known.insert(difference).inserted { differences.append(difference) }
   }
 }

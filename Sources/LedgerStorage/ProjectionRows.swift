@@ -92,6 +92,8 @@ struct HoldingRow: Hashable, Comparable, Sendable {
       })
   }
 
+  var description: String { "a holding of transaction \(holding.charge.transactionID)" }
+
   /// Whether the two are versions of one row.
   func hasSameKey(as other: HoldingRow) -> Bool {
     account == other.account && holding.charge == other.holding.charge
@@ -213,6 +215,15 @@ extension StoredLine {
       linked_original_transaction_id)
     VALUES (\(line.environment), \(line.originalTransactionID), \(other.originalTransactionID))
     ON CONFLICT (environment, original_transaction_id, linked_original_transaction_id) DO NOTHING
+    """
+  }
+
+  static func deleteLink(_ line: LineID, to other: LineID) -> SQL {
+    """
+    DELETE FROM tenure.line_link
+    WHERE environment = \(line.environment)
+      AND original_transaction_id = \(line.originalTransactionID)
+      AND linked_original_transaction_id = \(other.originalTransactionID)
     """
   }
 

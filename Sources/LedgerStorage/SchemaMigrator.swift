@@ -19,15 +19,26 @@ package struct SchemaMigrator: Sendable {
   /// first.
   static let steps: [Step] = []
 
-  /// Two programs that migrate at once do so one after the other: "tenure" in ASCII.
+  /// Two programs that migrate at once do so one after the other: "tenure" in ASCII, as in
+  /// `schema.sql`.
   private static let lock: Int64 = 0x7465_6E75_7265
+  /// A step may rewrite a large table, and another program may be at it: both have the time that
+  /// they need.
+  private static let deadline: Duration = .seconds(24 * 3600)
 
   private let database: ConnectionPool
   private let logger: Logger
+  private let steps: [Step]
 
+  /// Works on a database, whatever it holds.
   package init(database: ConnectionPool, logger: Logger) {
+    self.init(database: database, logger: logger, steps: Self.steps)
+  }
+
+  init(database: ConnectionPool, logger: Logger, steps: [Step]) {
     self.database = database
     self.logger = logger
+    self.steps = steps
   }
 
   /// Creates a database, unless there is one of this name already.
@@ -51,11 +62,15 @@ package struct SchemaMigrator: Sendable {
 
   /// The version of the database's schema; nil if there is none.
   package func version() async throws -> Int? {
-    let exists = try await database.query(
+    try await Self.version(on: database)
+  }
+
+  private static func version(on runner: some StatementRunner) async throws -> Int? {
+    let exists = try await runner.query(
       "SELECT to_regclass('tenure.schema_version') IS NOT NULL"
     ).decodeOnly(Bool.self)
     guard exists else { return nil }
-    return try await database.query("SELECT max(version) FROM tenure.schema_version")
+    return try await runner.query("SELECT max(version) FROM tenure.schema_version")
       .decodeOnly(Int?.self)
   }
 
@@ -75,40 +90,45 @@ package struct SchemaMigrator: Sendable {
   /// - Throws: ``LedgerError/schemaVersion(found:needed:)`` for a schema that is newer than this
   ///   program.
   package func migrate() async throws -> Int? {
-    try await database.withConnection { connection in
-      _ = try await connection.query("SELECT pg_advisory_lock(\(Self.lock))")
-      do {
-        let before = try await migrateLocked(connection)
-        _ = try await connection.query("SELECT pg_advisory_unlock(\(Self.lock))")
-        return before
-      } catch {
-        _ = try? await connection.query("SELECT pg_advisory_unlock(\(Self.lock))")
-        throw error
-      }
-    }
-  }
-
-  private func migrateLocked(_ connection: Connection) async throws -> Int? {
     guard let before = try await version() else {
-      try await connection.runScript(Self.schema, deadline: .seconds(300))
+      try await database.runScript(Self.schema, deadline: Self.deadline)
       logger.info("The schema is created", metadata: ["version": "\(Self.currentVersion)"])
       return nil
     }
-    guard before <= Self.currentVersion else {
-      throw LedgerError.schemaVersion(found: before, needed: Self.currentVersion)
+    let known = steps.last?.version ?? Self.currentVersion
+    guard before <= known else {
+      throw LedgerError.schemaVersion(found: before, needed: known)
     }
-    for step in Self.steps where step.version > before {
-      // A step may rewrite a large table: it has the time that it needs.
-      try await connection.runScript(
-        """
-        BEGIN;
-        \(step.sql);
-        INSERT INTO tenure.schema_version (version, applied_at) VALUES (\(step.version), now());
-        COMMIT;
-        """, deadline: .seconds(24 * 3600))
-      logger.info("A step of the schema is applied", metadata: ["version": "\(step.version)"])
+    while let version = try await applyNextStep() {
+      logger.info("A step of the schema is applied", metadata: ["version": "\(version)"])
     }
     return before
+  }
+
+  /// Applies the first step that the database lacks, together with the row that says so.
+  ///
+  /// The lock ends with the transaction, so that behind a PgBouncer, too, nothing is left of it. On
+  /// an error the transaction is left open, and its connection closed.
+  ///
+  /// - Returns: The version that was reached; nil if there was nothing to do.
+  private func applyNextStep() async throws -> Int? {
+    try await database.withConnection { connection in
+      _ = try await connection.query("BEGIN")
+      _ = try await connection.query(
+        "SELECT pg_advisory_xact_lock(\(Self.lock))", deadline: Self.deadline)
+      // Another program may have applied it while this one waited.
+      let found = try await Self.version(on: connection) ?? 0
+      let step = steps.first { $0.version > found }
+      if let step {
+        try await connection.runScript(step.sql, deadline: Self.deadline)
+        _ = try await connection.query(
+          """
+          INSERT INTO tenure.schema_version (version, applied_at) VALUES (\(step.version), now())
+          """)
+      }
+      _ = try await connection.query("COMMIT")
+      return step?.version
+    }
   }
 
   /// Whether the role of this connection could change or delete entries of the ledger.

@@ -37,6 +37,22 @@ struct OrderTests {
     }
   }
 
+  @Test func `an order expires after a week, and a late purchase still fulfils it`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("coins.100", "coins", type: .consumable)
+      try api.addCustomer("anna")
+      let opened = try await api.call(
+        .post, "/v1/orders", ["account_id": "4711", "product_id": "coins.100"])
+      let id = try #require(opened["order_id"]?.string)
+      api.apple.simulation.advance(by: .days(7))
+      #expect(try await api.get("/v1/orders/\(id)")["status"] == "expired")
+      _ = try api.apple.simulation.buy("coins.100", on: "anna")
+      let submitted = try await api.submit("4711", from: "anna")
+      #expect(submitted["order"]?["order_id"]?.string == id)
+      #expect(try await api.get("/v1/orders/\(id)")["status"] == "fulfilled")
+    }
+  }
+
   @Test func `an unknown product or order is 404`() async throws {
     try await TestAPI.run { api in
       let product = try await api.call(

@@ -58,6 +58,7 @@ struct AuditTests {
         """
         UPDATE tenure.store_transaction
         SET owner_account_key = (SELECT account_key FROM tenure.account WHERE account_id = 'ben')
+        WHERE rule <> 'unclaimed'
         """,
       kind: .projection, isMendable: true),
     Tampering(
@@ -69,24 +70,153 @@ struct AuditTests {
     Tampering(
       what: "a binding is lost", statement: "DELETE FROM tenure.account_binding",
       kind: .projection, isMendable: true),
+    Tampering(
+      what: "somebody unknown holds what another account owns",
+      statement: copy("holding", with: ["account_id": "mallory"]), kind: .projection,
+      isMendable: true),
+    Tampering(
+      what: "somebody unknown holds a line that was never recorded",
+      statement: copy(
+        "holding", with: ["account_id": "mallory", "original_transaction_id": "6666"]),
+      kind: .projection, isMendable: true),
+    Tampering(
+      what: "the owner holds a transaction that was never recorded",
+      statement: copy("holding", with: ["transaction_id": "6666"]), kind: .projection,
+      isMendable: true),
+    Tampering(
+      what: "a line's state is changed",
+      statement:
+        """
+        UPDATE tenure.original_transaction SET paid_through = paid_through + '1 year'
+        WHERE original_transaction_id = '1000'
+        """,
+      kind: .projection, isMendable: true),
+    Tampering(
+      what: "a transaction can't be looked up",
+      statement: "DELETE FROM tenure.transaction_line WHERE transaction_id = '1'",
+      kind: .projection, isMendable: true),
+    Tampering(
+      what: "a transaction is looked up on a line that doesn't have it",
+      statement: copy("transaction_line", with: ["transaction_id": "6666"]), kind: .projection,
+      isMendable: true),
+    Tampering(
+      what: "a line item can't be looked up", statement: "DELETE FROM tenure.web_order_line_item",
+      kind: .projection, isMendable: true),
+    Tampering(
+      what: "a line item is looked up on a line that doesn't have it",
+      statement: copy("web_order_line_item", with: ["web_order_line_item_id": "6666"]),
+      kind: .projection, isMendable: true),
+    Tampering(
+      what: "an account's line can't be looked up", statement: "DELETE FROM tenure.account_line",
+      kind: .projection, isMendable: true),
+    Tampering(
+      what: "a stranger's look-up leads to a line",
+      statement:
+        """
+        INSERT INTO tenure.account_line
+        SELECT account_key, 'production', '1000' FROM tenure.account WHERE account_id = 'ben'
+        """,
+      kind: .projection, isMendable: true),
+    Tampering(
+      what: "a transaction's token is said to be another account's",
+      statement:
+        """
+        UPDATE tenure.store_transaction SET token_account_key = gen_random_uuid()
+        WHERE app_account_token IS NOT NULL
+        """,
+      kind: .projection, isMendable: true),
+    Tampering(
+      what: "a renewal status's token is said to be another account's",
+      statement: "UPDATE tenure.renewal_status SET token_account_key = gen_random_uuid()",
+      kind: .projection, isMendable: true),
+    Tampering(
+      what: "lines are linked that Apple doesn't link",
+      statement:
+        """
+        INSERT INTO tenure.line_link VALUES ('production', '1000', '5000'),
+          ('production', '5000', '1000')
+        """,
+      kind: .projection, isMendable: true),
+    Tampering(
+      what: "an order is given to another account",
+      statement:
+        """
+        UPDATE tenure.purchase_order SET account_key = (
+          SELECT account_key FROM tenure.account WHERE account_id = 'ben');
+        UPDATE tenure.purchase_order_account SET account_key = (
+          SELECT account_key FROM tenure.account WHERE account_id = 'ben');
+        """,
+      kind: .order, isMendable: false),
+    Tampering(
+      what: "an order names another transaction",
+      statement: "UPDATE tenure.purchase_order SET transaction_id = '6666'", kind: .order,
+      isMendable: false),
+    Tampering(
+      what: "an order is open again",
+      statement:
+        """
+        UPDATE tenure.purchase_order SET status = 'open', fulfilled_at = NULL, environment = NULL,
+          original_transaction_id = NULL, transaction_id = NULL
+        """,
+      kind: .order, isMendable: false),
+    Tampering(
+      what: "a charge forgets its order",
+      statement: "UPDATE tenure.store_transaction SET order_id = NULL", kind: .order,
+      isMendable: false),
   ]
+
+  /// Adds a row like the one that a table has, but for some columns.
+  private static func copy(_ table: String, with changes: [String: String]) -> String {
+    let pairs = changes.sorted { $0.key < $1.key }.map { "'\($0)', '\($1)'" }
+    return """
+      INSERT INTO tenure.\(table)
+      SELECT changed.* FROM (SELECT * FROM tenure.\(table) LIMIT 1) AS t,
+        jsonb_populate_record(t::tenure.\(table), jsonb_build_object(
+          \(pairs.joined(separator: ", ")))) AS changed
+      """
+  }
 
   @Test("finds what was tampered with, and rebuild mends the projections", arguments: tamperings)
   func tampering(_ tampering: Tampering) async throws {
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      _ = try await ledger.findOrCreateAccount("ben", at: start)
-      try await ledger.submit(
-        [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
-      #expect(try await ledger.audit(at: day(10)).differences == [])
+      try await ledger.recordSomethingOfEverything()
+      #expect(try await ledger.audit().differences == [])
 
       try await database.runScript(tampering.statement)
-      let found = try await ledger.audit(at: day(10))
+      let found = try await ledger.audit()
       #expect(found.differences.contains { $0.kind == tampering.kind }, "\(found.differences)")
 
       let (_, rewritten) = try await ledger.rebuild()
-      #expect(rewritten == (tampering.isMendable ? 1 : rewritten))
-      #expect(try await ledger.audit(at: day(10)).isClean == tampering.isMendable)
+      #expect(rewritten == (tampering.isMendable ? 1 : 0))
+      #expect(try await ledger.audit().isClean == tampering.isMendable)
+    }
+  }
+
+  @Test("what a line that is linked shows of itself is what both come to")
+  func linked() async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      let other = LineID(.production, "2000")
+      try await ledger.submit(
+        [charge("1", on: 0, lineItem: "w1")], claiming: [key("1")], by: "anna", on: 0.1)
+      try await ledger.submit(
+        [charge("9", on: 0, line: other, lineItem: "w1")], claiming: [], by: "anna", on: 5)
+      // An entry on the one line alone.
+      try await ledger.submit(
+        [charge("10", on: 30, line: other)], claiming: [], by: "anna", on: 30.1)
+      let audit = try await ledger.audit()
+      #expect(audit.differences == [])
+      #expect(audit.lines == 2)
+      let paidThrough = try await database.query(
+        "SELECT DISTINCT paid_through FROM tenure.original_transaction"
+      ).decode(Timestamp.self)
+      #expect(paidThrough == [day(60)])
+
+      try await database.runScript("DELETE FROM tenure.line_link")
+      #expect(try await ledger.audit().differences.map(\.kind).contains(.projection))
+      _ = try await ledger.rebuild()
+      #expect(try await ledger.audit().differences == [])
     }
   }
 
@@ -97,19 +227,84 @@ struct AuditTests {
       try await ledger.submit(
         [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit([status(false, on: 5)], claiming: [], by: "anna", on: 5)
-      #expect(try await ledger.audit(at: day(10)).isClean)
+      try await checkpoint(ledger)
+      #expect(try await ledger.audit().checkpoints == 1)
       // Whoever does this knows the schema well.
       try await database.runScript(
         """
         DELETE FROM tenure.ledger_entry WHERE evidence_date = '2026-01-06';
         DELETE FROM tenure.renewal_status WHERE as_of = '2026-01-06';
         UPDATE tenure.original_transaction AS o SET head_number = e.number, head_hash = e.hash,
-          head_recorded_at = e.recorded_at
+          head_recorded_at = e.recorded_at, auto_renews = true,
+          status_as_of = (SELECT max(as_of) FROM tenure.renewal_status)
         FROM (SELECT * FROM tenure.ledger_entry ORDER BY number DESC LIMIT 1) AS e;
         UPDATE tenure.holding SET auto_renews = true;
         """)
-      let found = try await ledger.audit(at: day(10))
+      let found = try await ledger.audit()
       #expect(found.differences.map(\.kind) == [.head], "\(found.differences)")
     }
+  }
+
+  @Test("an entry of a program whose clock is slow is under no earlier checkpoint")
+  func slowClock() async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 20)
+      try await checkpoint(ledger)
+      let other = LineID(.production, "2000")
+      try await ledger.submit([charge("9", on: 0, line: other)], claiming: [], by: "anna", on: 1)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("lines that become one while an audit goes on are counted once")
+  func linkedMeanwhile() async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      let other = LineID(.production, "2000")
+      try await ledger.submit(
+        [charge("1", on: 0, lineItem: "w1")], claiming: [key("1")], by: "anna", on: 0.1)
+      try await ledger.submit([charge("8", on: 50, line: other)], claiming: [], by: "anna", on: 50)
+      try await checkpoint(ledger)
+      let before = try await ledger.entryCount()
+      try await ledger.submit(
+        [charge("9", on: 0, line: other, lineItem: "w1")], claiming: [], by: "anna", on: 51)
+      let audit = try await ledger.audit()
+      #expect(audit.differences == [])
+      #expect(audit.checkpoints == 1)
+      #expect(audit.entries == (try await ledger.entryCount()))
+      #expect(audit.entries > before)
+    }
+  }
+
+  /// Leaves a checkpoint over everything that is there.
+  private func checkpoint(_ ledger: Ledger) async throws {
+    // Marks count milliseconds.
+    try await Task.sleep(for: .milliseconds(2))
+    #expect(try await ledger.audit(checkpointAge: .zero).differences == [])
+  }
+}
+
+extension Ledger {
+  /// A charge with all that a charge can have, an order, and two more lines.
+  fileprivate func recordSomethingOfEverything() async throws {
+    _ = try await findOrCreateAccount("ben", at: start)
+    _ = try await describe(
+      Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
+    let order = try await openOrder(accountID: "anna", productID: "monthly", at: start)
+    try await submit(
+      [
+        .transaction(
+          TransactionRecord(
+            key: key("1"), asOf: day(0.1), purchaseDate: start, expiresDate: day(30),
+            webOrderLineItemID: "w1", appAccountToken: order.appAccountToken)),
+        .renewalStatus(
+          RenewalStatus(
+            asOf: day(0.1), autoRenews: true, phase: .undisturbed,
+            appAccountToken: order.appAccountToken),
+          line: lineID),
+      ], claiming: [key("1")], by: "anna", on: 0.1)
+    let other = LineID(.production, "5000")
+    try await submit([charge("50", on: 1, line: other)], claiming: [], by: "anna", on: 1.1)
   }
 }

@@ -47,7 +47,7 @@ struct OrderTests {
       #expect(try await ledger.order(order.order.id)?.order.status == .refunded)
       try await ledger.submit([charge("1", on: 0, asOf: 6)], claiming: [], by: "anna", on: 6)
       #expect(try await ledger.order(order.order.id)?.order.status == .fulfilled)
-      #expect(try await ledger.audit(at: day(20)).differences == [])
+      #expect(try await ledger.audit().differences == [])
     }
   }
 
@@ -96,7 +96,7 @@ struct OrderTests {
       try await ledger.submit(
         [charge("2", on: 30, asOf: 33, revokedOn: 32)], claiming: [], by: "anna", on: 33)
       #expect(try await ledger.order(order.order.id)?.order.status == .refunded)
-      #expect(try await ledger.audit(at: day(50)).differences == [])
+      #expect(try await ledger.audit()).differences == [])
     }
   }
 
@@ -108,6 +108,45 @@ struct OrderTests {
       #expect(try await ledger.order(order.order.id) == order)
       #expect(try await ledger.order(order.order.id, of: order.order.account) == order)
       #expect(try await ledger.order(order.order.id, of: ben.key) == nil)
+    }
+  }
+
+  @Test("orders for other products are neither matched nor locked")
+  func otherProducts() async throws {
+    try await withLedger { ledger in
+      _ = try await ledger.describe(
+        Product(id: "coins", validFrom: start, type: .consumable, entitlements: []))
+      let coins = try await ledger.openOrder(accountID: "anna", productID: "coins", at: day(0))
+      let monthly = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      try await ledger.database.withTransaction { transaction in
+        _ = try await transaction.query(
+          "SELECT 1 FROM tenure.purchase_order WHERE order_id = \(coins.order.id) FOR UPDATE")
+        let result = try await ledger.submit(
+          [charge("1", on: 1)], claiming: [key("1")], by: "anna", on: 1.1)
+        #expect(result?.fulfilledOrder == monthly.order.id)
+      }
+      let context = try await ledger.database.withTransaction { transaction in
+        var reader = FamilyReader(isLocking: false)
+        try await reader.read([lineID], in: transaction)
+        return try await ledger.context(
+          of: try #require(reader.families.first), claimant: nil, evidence: [status(false, on: 2)],
+          in: transaction)
+      }
+      #expect(context.orders.map(\.productID) == ["monthly"])
+    }
+  }
+
+  @Test("an order that nobody paid for is answered as expired, and a late charge still fulfils it")
+  func expired() async throws {
+    try await withLedger { ledger in
+      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      #expect(order.answered(at: day(6.9)).order.status == .open)
+      #expect(order.answered(at: day(7)).order.status == .expired)
+      let result = try await ledger.submit(
+        [charge("1", on: 9)], claiming: [key("1")], by: "anna", on: 9.1)
+      #expect(result?.fulfilledOrder == order.order.id)
+      let stored = try await ledger.order(order.order.id)
+      #expect(stored?.answered(at: day(10)).order.status == .fulfilled)
     }
   }
 

@@ -1,8 +1,10 @@
-import LedgerStorage
+import Foundation
 import Logging
 import Postgres
 import ScratchDatabases
 import Testing
+
+@testable import LedgerStorage
 
 @Suite("The schema")
 struct SchemaTests {
@@ -16,7 +18,147 @@ struct SchemaTests {
       try await database.runScript(SchemaMigrator.schema)
       #expect(try await migrator.version() == SchemaMigrator.currentVersion)
       try await migrator.check()
+      let outcome = try Self.psql(database)
+      #expect(outcome.status == 0)
+      #expect(outcome.errors == "")
     }
+  }
+
+  @Test("the program has schema.sql built in as it is")
+  func embedded() throws {
+    let file = try String(contentsOf: Self.schemaFile, encoding: .utf8)
+    #expect(SchemaMigrator.schema == file, "An old copy is built in: build again.")
+  }
+
+  @Test("an older or newer database refuses the file, and stays as it is", arguments: [0, 2])
+  func refusesFile(version: Int) async throws {
+    try await withScratchDatabase { database in
+      // No version is below 1: the check is in the way of nobody but this test.
+      try await database.runScript(
+        """
+        ALTER TABLE tenure.schema_version DROP CONSTRAINT schema_version_version_check;
+        UPDATE tenure.schema_version SET version = \(version);
+        DROP TABLE tenure.webhook_delivery;
+        """)
+      #expect(try Self.psql(database).status != 0)
+      let error = await #expect(throws: PostgresError.self) {
+        try await database.runScript(SchemaMigrator.schema)
+      }
+      #expect(error?.message.contains("version \(version)") == true)
+      let created = try await database.query("SELECT to_regclass('tenure.webhook_delivery')::text")
+        .decodeOnly(String?.self)
+      #expect(created == nil)
+    }
+  }
+
+  @Test("an app's own tables keep their names in a shared database")
+  func searchPath() async throws {
+    try await withScratchDatabase { database in
+      try await database.runScript(SchemaMigrator.schema)
+      try await database.runScript("CREATE TABLE public.account (id integer)")
+      let outcome = try Self.psql(
+        database, "-Atc",
+        "SELECT relnamespace::regnamespace FROM pg_class WHERE oid IN ('account'::regclass, "
+          + "'ledger_entry'::regclass) ORDER BY oid::regclass::text")
+      #expect(outcome.output == "public\ntenure\n")
+    }
+  }
+
+  private static let steps = [
+    SchemaMigrator.Step(
+      version: 2,
+      sql: "CREATE TABLE tenure.second (id integer); INSERT INTO tenure.second VALUES (1)"),
+    SchemaMigrator.Step(version: 3, sql: "ALTER TABLE tenure.second ADD COLUMN name text;"),
+  ]
+
+  @Test("steps are applied in order, once, however many programs migrate")
+  func steps() async throws {
+    try await withScratchDatabase { database in
+      let migrator = SchemaMigrator(database: database, logger: quiet, steps: Self.steps)
+      try await withThrowingTaskGroup { group in
+        for _ in 1...3 { group.addTask { _ = try await migrator.migrate() } }
+        try await group.waitForAll()
+      }
+      #expect(try await migrator.migrate() == 3)
+      let versions = try await database.query(
+        "SELECT version FROM tenure.schema_version ORDER BY version"
+      ).decode(Int.self)
+      #expect(versions == [1, 2, 3])
+      let rows = try await database.query("SELECT id, name FROM tenure.second")
+        .decode(Int.self, String?.self)
+      #expect(rows.count == 1)
+      let locks = try await database.query(
+        """
+        SELECT count(*) FROM pg_locks JOIN pg_database AS d ON d.oid = database
+        WHERE locktype = 'advisory' AND d.datname = current_database()
+        """
+      ).decodeOnly(Int.self)
+      #expect(locks == 0)
+    }
+  }
+
+  @Test("a step that fails is undone, and the version is that of the step before")
+  func failingStep() async throws {
+    try await withScratchDatabase { database in
+      let failing = SchemaMigrator.Step(
+        version: 3, sql: "ALTER TABLE tenure.second ADD COLUMN name text; SELECT 1 / 0;")
+      let migrator = SchemaMigrator(
+        database: database, logger: quiet, steps: [Self.steps[0], failing])
+      let error = await #expect(throws: PostgresError.self) { try await migrator.migrate() }
+      #expect(error?.sqlState == SQLState(rawValue: "22012"))
+      let reached = try await migrator.version()
+      #expect(reached == 2)
+      let mended = SchemaMigrator(database: database, logger: quiet, steps: Self.steps)
+      #expect(try await mended.migrate() == 2)
+      #expect(try await mended.version() == 3)
+    }
+  }
+
+  @Test("a second program waits for the first one longer than for a statement")
+  func waits() async throws {
+    try await withScratchDatabase { configuration in
+      configuration.statementDeadline = .seconds(1)
+    } _: { database in
+      let migrator = SchemaMigrator(database: database, logger: quiet, steps: Self.steps)
+      try await database.withTransaction { transaction in
+        _ = try await transaction.query("SELECT pg_advisory_xact_lock(x'74656E757265'::bigint)")
+        async let version = migrator.migrate()
+        for _ in 1...4 {
+          try await Task.sleep(for: .milliseconds(500))
+          _ = try await transaction.query("SELECT 1")
+        }
+        try await transaction.commit()
+        #expect(try await version == 1)
+      }
+      #expect(try await migrator.version() == 3)
+    }
+  }
+
+  private static let schemaFile = URL(filePath: #filePath)
+    .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+    .appending(path: "schema.sql")
+
+  /// Runs psql: its standard error is where notices are to be seen.
+  private static func psql(
+    _ database: ConnectionPool, _ arguments: String...
+  ) throws -> (status: Int32, output: String, errors: String) {
+    let process = Process()
+    process.executableURL = URL(filePath: "/usr/bin/env")
+    process.arguments =
+      ["psql", "-Xq", "-d", database.configuration.uri]
+      + (arguments.isEmpty
+        ? ["-v", "ON_ERROR_STOP=1", "-f", schemaFile.path()] : arguments)
+    let (output, errors) = (Pipe(), Pipe())
+    process.standardOutput = output
+    process.standardError = errors
+    try process.run()
+    let told = try errors.fileHandleForReading.readToEnd() ?? Data()
+    let printed = try output.fileHandleForReading.readToEnd() ?? Data()
+    process.waitUntilExit()
+    return (
+      process.terminationStatus, String(decoding: printed, as: UTF8.self),
+      String(decoding: told, as: UTF8.self)
+    )
   }
 
   @Test("a database without it, or with a newer one, is refused in words")

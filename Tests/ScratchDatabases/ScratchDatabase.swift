@@ -63,7 +63,8 @@ private actor ScratchServer {
         CREATE DATABASE \(name) TEMPLATE \(Self.template)
         """)
       // Settings of a database are not cloned.
-      try await pool.runScript("ALTER DATABASE \(name) SET search_path TO tenure, public")
+      try await pool.runScript(
+        "ALTER DATABASE \(name) SET search_path TO \"$user\", public, tenure")
     } catch {
       await pool.close()
       throw error

@@ -35,7 +35,7 @@ struct OrderController: Sendable {
     guard let order = try await ledger.order(id) else {
       throw Problem(.unknownOrder, "There is no order \(id.text).")
     }
-    return Response(order)
+    return Response(order.answered(at: now()))
   }
 }
 

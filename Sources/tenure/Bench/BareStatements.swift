@@ -182,7 +182,7 @@ struct BareStatements: Sendable {
         """
         SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
         WHERE account_key = \(sample.accountKey) AND product_id = ANY(\([product]))
-          AND status IN ('open', 'expired')
+          AND status = 'open'
         ORDER BY order_id
         FOR UPDATE
         """

@@ -27,8 +27,7 @@ struct AuditCommand: AsyncParsableCommand {
     let progress = Progress("original transactions audited")
     let audit: LedgerAudit
     do {
-      audit = try await Ledger(database: database.pool)
-        .audit(at: .now) { progress.show($0) }
+      audit = try await Ledger(database: database.pool).audit { progress.show($0) }
     } catch {
       await database.close()
       throw error

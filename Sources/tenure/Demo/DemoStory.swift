@@ -76,7 +76,7 @@ final class DemoStory: Service {
     // From here on the simulated clock, which runs at the speed of the real one, shows its time.
     simulation.advance(to: .now)
 
-    let audit = try await ledger.audit(at: simulation.now)
+    let audit = try await ledger.audit()
     DemoSummary(checks: stage.checks, audit: audit).print(with: printer)
     let corrected = stage.checks.filter { $0.scenario == DemoScenario.correction.number }
       .compactMap(\.ownership).last?.transaction

@@ -1,0 +1,191 @@
+import Foundation
+import Postgres
+import Subscriptions
+
+/// A family as its tables have it, beside what its entries, folded again, give.
+struct AuditedFamily: Sendable {
+  let id: LineID
+  let stored: StoredFamily
+  /// The entries of all members, as they are stored, by line and number.
+  let chain: [StoredEntry]
+  /// Those that can be read, in the order of recording.
+  let entries: [LedgerEntry]
+  /// The line that the entries give.
+  private(set) var folded: Line
+  private(set) var rule: OwnershipRule
+  /// The account ids behind the keys that occur.
+  private(set) var names: [AccountKey: String] = [:]
+  var audit = LedgerAudit()
+
+  /// Reads and folds the entries, and checks the chains.
+  init(_ id: LineID, stored: StoredFamily, chain: [StoredEntry]) {
+    self.id = id
+    self.stored = stored
+    self.chain = chain
+    var entries: [LedgerEntry] = []
+    for entry in chain {
+      do {
+        entries.append(try entry.entry())
+      } catch {
+        audit.report(.unreadable, entry.line, "\(error)")
+      }
+    }
+    self.entries = entries.sorted(by: LedgerEntry.wasRecorded)
+    folded = Line(members: stored.members.keys)
+    for entry in self.entries { folded.fold(entry) }
+    rule = OwnershipRule(recordedOn: folded)
+    let chains = Dictionary(grouping: chain, by: \.line)
+    for member in stored.members.values.sorted(by: { $0.id < $1.id }) {
+      audit.checkChain(chains[member.id] ?? [], of: member)
+    }
+  }
+
+  /// Takes in what is known of the accounts that occur.
+  mutating func apply(_ context: Ledger.Context, names: [AccountKey: String]) {
+    folded.updateContext(context.apply)
+    rule = OwnershipRule(recordedOn: folded)
+    self.names = names
+  }
+
+  var members: [LineID] { stored.members.keys.sorted() }
+
+  var evidence: [Evidence] {
+    entries.compactMap { if case .evidence(let evidence) = $0.content { evidence } else { nil } }
+  }
+
+  /// Every account that ever owned, claimed or was given something here, as entries tell it.
+  var accounts: Set<AccountKey> { Set(entries.flatMap(\.accounts)) }
+
+  /// Whether the tables can be written again: they differ, and the entries are as they were
+  /// written.
+  var isMendable: Bool {
+    let kinds = Set(audit.differences.map(\.kind))
+    return kinds.contains(.projection) && kinds.isDisjoint(with: [.chain, .head, .unreadable])
+  }
+
+  // MARK: What the tables must have
+
+  /// The lines with which the entries link a member.
+  func links(of member: LineID) -> Set<LineID> {
+    Set(
+      entries.compactMap { entry in
+        guard case .evidence(.link(let line, let previous)) = entry.content else { return nil }
+        return line == member ? previous : previous == member ? line : nil
+      })
+  }
+
+  func statuses(of member: LineID) -> [StoredLine.StatusRow] {
+    entries.compactMap { entry in
+      guard entry.line == member, case .evidence(.renewalStatus(let status, _)) = entry.content
+      else { return nil }
+      return StoredLine.StatusRow(
+        number: entry.number, status: status,
+        tokenHolder: folded.history.holder(of: status.appAccountToken))
+    }
+  }
+
+  func acts(of member: LineID) -> [StoredLine.ActRow] {
+    entries.compactMap { entry in
+      guard entry.line == member, case .act(let act) = entry.content else { return nil }
+      return StoredLine.ActRow(
+        recorded: RecordingOrder(at: entry.recordedAt, number: entry.number), act: act)
+    }
+  }
+
+  /// The transactions with their decisions.
+  var transactions: [TransactionKey: TransactionRow] {
+    Dictionary(
+      uniqueKeysWithValues: TransactionRow.rows(of: folded, rule: rule).map {
+        ($0.transaction.key, $0)
+      })
+  }
+
+  /// The same as they are stored, each with what the line's confirmation says of it.
+  var storedTransactions: [TransactionKey: TransactionRow] {
+    stored.rows.mapValues { row in
+      var row = row
+      row.transaction = stored.line.history[row.transaction.key] ?? row.transaction
+      return row
+    }
+  }
+
+  var holdings: Set<HoldingRow> {
+    stored.lastRecordedAt.map { HoldingRow.rows(of: folded, rule: rule, asOf: $0) } ?? []
+  }
+
+  /// The rows by which others find the family.
+  var lookups: Set<LookupRow> {
+    var lookups: Set<LookupRow> = []
+    for transaction in folded.history.transactions {
+      let line = transaction.key.line
+      lookups.insert(LookupRow(.transactionLine, transaction.key.transactionID.rawValue, line))
+      if let item = transaction.webOrderLineItemID {
+        lookups.insert(LookupRow(.webOrderLineItem, item.rawValue, line))
+      }
+    }
+    // Of who lost all that was here before lines became one, the other lines may know nothing.
+    let accounts = stored.accounts.union(folded.decisions.values.compactMap(\.decision.owner))
+    for account in accounts {
+      for line in members { lookups.insert(LookupRow(account: account, line: line)) }
+    }
+    for entry in entries {
+      for account in entry.accounts {
+        lookups.insert(LookupRow(account: account, line: entry.line))
+      }
+    }
+    return lookups
+  }
+
+  /// Whether the entries give a row, or gave it once: of what is only looked up, old rows stay.
+  func accounts(for row: LookupRow) -> Bool {
+    guard stored.members[row.line] != nil else { return false }
+    switch row.table {
+    case .holding:
+      return holdings.contains {
+        names[$0.account] == row.key && $0.holding.charge == row.charge
+      }
+    case .transactionLine:
+      return folded.history.transactions.contains {
+        $0.key.line == row.line && $0.key.transactionID.rawValue == row.key
+      }
+    case .webOrderLineItem:
+      return evidence.contains {
+        if case .transaction(let record) = $0 {
+          record.key.line == row.line && record.webOrderLineItemID?.rawValue == row.key
+        } else {
+          false
+        }
+      }
+    case .accountLine:
+      return accounts.contains { LookupRow(account: $0, line: row.line) == row }
+    }
+  }
+
+  /// The orders that charges say to have fulfilled.
+  var orders: [Charge.ID: UUID] {
+    stored.members.values.reduce(into: [:]) { orders, member in
+      for (charge, fulfilment) in member.fulfilments { orders[charge] = fulfilment.orderID }
+    }
+  }
+
+  /// Whether an account was ever made the owner of a charge.
+  func owned(_ charge: Charge.ID, _ account: AccountKey) -> Bool {
+    entries.contains { entry in
+      if case .ownership(let change) = entry.content {
+        change.charge == charge && change.decision.owner == account
+      } else {
+        false
+      }
+    }
+  }
+
+  /// The statements that set the links right: nothing else can be judged before.
+  var linkRepairs: [SQL] {
+    members.flatMap { member -> [SQL] in
+      let expected = links(of: member)
+      let found = Set(stored.members[member]?.linked ?? [])
+      return found.subtracting(expected).sorted().map { StoredLine.deleteLink(member, to: $0) }
+        + expected.subtracting(found).sorted().map { StoredLine.insertLink(from: member, to: $0) }
+    }
+  }
+}

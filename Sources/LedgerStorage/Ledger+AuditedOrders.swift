@@ -1,0 +1,117 @@
+import Foundation
+import Postgres
+import Subscriptions
+
+/// An order as the audit looks at it.
+struct AuditedOrder: Hashable, Sendable {
+  var id: UUID
+  var account: AccountKey
+  /// The charge that it names; nil for an open order.
+  var charge: Charge.ID?
+}
+
+extension Ledger {
+  /// How many orders are looked at in one read.
+  private static let orderPage = 1000
+
+  /// Looks for orders whose charge does not say to have fulfilled them.
+  ///
+  /// The other direction, that what a charge says is so, is looked at with its line.
+  ///
+  /// - Returns: How many orders there are, and which are broken.
+  /// - Throws: What the database says.
+  func brokenOrders() async throws -> (orders: Int, broken: [AuditedOrder]) {
+    var orders = 0
+    var broken: [AuditedOrder] = []
+    var last: AuditedOrder?
+    while true {
+      let after: SQL =
+        last.map { "WHERE (account_key, order_id) > (\($0.account), \($0.id))" } ?? ""
+      let (page, suspects) = try await database.withTransaction(
+        isolation: .repeatableRead, readOnly: true
+      ) { transaction in
+        let page = try await Self.orders(
+          transaction.query(
+            """
+            \(Self.selectOrders) \(after)
+            ORDER BY account_key, order_id LIMIT \(Self.orderPage)
+            """, deadline: Self.auditDeadline))
+        return (page, try await self.broken(among: page, in: transaction))
+      }
+      guard let end = page.last else { return (orders, broken) }
+      last = end
+      orders += page.count
+      for order in suspects {
+        // A transaction that is fulfilling it has ended when its lock is ours.
+        broken += try await database.withTransaction { transaction in
+          let locked = try await Self.orders(
+            transaction.query(
+              """
+              \(Self.selectOrders)
+              WHERE account_key = \(order.account) AND order_id = \(order.id) FOR UPDATE
+              """))
+          return try await self.broken(among: locked, in: transaction)
+        }
+      }
+    }
+  }
+
+  /// The orders of some ids.
+  func auditedOrders(_ ids: [UUID], in transaction: Transaction) async throws
+    -> [UUID: AuditedOrder]
+  {
+    guard !ids.isEmpty else { return [:] }
+    let accounts = try await transaction.query(
+      "SELECT account_key FROM tenure.purchase_order_account WHERE order_id = ANY(\(ids))"
+    ).decode(AccountKey.self)
+    let orders = try await Self.orders(
+      transaction.query(
+        """
+        \(Self.selectOrders)
+        WHERE account_key = ANY(\(Set(accounts).sorted())) AND order_id = ANY(\(ids))
+        """))
+    return Dictionary(orders.map { ($0.id, $0) }) { first, _ in first }
+  }
+
+  private func broken(among orders: [AuditedOrder], in transaction: Transaction) async throws
+    -> [AuditedOrder]
+  {
+    let lines = Set(orders.compactMap(\.charge?.line.originalTransactionID)).sorted()
+    guard !lines.isEmpty else { return [] }
+    let rows = try await transaction.query(
+      """
+      SELECT environment, original_transaction_id, transaction_id, product_id, order_id
+      FROM tenure.store_transaction
+      WHERE environment IN ('production', 'sandbox') AND original_transaction_id = ANY(\(lines))
+        AND order_id IS NOT NULL
+      """, deadline: Self.auditDeadline)
+    var fulfilments: [UUID: [Charge.ID]] = [:]
+    for (environment, original, transaction, product, order) in try rows.decode(
+      Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self, UUID.self)
+    {
+      fulfilments[order, default: []].append(
+        TransactionKey(
+          line: LineID(environment, original), transactionID: transaction, productID: product))
+    }
+    return orders.filter { order in order.charge.map { fulfilments[order.id] != [$0] } ?? false }
+  }
+
+  private static let selectOrders: SQL = """
+    SELECT order_id, account_key, product_id, environment, original_transaction_id, transaction_id
+    FROM tenure.purchase_order
+    """
+
+  private static func orders(_ rows: Rows) throws -> [AuditedOrder] {
+    try rows.decode(
+      UUID.self, AccountKey.self, ProductID.self, Environment?.self, OriginalTransactionID?.self,
+      TransactionID?.self
+    ).map { id, account, product, environment, original, transaction in
+      var order = AuditedOrder(id: id, account: account)
+      if let environment, let original, let transaction {
+        order.charge = TransactionKey(
+          line: LineID(environment, original), transactionID: transaction, productID: product)
+      }
+      return order
+    }
+  }
+}

@@ -1,0 +1,135 @@
+import Foundation
+import Postgres
+import Subscriptions
+
+/// A row of a table that is read by something else than the line: the audit of the lines does not
+/// come across an invented one.
+struct LookupRow: Hashable, Sendable {
+  /// The tables with such rows.
+  enum Table: String, CaseIterable, Sendable {
+    case holding
+    case transactionLine = "transaction_line"
+    case webOrderLineItem = "web_order_line_item"
+    case accountLine = "account_line"
+
+    /// The column that is looked up, and its type.
+    fileprivate var key: (name: String, type: String) {
+      switch self {
+      case .holding: ("account_id", "text")
+      case .transactionLine: ("transaction_id", "text")
+      case .webOrderLineItem: ("web_order_line_item_id", "text")
+      case .accountLine: ("account_key", "uuid")
+      }
+    }
+
+    /// The columns of the primary key.
+    fileprivate var columns: String {
+      "t.\(key.name), t.environment, t.original_transaction_id"
+        + (self == .holding ? ", t.transaction_id, t.product_id" : "")
+    }
+  }
+
+  var table: Table
+  /// What is looked up, as text.
+  var key: String
+  var line: LineID
+  /// The charge, where it is part of the row's key.
+  var charge: TransactionKey?
+
+  init(_ table: Table, _ key: String, _ line: LineID) {
+    self.table = table
+    self.key = key
+    self.line = line
+  }
+
+  init(account: AccountKey, line: LineID) {
+    self.init(.accountLine, account.rawValue.uuidString.lowercased(), line)
+  }
+
+  init(holder: String, charge: TransactionKey) {
+    self.init(.holding, holder, charge.line)
+    self.charge = charge
+  }
+
+  /// What is looked up, and where.
+  var name: [String] { [table.rawValue, key] }
+
+  /// Any order, so that reports are always the same.
+  static func precedes(_ lhs: LookupRow, _ rhs: LookupRow) -> Bool {
+    (lhs.table.rawValue, lhs.line, lhs.key) < (rhs.table.rawValue, rhs.line, rhs.key)
+  }
+
+  /// What the row says, without the account: a report is no place for names.
+  var description: String {
+    switch table {
+    case .holding: "a holding of transaction \(charge?.transactionID.rawValue ?? "")"
+    case .transactionLine: "the look-up of transaction \(key)"
+    case .webOrderLineItem: "the look-up of line item \(key)"
+    case .accountLine: "the look-up of an account"
+    }
+  }
+}
+
+extension LookupRow {
+  /// Reads the rows that follow one, in the order of the primary key; ``decode(_:table:)``
+  /// understands them.
+  static func page(of table: Table, after last: LookupRow?, limit: Int) -> SQL {
+    select(
+      table,
+      where: last.map { "(\(unescaped: table.columns)) > (\($0.values))" as SQL } ?? "true",
+      limit: limit)
+  }
+
+  /// Reads the row itself, if it is there.
+  var select: SQL { Self.select(table, where: isThis, limit: 1) }
+
+  var delete: SQL { "DELETE FROM tenure.\(unescaped: table.rawValue) AS t WHERE \(isThis)" }
+
+  /// Reads those of some rows that are there.
+  static func select(_ table: Table, of rows: some Collection<LookupRow>) -> SQL {
+    let lines = Set(rows.map(\.line.originalTransactionID)).sorted()
+    let keys = Set(rows.map(\.key)).sorted()
+    return select(
+      table,
+      where: """
+        t.\(unescaped: table.key.name) = ANY(\(keys)::\(unescaped: table.key.type)[])
+          AND t.original_transaction_id = ANY(\(lines))
+        """,
+      limit: nil)
+  }
+
+  private static func select(_ table: Table, where condition: SQL, limit: Int?) -> SQL {
+    let charge = table == .holding ? "t.transaction_id, t.product_id" : "''::text, ''::text"
+    return """
+      SELECT t.\(unescaped: table.key.name)::text, t.environment, t.original_transaction_id,
+        \(unescaped: charge)
+      FROM tenure.\(unescaped: table.rawValue) AS t
+      WHERE \(condition)
+      ORDER BY \(unescaped: table.columns)
+      LIMIT \(limit)
+      """
+  }
+
+  static func decode(_ rows: Rows, table: Table) throws -> [LookupRow] {
+    try rows.decode(
+      String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
+      ProductID.self
+    ).map { key, environment, original, transaction, product in
+      let line = LineID(environment, original)
+      guard table == .holding else { return LookupRow(table, key, line) }
+      return LookupRow(
+        holder: key,
+        charge: TransactionKey(line: line, transactionID: transaction, productID: product))
+    }
+  }
+
+  private var isThis: SQL { "(\(unescaped: table.columns)) = (\(values))" }
+
+  /// The values of the primary key.
+  private var values: SQL {
+    var values: SQL =
+      "\(key)::\(unescaped: table.key.type), \(line.environment), \(line.originalTransactionID)"
+    if let charge { values.append(", \(charge.transactionID), \(charge.productID)") }
+    return values
+  }
+}

@@ -1,0 +1,124 @@
+import Foundation
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+@Suite("Reading")
+struct ReadingTests {
+  @Test("lines are one only as far as that was known at the time")
+  func linkedLater() async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      let other = LineID(.production, "2000")
+      try await ledger.submit(
+        [charge("1", on: 0, lineItem: "w1"), status(true, on: 0.1)], claiming: [key("1")],
+        by: "anna", on: 0.1)
+      try await ledger.submit(
+        [charge("8", on: 40, line: other)], claiming: [key("8", line: other)], by: "ben", on: 40)
+      try await ledger.submit(
+        [charge("9", on: 0, line: other, asOf: 50, lineItem: "w1")], claiming: [], by: "ben",
+        on: 50)
+
+      let then = try #require(try await ledger.family(of: lineID, knownAt: day(45)))
+      #expect(Set(then.line.heads.keys) == [lineID])
+      #expect(then.rule.charges.map(\.id) == [key("1")])
+      #expect(then.line.decisions.count == 1)
+      let now = try #require(try await ledger.family(of: lineID, knownAt: day(51)))
+      #expect(Set(now.line.heads.keys) == [lineID, other])
+      #expect(now.rule.charges.count == 2)
+      let held = try await ledger.allHoldings(of: "ben", knownAt: day(45)).holdings
+      #expect(held.map(\.charge) == [key("8", line: other)])
+    }
+  }
+
+  @Test("nothing but the catalogue is read from its beginning to its end")
+  func plans() async throws {
+    try await withScratchDatabase { configuration in
+      // One connection, so that what it did is counted before the next statement looks.
+      configuration.connectionLimit = 1
+    } _: { database in
+      let ledger = Ledger(database: database)
+      _ = try await ledger.describe(
+        Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
+      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: start)
+      let other = LineID(.production, "2000")
+      func submit(_ id: TransactionID, on date: Double) async throws {
+        try await ledger.submit(
+          [
+            charge(id, on: date), status(false, on: date), charge(id, on: date, line: other),
+          ], claiming: [key(id)], by: "anna", on: date)
+      }
+      try await submit("1", on: 0)
+      try await Self.multiplyRows(of: database)
+
+      try await submit("2", on: 30)
+      let account = try #require(try await ledger.account("anna"))
+      _ = try await database.query("SELECT pg_stat_force_next_flush()")
+      _ = try await database.query("SELECT pg_stat_reset()")
+
+      try await submit("3", on: 60)
+      _ = try await ledger.openOrder(accountID: "ben", productID: "monthly", at: start)
+      #expect(try await ledger.order(order.order.id) != nil)
+      #expect(try await ledger.lines(of: account.key).count == 2)
+      #expect(try await ledger.lines(of: "1").contains(lineID))
+      #expect(try await ledger.environments(of: "1000") == [.production])
+      #expect(try await ledger.family(of: lineID, knownAt: day(90))?.rule.charges.count == 3)
+      #expect(try await !ledger.history(of: lineID).isEmpty)
+      #expect(try await ledger.accountIDs(of: [account.key]) == [account.key: "anna"])
+      _ = try await ledger.holdings(of: "anna")
+      #expect(try await ledger.allHoldings(of: "anna", knownAt: nil).holdings.count == 3)
+      let submission = try await ledger.store(
+        NewSubmission(
+          id: UUID(), accountID: "anna", receivedAt: day(60), receiptData: "receipt",
+          transactionID: nil, orderID: nil, isRestore: false, bundleID: nil), retryAt: day(60)
+      ).id
+      #expect(try await ledger.submission(submission) != nil)
+      #expect(try await ledger.receiptData(of: submission) != nil)
+      _ = try await ledger.exchanges(of: submission)
+      _ = try await ledger.acknowledgeDelivery(of: key("3"), by: account.key, at: day(61))
+      _ = try await ledger.claimJobs(limit: 1, worker: "w", at: start, lease: .seconds(1))
+
+      _ = try await database.query("SELECT pg_stat_force_next_flush()")
+      let scanned = try await database.query(
+        """
+        SELECT s.relname::text FROM pg_stat_user_tables AS s JOIN pg_class AS c ON c.oid = s.relid
+        WHERE s.schemaname = 'tenure' AND s.seq_scan > 0 AND c.reltuples > 1000
+        """
+      ).decode(String.self)
+      #expect(scanned == [])
+    }
+  }
+
+  /// Adds thousands of rows like those that are there, under keys of their own.
+  private static func multiplyRows(of database: ConnectionPool) async throws {
+    let keys = try await database.query(
+      """
+      SELECT c.relname::text, a.attname::text, a.atttypid = 'uuid'::regtype
+      FROM pg_class AS c JOIN pg_index AS i ON i.indrelid = c.oid AND i.indisprimary
+        JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
+      WHERE c.relnamespace = 'tenure'::regnamespace AND a.attname <> 'environment'
+        AND a.atttypid IN ('uuid'::regtype, 'text'::regtype) AND c.relname NOT LIKE 'product%'
+      """
+    ).decode(String.self, String.self, Bool.self)
+    let inserts = Dictionary(grouping: keys, by: \.0).map { table, columns in
+      let changes = columns.map { _, column, isUUID in
+        "'\(column)', " + (isUUID ? "md5(n::text)::uuid" : "row.\(column) || '-' || n")
+      }
+      return """
+        INSERT INTO tenure.\(table) SELECT changed.*
+        FROM (SELECT * FROM tenure.\(table) LIMIT 1) AS row, generate_series(1, 10000) AS n,
+          jsonb_populate_record(row::tenure.\(table), jsonb_build_object(
+            \(changes.joined(separator: ", ")))) AS changed;
+        """
+    }
+    try await database.runScript(
+      """
+      SET LOCAL session_replication_role = replica;
+      \(inserts.joined(separator: "\n"))
+      """)
+    try await database.runScript("ANALYZE")
+  }
+}
