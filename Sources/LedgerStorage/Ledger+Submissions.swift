@@ -63,6 +63,18 @@ extension Ledger {
     }
   }
 
+  /// What Apple answered about a submission, where that is so short that it can be a status alone.
+  package func shortAnswers(to submission: UUID) async throws
+    -> [(askedAt: Timestamp, answer: [UInt8])]
+  {
+    try await database.query(
+      """
+      SELECT asked_at, answer FROM tenure.submission_exchange
+      WHERE submission_id = \(submission) AND octet_length(answer) <= 10000
+      """
+    ).decode(Timestamp.self, [UInt8].self).map { (askedAt: $0, answer: $1) }
+  }
+
   /// What a verified submission is recorded with.
   package struct VerifiedSubmission: Sendable {
     package var submission: Submission
@@ -71,12 +83,15 @@ extension Ledger {
     /// The transactions that the submission claims, by purchase date.
     package var selected: [TransactionKey]
     package var exchanges: [SubmissionExchange]
-    /// When to look again for a named transaction that Apple did not list; nil: not at all.
+    /// When to look again for what Apple did not list, or nobody could read; nil: not at all.
     package var lookAgainAt: Timestamp?
+    /// Who has claimed the submission's job; nil: nobody.
+    package var worker: String?
 
     package init(
       submission: Submission, environment: Environment, evidence: [Evidence],
-      selected: [TransactionKey], exchanges: [SubmissionExchange], lookAgainAt: Timestamp? = nil
+      selected: [TransactionKey], exchanges: [SubmissionExchange],
+      lookAgainAt: Timestamp? = nil, worker: String? = nil
     ) {
       self.submission = submission
       self.environment = environment
@@ -84,6 +99,7 @@ extension Ledger {
       self.selected = selected
       self.exchanges = exchanges
       self.lookAgainAt = lookAgainAt
+      self.worker = worker
     }
   }
 
@@ -150,8 +166,8 @@ extension Ledger {
             """,
             verified.lookAgainAt.map {
               Job.reschedule(
-                .verifySubmission(submission.id), at: $0,
-                because: "Apple did not list the named transaction.")
+                .verifySubmission(submission.id), of: verified.worker, at: $0,
+                because: "What was submitted is not in Apple's answer, or can't be read.")
             } ?? Job.delete(.verifySubmission(submission.id)),
           ])
       return value
@@ -187,9 +203,11 @@ extension Ledger {
   }
 
   /// Records that Apple could not be asked, and when it will be asked again.
+  ///
+  /// `worker` has claimed the submission's job; nil: nobody has.
   package func postpone(
     _ submission: Submission, until retryAt: Timestamp, because problem: SubmissionProblem,
-    exchanges: [SubmissionExchange]
+    exchanges: [SubmissionExchange], worker: String?
   ) async throws {
     try await update(submission, exchanges: exchanges) { _ in
       [
@@ -199,7 +217,8 @@ extension Ledger {
           apple_status = \(problem.appleStatus)
         WHERE submission_id = \(submission.id)
         """,
-        Job.reschedule(.verifySubmission(submission.id), at: retryAt, because: problem.detail),
+        Job.reschedule(
+          .verifySubmission(submission.id), of: worker, at: retryAt, because: problem.detail),
       ]
     }
   }
@@ -263,7 +282,7 @@ extension Ledger {
         duration_ms, http_status, answer, fault)
       VALUES (\(submission.id), \(attempt * 1000 + index + 1), \(exchange.endpoint),
         \(exchange.askedAt), \(exchange.duration.inMilliseconds), \(exchange.httpStatus),
-        \(exchange.answer), \(exchange.fault.map { String($0.prefix(1000)) }))
+        \(exchange.answer), \(exchange.fault))
       ON CONFLICT (submission_id, number) DO NOTHING
       """
     }
