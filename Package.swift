@@ -94,9 +94,7 @@ let package = Package(
       swiftSettings: strict),
     .target(
       name: "BackgroundJobs",
-      dependencies: [
-        "AppStore", "Intake", "LedgerStorage", "Subscriptions", logging, serviceLifecycle,
-      ],
+      dependencies: ["Intake", "LedgerStorage", "Subscriptions", logging, serviceLifecycle],
       swiftSettings: strict),
     .target(
       name: "HTTPAPI",
@@ -154,8 +152,9 @@ let package = Package(
     .testTarget(
       name: "TenureTests",
       dependencies: [
-        "AppStoreSimulator", "Intake", "LedgerStorage", "Postgres", "ScratchDatabases",
-        "Subscriptions", "tenure", asyncHTTPClient, logging, nioCore, nioHTTP1,
+        "AppStore", "AppStoreSimulator", "BackgroundJobs", "Intake", "LedgerStorage", "Postgres",
+        "ScratchDatabases", "Subscriptions", "tenure", asyncHTTPClient, logging, nioCore, nioHTTP1,
+        nioPosix, serviceLifecycle,
       ],
       swiftSettings: strict),
     .testTarget(

@@ -169,7 +169,7 @@ CREATE TABLE IF NOT EXISTS submission (
     status         text        NOT NULL CHECK (status IN ('pending', 'verified', 'rejected')),
     environment    text        CHECK (environment IN ('production', 'sandbox')),
     decided_at     timestamptz,
-    -- When Apple will be asked again.
+    -- When Apple will be asked again. Null while pending: it was given up (see job).
     retry_at       timestamptz,
     -- How often Apple was asked.
     attempts       integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
@@ -580,6 +580,7 @@ CREATE TABLE IF NOT EXISTS job (
     -- Set when it was given up: it waits for somebody to start it again.
     parked_at    timestamptz,
     last_error   text        CHECK (length(last_error) BETWEEN 1 AND 1000),
+    -- Patience counts from here: whoever starts a job again sets it to now.
     created_at   timestamptz NOT NULL,
     UNIQUE (kind, subject),
     CONSTRAINT job_lease CHECK ((locked_until IS NULL) = (locked_by IS NULL)),

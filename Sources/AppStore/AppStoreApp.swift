@@ -6,20 +6,22 @@ package struct AppStoreApp: Hashable, Sendable, CustomStringConvertible {
   /// The app-specific or primary shared secret: verifyReceipt's `password`.
   package let sharedSecret: String?
 
-  /// Throws `AppStoreSettingError` for a value that no app can have.
+  /// Throws `AppStoreSettingError` for a value that no app can have, without repeating it: a secret
+  /// may stand in the wrong place.
   package init(bundleID: String, appleID: Int64? = nil, sharedSecret: String? = nil) throws {
     guard !bundleID.isEmpty, !bundleID.contains(where: { $0.isWhitespace || $0 == "," }) else {
       throw AppStoreSettingError(
-        "\"\(bundleID)\" is no bundle id: write it as in Xcode, for example com.example.app")
+        "the bundle id is empty or contains spaces or commas: write it as in Xcode, for example "
+          + "com.example.app")
     }
     if let appleID, appleID <= 0 {
       throw AppStoreSettingError(
-        "the Apple ID of \(bundleID) is \(appleID): write the app's number in the App Store")
+        "the Apple ID is not a positive number: write the app's number in the App Store")
     }
     if let sharedSecret, sharedSecret.isEmpty || sharedSecret.contains(where: \.isWhitespace) {
       throw AppStoreSettingError(
-        "the shared secret of \(bundleID) is empty or contains spaces: copy it as App Store "
-          + "Connect shows it, or leave it out")
+        "the shared secret is empty or contains spaces: copy it as App Store Connect shows it, or "
+          + "leave it out")
     }
     self.bundleID = bundleID
     self.appleID = appleID

@@ -8,9 +8,11 @@ package struct AppStoreApps: Sendable {
     guard !apps.isEmpty else {
       throw AppStoreSettingError("no app is configured: name at least one bundle id")
     }
-    var seen: Set<String> = []
-    for app in apps where !seen.insert(app.bundleID).inserted {
-      throw AppStoreSettingError("\(app.bundleID) is configured twice")
+    var entries: [String: Int] = [:]
+    for (index, app) in apps.enumerated() {
+      guard let first = entries.updateValue(index + 1, forKey: app.bundleID) else { continue }
+      throw AppStoreSettingError(
+        "entries \(first) and \(index + 1) have the same bundle id: name each app once")
     }
     all = apps
   }
@@ -18,5 +20,15 @@ package struct AppStoreApps: Sendable {
   /// The app of that bundle id, compared exactly.
   package subscript(bundleID: String) -> AppStoreApp? {
     all.first { $0.bundleID == bundleID }
+  }
+
+  /// Each secret once: that of the app named `likeliest` first, then in the order of configuration.
+  ///
+  /// At least one, for there is at least one app; nil: ask without a password.
+  func secrets(likeliest: String?) -> [String?] {
+    let first = all.filter { $0.bundleID == likeliest }
+    let others = all.filter { $0.bundleID != likeliest }
+    var seen: Set<String?> = []
+    return (first + others).map(\.sharedSecret).filter { seen.insert($0).inserted }
   }
 }

@@ -3,7 +3,7 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// Does one claimed job, and sees to it that it ends well or comes back.
+/// Does one claimed job, and sees to it that it ends well, comes back, or is given up in the end.
 struct JobRunner: Sendable {
   let ledger: Ledger
   let intake: ReceiptIntake
@@ -12,23 +12,45 @@ struct JobRunner: Sendable {
 
   /// Never throws: a failure of ours gives the job back, later each time.
   func run(_ job: Job) async {
+    let isLast = now() >= job.createdAt + RetrySchedule.patience
     do {
-      try await perform(job)
+      let openReason = try await perform(job)
+      if isLast, let openReason { try await park(job, because: openReason) }
     } catch {
-      let retryAt = RetrySchedule.next(afterAttempts: job.attempts, at: now())
       logger.error(
-        "A job failed and is given back",
-        metadata: ["job.id": "\(job.id)", "retry_at": "\(retryAt)", "error": "\(error)"])
+        "A job failed", metadata: ["job.id": "\(job.id)", "error": "\(error)"])
       // Should this fail too, the lease ends by itself.
-      try? await ledger.release(job, until: retryAt, because: "\(error)")
+      if isLast {
+        try? await park(job, because: "\(error)")
+      } else {
+        let retryAt = RetrySchedule.next(afterAttempts: job.attempts, at: now())
+        try? await ledger.release(job, until: retryAt, because: "\(error)")
+      }
     }
   }
 
-  private func perform(_ job: Job) async throws {
+  /// Does it once.
+  ///
+  /// - Returns: Why it may still be in the queue; nil: it is not.
+  private func perform(_ job: Job) async throws -> String? {
     switch job.task {
     case .verifySubmission(let id):
       // A decision takes the job out of the queue together with what it decides; a retry moves it.
-      if try await intake.resume(id) == nil { try await ledger.complete(job) }
+      switch try await intake.resume(id, worker: job.worker) {
+      case .pending(_, _, let problem): return problem?.detail ?? "Apple did not say."
+      case .verified: return "What was submitted is not in Apple's answer."
+      case .rejected: return nil
+      case nil:
+        try await ledger.complete(job)
+        return nil
+      }
     }
+  }
+
+  private func park(_ job: Job, because reason: String) async throws {
+    guard try await ledger.park(job, because: reason, at: now()) else { return }
+    logger.error(
+      "A job is given up until somebody starts it again",
+      metadata: ["job.id": "\(job.id)", "reason": "\(reason)"])
   }
 }

@@ -12,15 +12,15 @@ package import Subscriptions
 package struct Worker: Service {
   /// How many jobs one worker does at once: they wait for Apple most of the time.
   private static let concurrency = 8
-  /// Longer than a job takes, with every request to Apple running into its timeout.
-  private static let lease: Duration = .seconds(120)
-  /// How often the queue is looked at when nothing is known to be due earlier.
-  private static let idleWait: Duration = .milliseconds(500)
+  /// How often the queue is looked at: with ``RetrySchedule/first`` less than two seconds.
+  private static let idleWait: Duration = .milliseconds(400)
   /// How long to wait after the database failed.
   private static let faultWait: Duration = .seconds(1)
 
   private let ledger: Ledger
   private let runner: JobRunner
+  /// Longer than a job takes.
+  private let lease: Duration
   private let name: String
   private let logger: Logger
   private let now: @Sendable () -> Timestamp
@@ -37,37 +37,57 @@ package struct Worker: Service {
   ) {
     self.ledger = ledger
     runner = JobRunner(ledger: ledger, intake: intake, logger: logger, now: now)
+    lease = intake.longestDecision
     self.name = name
     self.logger = logger
     self.now = now
   }
 
+  private enum Event {
+    case jobEnded
+    case timePassed
+  }
+
   package func run() async throws {
     // Waiting ends at a graceful shutdown; doing does not.
-    while !Task.isShuttingDownGracefully, !Task.isCancelled {
-      let wait: Duration
-      do {
-        wait = try await workOff() > 0 ? .zero : Self.idleWait
-      } catch is CancellationError {
-        return
-      } catch {
-        logger.error("The queue can't be read", metadata: ["error": "\(error)"])
-        wait = Self.faultWait
+    await withTaskGroup(of: Event.self) { group in
+      var busy = 0
+      var isWaiting = false
+      while !Task.isShuttingDownGracefully, !Task.isCancelled {
+        var wait = Self.idleWait
+        do {
+          // Each job has its slot: none waits for the slowest of those that began with it.
+          for job in try await claim(Self.concurrency - busy) {
+            busy += 1
+            group.addTask {
+              await runner.run(job)
+              return .jobEnded
+            }
+          }
+        } catch is CancellationError {
+          return
+        } catch {
+          logger.error("The queue can't be read", metadata: ["error": "\(error)"])
+          wait = Self.faultWait
+        }
+        if !isWaiting {
+          isWaiting = true
+          group.addTask { [wait] in
+            try? await cancelWhenGracefulShutdown { try await Task.sleep(for: wait) }
+            return .timePassed
+          }
+        }
+        switch await group.next() {
+        case .jobEnded: busy -= 1
+        case .timePassed: isWaiting = false
+        case nil: break
+        }
       }
-      guard wait > .zero else { continue }
-      try? await cancelWhenGracefulShutdown { try await Task.sleep(for: wait) }
     }
   }
 
-  /// Does what is due now, and nothing that becomes due meanwhile.
-  ///
-  /// - Returns: How many jobs that was.
-  package func workOff() async throws -> Int {
-    let jobs = try await ledger.claimJobs(
-      limit: Self.concurrency, worker: name, at: now(), lease: Self.lease)
-    await withTaskGroup { group in
-      for job in jobs { group.addTask { await runner.run(job) } }
-    }
-    return jobs.count
+  private func claim(_ limit: Int) async throws -> [Job] {
+    guard limit > 0 else { return [] }
+    return try await ledger.claimJobs(limit: limit, worker: name, at: now(), lease: lease)
   }
 }

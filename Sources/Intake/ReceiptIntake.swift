@@ -11,9 +11,8 @@ package import Subscriptions
 /// everything that follows from Apple's is committed. So a crash at any moment loses nothing: what
 /// was stored and not decided is a job, and a worker finishes it.
 package struct ReceiptIntake: Sendable {
-  /// After this time a worker takes over a submission that its server has not decided: longer than
-  /// the server may take.
-  package static let takeover: Duration = .seconds(60)
+  /// What a decision may take besides asking Apple: storing it, on a slow day of the database.
+  private static let storingTime: Duration = .seconds(30)
 
   private let ledger: Ledger
   private let verifier: ReceiptVerifier
@@ -46,6 +45,9 @@ package struct ReceiptIntake: Sendable {
     self.now = now
   }
 
+  /// Longer than a decision takes: after this time others may take over.
+  package var longestDecision: Duration { verifier.longestVerification + Self.storingTime }
+
   /// Takes a submission from its arrival to its answer.
   package func submit(_ request: SubmissionRequest) async throws -> SubmissionAnswer {
     let receivedAt = now()
@@ -54,18 +56,22 @@ package struct ReceiptIntake: Sendable {
         id: UUID.version7(at: receivedAt), accountID: request.accountID, receivedAt: receivedAt,
         receiptData: request.receiptData, transactionID: request.transactionID,
         orderID: request.orderID, isRestore: request.isRestore, bundleID: request.bundleID),
-      retryAt: receivedAt + Self.takeover)
-    return try await decide(submission, receiptData: request.receiptData)
+      retryAt: receivedAt + longestDecision)
+    return try await decide(submission, receiptData: request.receiptData, worker: nil)
   }
 
   /// Asks Apple again about a stored submission.
   ///
+  /// - Parameters:
+  ///   - id: The submission.
+  ///   - worker: Who has claimed its job; nil: nobody.
   /// - Returns: Nil if there is nothing left to do: it is decided, or its receipt was aged out.
-  package func resume(_ id: UUID) async throws -> SubmissionAnswer? {
+  /// - Throws: What the database says.
+  package func resume(_ id: UUID, worker: String? = nil) async throws -> SubmissionAnswer? {
     guard let submission = try await ledger.submission(id), submission.awaitsApple,
       let receiptData = try await ledger.receiptData(of: id)
     else { return nil }
-    return try await decide(submission, receiptData: receiptData)
+    return try await decide(submission, receiptData: receiptData, worker: worker)
   }
 
   /// Tells where a submission stands; nil if there is none of this id.
@@ -76,23 +82,26 @@ package struct ReceiptIntake: Sendable {
 
   // MARK: Deciding
 
-  private func decide(_ submission: Submission, receiptData: String) async throws
-    -> SubmissionAnswer
-  {
+  private func decide(
+    _ submission: Submission, receiptData: String, worker: String?
+  ) async throws -> SubmissionAnswer {
     let verification = await verifier.verify(receiptData, bundleID: submission.bundleID)
     let exchanges = verification.exchanges.map(SubmissionExchange.init)
     switch verification.verdict {
     case .verified(let receipt):
-      return try await record(receipt, of: submission, exchanges: exchanges)
+      return try await record(receipt, of: submission, exchanges: exchanges, worker: worker)
     case .rejected(let rejection):
       return try await reject(submission, SubmissionProblem(rejection), exchanges)
     case .retry(let retry):
-      if let limit = retry.limit, submission.attempts + 1 >= limit.attempts {
+      if let limit = retry.limit,
+        limit.isReached(after: try await ledger.shortAnswers(to: submission.id), now: now())
+      {
         return try await reject(submission, SubmissionProblem(limit.rejection), exchanges)
       }
       let problem = SubmissionProblem(
         code: "apple_unavailable", detail: retry.reason, appleStatus: retry.appleStatus)
-      return try await postpone(submission, problem, exchanges, notBefore: retry.notBefore)
+      return try await postpone(
+        submission, problem, exchanges, notBefore: retry.notBefore, worker: worker)
     case .misconfigured(let fault):
       // Ours to mend: the customer may well have paid, so nothing is refused meanwhile.
       logger.critical(
@@ -103,12 +112,13 @@ package struct ReceiptIntake: Sendable {
         ])
       let problem = SubmissionProblem(
         code: "misconfigured", detail: fault.reason, appleStatus: fault.appleStatus)
-      return try await postpone(submission, problem, exchanges, notBefore: nil)
+      return try await postpone(submission, problem, exchanges, notBefore: nil, worker: worker)
     }
   }
 
   private func record(
-    _ receipt: VerifiedReceipt, of submission: Submission, exchanges: [SubmissionExchange]
+    _ receipt: VerifiedReceipt, of submission: Submission, exchanges: [SubmissionExchange],
+    worker: String?
   ) async throws -> SubmissionAnswer {
     let selection: ClaimSelection =
       if let id = submission.transactionID {
@@ -119,19 +129,26 @@ package struct ReceiptIntake: Sendable {
       from: receipt.records, receivedAt: submission.receivedAt, catalogue: catalogue
     ).map(\.key)
     let now = now()
-    let isMissing = submission.transactionID != nil && selected.isEmpty
+    let lacksNamed =
+      submission.transactionID.map { id in
+        !receipt.records.contains { $0.key.transactionID == id }
+      } ?? false
+    // What was bought may be what can't be read: Apple's next answer or our next version can tell.
+    let isUnclear = selected.isEmpty && !receipt.unreadable.isEmpty
     let looksOn = now < submission.receivedAt + RetrySchedule.lookingForTransaction
     let recorded = try await ledger.record(
       Ledger.VerifiedSubmission(
         submission: submission, environment: receipt.environment, evidence: receipt.evidence,
         selected: selected, exchanges: exchanges,
-        lookAgainAt: isMissing && looksOn
-          ? RetrySchedule.next(afterAttempts: submission.attempts + 5, at: now) : nil),
+        lookAgainAt: (lacksNamed || isUnclear) && looksOn
+          ? RetrySchedule.next(afterAttempts: submission.attempts + 5, at: now) : nil,
+        worker: worker),
       at: now,
       grantsAccess: { [sandboxAccess] in sandboxAccess.grants($1, to: $0) },
       outcome: { [sandboxAccess] result in
         let outcome = SubmissionOutcome(
-          result, of: submission, selected: selected, isEmpty: receipt.records.isEmpty,
+          result, of: submission, selected: selected,
+          isEmpty: receipt.records.isEmpty && receipt.unreadable.isEmpty, lacksNamed: lacksNamed,
           catalogue: catalogue, sandboxAccess: sandboxAccess)
         return Ledger.StoredOutcome(
           text: String(decoding: try JSONEncoder().encode(outcome), as: UTF8.self),
@@ -160,7 +177,7 @@ package struct ReceiptIntake: Sendable {
 
   private func postpone(
     _ submission: Submission, _ problem: SubmissionProblem, _ exchanges: [SubmissionExchange],
-    notBefore: Timestamp?
+    notBefore: Timestamp?, worker: String?
   ) async throws -> SubmissionAnswer {
     let retryAt = RetrySchedule.next(
       afterAttempts: submission.attempts + 1, at: now(), notBefore: notBefore)
@@ -171,13 +188,7 @@ package struct ReceiptIntake: Sendable {
         "retry_at": "\(retryAt)",
       ])
     try await ledger.postpone(
-      submission, until: retryAt, because: problem, exchanges: exchanges)
-    if retryAt > submission.receivedAt + RetrySchedule.patience {
-      logger.error(
-        "A submission is given up until somebody starts it again",
-        metadata: ["submission.id": "\(submission.id)", "problem": "\(problem.detail)"])
-      try await ledger.park(.verifySubmission(submission.id), because: problem.detail, at: now())
-    }
+      submission, until: retryAt, because: problem, exchanges: exchanges, worker: worker)
     return try await standingOrGone(submission.id)
   }
 
@@ -193,9 +204,10 @@ package struct ReceiptIntake: Sendable {
   private func answer(about submission: Submission) async throws -> SubmissionAnswer {
     switch submission.status {
     case .pending:
-      return .pending(
-        id: submission.id, retryAt: submission.retryAt ?? submission.receivedAt,
-        problem: submission.problem)
+      guard let retryAt = submission.retryAt else {
+        return .pending(id: submission.id, retryAt: nil, problem: .givenUp(submission))
+      }
+      return .pending(id: submission.id, retryAt: retryAt, problem: submission.problem)
     case .rejected:
       return .rejected(
         id: submission.id,
@@ -254,7 +266,8 @@ package struct ReceiptIntake: Sendable {
         "warnings": "\(outcome.warnings.map(\.rawValue).joined(separator: " "))",
       ])
     for record in receipt.unreadable {
-      logger.warning(
+      logger.log(
+        level: outcome.selected.isEmpty ? .error : .warning,
         "A record of Apple's answer can't be read; it stands in the exchange",
         metadata: ["submission.id": "\(submission.id)", "record": "\(record)"])
     }
@@ -262,6 +275,17 @@ package struct ReceiptIntake: Sendable {
 }
 
 extension SubmissionProblem {
+  /// What is told of a submission that is still pending and about which Apple is asked no more.
+  fileprivate static func givenUp(_ submission: Submission) -> SubmissionProblem {
+    let last = submission.problem.map { " What happened last: \($0.detail)" } ?? ""
+    return SubmissionProblem(
+      code: submission.problem?.code ?? "given_up",
+      detail: "It was given up after \(RetrySchedule.patience.components.seconds / 86_400) days of "
+        + "trying, and is stored. An operator can start it again: "
+        + "\(Job.Task.verifySubmission(submission.id).restartStatement).\(last)",
+      appleStatus: submission.problem?.appleStatus)
+  }
+
   fileprivate init(_ rejection: ReceiptRejection) {
     self.init(
       code: rejection.code.rawValue, detail: rejection.reason,

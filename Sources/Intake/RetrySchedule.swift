@@ -2,16 +2,17 @@ package import Subscriptions
 
 /// When Apple is asked again about a submission that could not be decided.
 package struct RetrySchedule: Sendable {
-  /// Retries begin within this time and double from there.
-  package static let first: Duration = .seconds(2)
+  /// Retries begin within this time and double from there: two seconds after the answer at the
+  /// latest, less what a worker needs to notice.
+  package static let first: Duration = .milliseconds(1500)
   /// However often Apple was asked, the next time is no later than this.
   package static let longest: Duration = .hours(1)
-  /// After this time a submission is given up, and waits for somebody to start it again.
+  /// After this time a job is given up, and waits for somebody to start it again.
   package static let patience: Duration = .days(30)
   /// The longest wait that Apple may ask for.
   package static let longestWish: Duration = .hours(24)
 
-  /// A transaction that was named and that Apple does not list yet is looked for this long.
+  /// What was submitted, and Apple does not list yet or nobody can read, is looked for this long.
   package static let lookingForTransaction: Duration = .hours(24)
 
   /// The time from one attempt to the next: doubling, with the second half of it left to chance so

@@ -6,7 +6,9 @@ package import Subscriptions
 package enum SubmissionAnswer: Sendable {
   case verified(Verified)
   /// Stored; Apple could not be reached, or answered something that will change.
-  case pending(id: UUID, retryAt: Timestamp, problem: SubmissionProblem?)
+  ///
+  /// Without a next attempt it was given up, and the problem says so.
+  case pending(id: UUID, retryAt: Timestamp?, problem: SubmissionProblem?)
   case rejected(id: UUID, problem: SubmissionProblem)
 
   /// The answer to a submission that Apple vouched for.

@@ -9,19 +9,20 @@ extension SubmissionOutcome {
   ///   - result: What recording came to.
   ///   - submission: Who submitted, and what was named.
   ///   - selected: The transactions that were claimed.
-  ///   - isEmpty: Whether Apple listed no transaction at all.
+  ///   - isEmpty: Whether Apple listed no transaction at all, not even one that can't be read.
+  ///   - lacksNamed: Whether Apple did not list the transaction that was named.
   ///   - catalogue: The products that are described.
   ///   - sandboxAccess: Whose sandbox purchases grant anything.
   init(
     _ result: Ledger.RecordedSubmission, of submission: Submission, selected: [TransactionKey],
-    isEmpty: Bool, catalogue: Catalogue, sandboxAccess: SandboxAccess
+    isEmpty: Bool, lacksNamed: Bool, catalogue: Catalogue, sandboxAccess: SandboxAccess
   ) {
     self.selected = selected
     orderID = result.fulfilledOrder ?? submission.orderID
     newlyOwned = []
     var found: Set<SubmissionWarning> = []
     if isEmpty { found.insert(.noTransactions) }
-    if submission.transactionID != nil, selected.isEmpty { found.insert(.transactionNotInReceipt) }
+    if lacksNamed { found.insert(.transactionNotInReceipt) }
     switch result.namedOrder {
     case nil, .matched(.fulfilled), .matched(.notAwaitingPayment), .matched(.stillOpen): break
     case .unknown, .matched(.accountMismatch):
@@ -31,6 +32,8 @@ extension SubmissionOutcome {
     case .matched(.productMismatch): found.insert(.orderProductMismatch)
     }
 
+    // Aliases are one charge, which is delivered once.
+    var seen: Set<Charge.ID> = []
     for key in selected {
       guard let family = result.recording.family(of: key),
         let (charge, recorded) = family.charge(of: key)
@@ -50,7 +53,7 @@ extension SubmissionOutcome {
       let isNewlyOwned = family.changes.contains {
         $0.charge == charge.id && $0.changesOwner && $0.decision.owner == submission.account
       }
-      if isNewlyOwned { newlyOwned.append(key) }
+      if seen.insert(charge.id).inserted, isNewlyOwned { newlyOwned.append(key) }
     }
     warnings = SubmissionWarning.allCases.filter(found.contains)
   }

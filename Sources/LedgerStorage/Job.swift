@@ -1,6 +1,6 @@
 package import Foundation
 import Postgres
-import Subscriptions
+package import Subscriptions
 
 /// Something that is still to be done.
 package struct Job: Hashable, Sendable {
@@ -14,6 +14,10 @@ package struct Job: Hashable, Sendable {
   package let task: Task
   /// How often it was begun, this time included.
   package let attempts: Int
+  /// Who has claimed it.
+  package let worker: String
+  /// When it was put into the queue, or started again after it was given up.
+  package let createdAt: Timestamp
 }
 
 extension Job.Task {
@@ -27,6 +31,14 @@ extension Job.Task {
     switch self {
     case .verifySubmission(let id): id.uuidString.lowercased()
     }
+  }
+
+  /// What an operator tells PostgreSQL to start the job again after it was given up.
+  package var restartStatement: String {
+    """
+    UPDATE tenure.job SET parked_at = NULL, created_at = now(), run_at = now() \
+    WHERE subject = '\(subject)'
+    """
   }
 
   init?(kind: String, subject: String) {
@@ -54,11 +66,17 @@ extension Job {
   }
 
   /// Gives a job back to the queue, to be done later.
-  static func reschedule(_ task: Task, at runAt: Timestamp, because reason: String) -> SQL {
+  ///
+  /// Only for the worker that has claimed it, or where nobody has if that is nil: whoever comes
+  /// late must not free what another has claimed since.
+  static func reschedule(
+    _ task: Task, of worker: String?, at runAt: Timestamp, because reason: String
+  ) -> SQL {
     """
     UPDATE tenure.job SET run_at = \(runAt), locked_until = NULL, locked_by = NULL,
-      last_error = \(String(reason.prefix(1000)))
+      last_error = \(reason.storedSentence)
     WHERE kind = \(task.kind) AND subject = \(task.subject)
+      AND locked_by IS NOT DISTINCT FROM \(worker)
     """
   }
 }

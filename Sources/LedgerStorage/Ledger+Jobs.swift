@@ -28,31 +28,61 @@ extension Ledger {
       UPDATE tenure.job AS j SET attempts = attempts + 1, locked_until = \(now + lease),
         locked_by = \(worker)
       FROM due WHERE j.job_id = due.job_id
-      RETURNING j.job_id, j.kind, j.subject, j.attempts
+      RETURNING j.job_id, j.kind, j.subject, j.attempts, j.created_at
       """)
-    return try rows.decode(Int64.self, String.self, String.self, Int.self).compactMap {
-      id, kind, subject, attempts in
-      Job.Task(kind: kind, subject: subject).map { Job(id: id, task: $0, attempts: attempts) }
-    }
+    return try rows.decode(Int64.self, String.self, String.self, Int.self, Timestamp.self)
+      .compactMap { id, kind, subject, attempts, createdAt in
+        Job.Task(kind: kind, subject: subject).map {
+          Job(id: id, task: $0, attempts: attempts, worker: worker, createdAt: createdAt)
+        }
+      }
   }
+
+  // What a worker does with a job that another has claimed since, when its own lease was over, does
+  // nothing.
 
   /// Gives a job back to the queue after a failure of ours.
   package func release(_ job: Job, until runAt: Timestamp, because reason: String) async throws {
-    _ = try await database.execute(Job.reschedule(job.task, at: runAt, because: reason))
+    _ = try await database.execute(
+      Job.reschedule(job.task, of: job.worker, at: runAt, because: reason))
   }
 
   /// Takes a job out of the queue: there is nothing left to do.
   package func complete(_ job: Job) async throws {
-    _ = try await database.execute(Job.delete(job.task))
+    _ = try await database.execute(
+      "DELETE FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker)")
   }
 
-  /// Gives a job up, until somebody starts it again.
-  package func park(_ task: Job.Task, because reason: String, at now: Timestamp) async throws {
-    _ = try await database.execute(
-      """
-      UPDATE tenure.job SET parked_at = \(now), locked_until = NULL, locked_by = NULL,
-        last_error = \(String(reason.prefix(1000)))
-      WHERE kind = \(task.kind) AND subject = \(task.subject)
-      """)
+  /// Gives a job up, until somebody starts it again; a pending submission that it was about has no
+  /// next attempt then.
+  ///
+  /// - Parameters:
+  ///   - job: Claimed, or given back to the queue by who had claimed it.
+  ///   - reason: Why.
+  ///   - now: When.
+  /// - Returns: False if it is done, or another worker has claimed it.
+  /// - Throws: What the database says.
+  package func park(_ job: Job, because reason: String, at now: Timestamp) async throws -> Bool {
+    try await database.withTransaction { transaction in
+      let parked = try await transaction.query(
+        """
+        UPDATE tenure.job SET parked_at = \(now), locked_until = NULL, locked_by = NULL,
+          last_error = \(reason.storedSentence)
+        WHERE job_id = \(job.id) AND (locked_by IS NULL OR locked_by = \(job.worker))
+        RETURNING job_id
+        """
+      ).decodeFirst(Int64.self)
+      guard parked != nil else { return false }
+      switch job.task {
+      case .verifySubmission(let id):
+        _ = try await transaction.commit(with: [
+          """
+          UPDATE tenure.submission SET retry_at = NULL
+          WHERE submission_id = \(id) AND status = 'pending'
+          """
+        ])
+      }
+      return true
+    }
   }
 }

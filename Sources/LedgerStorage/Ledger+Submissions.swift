@@ -85,6 +85,18 @@ extension Ledger {
     }
   }
 
+  /// What Apple answered about a submission, where that is so short that it can be a status alone.
+  package func shortAnswers(to submission: UUID) async throws
+    -> [(askedAt: Timestamp, answer: [UInt8])]
+  {
+    try await database.query(
+      """
+      SELECT asked_at, answer FROM tenure.submission_exchange
+      WHERE submission_id = \(submission) AND octet_length(answer) <= 10000
+      """
+    ).decode(Timestamp.self, [UInt8].self).map { (askedAt: $0, answer: $1) }
+  }
+
   /// What a verified submission is recorded with.
   package struct VerifiedSubmission: Sendable {
     package var submission: Submission
@@ -93,12 +105,15 @@ extension Ledger {
     /// The transactions that the submission claims, by purchase date.
     package var selected: [TransactionKey]
     package var exchanges: [SubmissionExchange]
-    /// When to look again for a named transaction that Apple did not list; nil: not at all.
+    /// When to look again for what Apple did not list, or nobody could read; nil: not at all.
     package var lookAgainAt: Timestamp?
+    /// Who has claimed the submission's job; nil: nobody.
+    package var worker: String?
 
     package init(
       submission: Submission, environment: Environment, evidence: [Evidence],
-      selected: [TransactionKey], exchanges: [SubmissionExchange], lookAgainAt: Timestamp? = nil
+      selected: [TransactionKey], exchanges: [SubmissionExchange],
+      lookAgainAt: Timestamp? = nil, worker: String? = nil
     ) {
       self.submission = submission
       self.environment = environment
@@ -106,6 +121,7 @@ extension Ledger {
       self.selected = selected
       self.exchanges = exchanges
       self.lookAgainAt = lookAgainAt
+      self.worker = worker
     }
   }
 
@@ -221,7 +237,7 @@ extension Ledger {
             problem = NULL, problem_detail = NULL, apple_status = NULL, outcome = \(outcome.text)
           WHERE submission_id = \(submission.id)
           """
-        ] + Self.job(of: submission, lookingAgainAt: verified.lookAgainAt, at: now) + reads
+        ] + Self.job(of: verified, at: now) + reads
       ).suffix(reads.count)
       let answers = Array(results)
       return AnsweredSubmission(
@@ -263,9 +279,11 @@ extension Ledger {
   }
 
   /// Records that Apple could not be asked, and when it will be asked again.
+  ///
+  /// `worker` has claimed the submission's job; nil: nobody has.
   package func postpone(
     _ submission: Submission, until retryAt: Timestamp, because problem: SubmissionProblem,
-    exchanges: [SubmissionExchange]
+    exchanges: [SubmissionExchange], worker: String?
   ) async throws {
     try await update(submission, exchanges: exchanges) { _ in
       [
@@ -275,7 +293,8 @@ extension Ledger {
           apple_status = \(problem.appleStatus)
         WHERE submission_id = \(submission.id)
         """,
-        Job.reschedule(.verifySubmission(submission.id), at: retryAt, because: problem.detail),
+        Job.reschedule(
+          .verifySubmission(submission.id), of: worker, at: retryAt, because: problem.detail),
       ]
     }
   }
@@ -341,17 +360,16 @@ extension Ledger {
     """
   }
 
-  /// Ends the submission's job, or gives it back until then.
-  private static func job(
-    of submission: Submission, lookingAgainAt lookAgainAt: Timestamp?, at now: Timestamp
-  ) -> [SQL] {
-    let task = Job.Task.verifySubmission(submission.id)
-    guard let lookAgainAt else { return [Job.delete(task)] }
+  /// Ends the submission's job, or gives it back until Apple is to be asked again.
+  private static func job(of verified: VerifiedSubmission, at now: Timestamp) -> [SQL] {
+    let task = Job.Task.verifySubmission(verified.submission.id)
+    guard let lookAgainAt = verified.lookAgainAt else { return [Job.delete(task)] }
     // A rejection has taken the job out of the queue.
     return [
       Job.insert(task, runAt: lookAgainAt, at: now),
       Job.reschedule(
-        task, at: lookAgainAt, because: "Apple did not list the named transaction."),
+        task, of: verified.worker, at: lookAgainAt,
+        because: "What was submitted is not in Apple's answer, or can't be read."),
     ]
   }
 
@@ -364,7 +382,7 @@ extension Ledger {
         duration_ms, http_status, answer, fault)
       VALUES (\(submission.id), \(lastNumber + index + 1), \(exchange.endpoint),
         \(exchange.askedAt), \(exchange.duration.inMilliseconds), \(exchange.httpStatus),
-        \(exchange.answer), \(exchange.fault.map { String($0.prefix(1000)) }))
+        \(exchange.answer), \(exchange.fault))
       """
     }
   }

@@ -48,6 +48,7 @@ package struct Submission: Sendable {
   package let bundleID: String?
   package let status: Status
   package let environment: Environment?
+  /// When Apple is asked again; nil of a pending one: it was given up.
   package let retryAt: Timestamp?
   /// How often Apple was asked.
   package let attempts: Int
@@ -66,14 +67,15 @@ package struct Submission: Sendable {
 /// Why a submission was rejected, or is still pending.
 package struct SubmissionProblem: Hashable, Sendable {
   /// A stable code.
-  package var code: String
+  package let code: String
   /// One sentence for people.
-  package var detail: String
-  package var appleStatus: Int?
+  package let detail: String
+  package let appleStatus: Int?
 
+  /// A detail of any length and content is made fit for storing.
   package init(code: String, detail: String, appleStatus: Int? = nil) {
     self.code = code
-    self.detail = detail
+    self.detail = detail.storedSentence
     self.appleStatus = appleStatus
   }
 }
@@ -86,8 +88,9 @@ package struct SubmissionExchange: Hashable, Sendable {
   /// Nil: no answer came.
   package var httpStatus: Int?
   package var answer: [UInt8]?
-  package var fault: String?
+  package let fault: String?
 
+  /// A fault of any length and content is made fit for storing.
   package init(
     endpoint: String, askedAt: Timestamp, duration: Duration, httpStatus: Int?,
     answer: [UInt8]?, fault: String?
@@ -97,6 +100,6 @@ package struct SubmissionExchange: Hashable, Sendable {
     self.duration = duration
     self.httpStatus = httpStatus
     self.answer = answer
-    self.fault = fault
+    self.fault = fault?.storedSentence
   }
 }

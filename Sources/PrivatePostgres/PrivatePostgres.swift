@@ -77,6 +77,12 @@ package actor PrivatePostgres {
     }
   }
 
+  /// Whether a server was ever started in a directory; nothing is made or started to tell.
+  package static func exists(in path: URL) -> Bool {
+    FileManager.default.fileExists(
+      atPath: path.appending(path: "data/PG_VERSION").path(percentEncoded: false))
+  }
+
   /// The connection URI of a database, through the Unix socket.
   package func uri(database: String = "postgres") -> String {
     address.uri(database: database)

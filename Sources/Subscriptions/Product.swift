@@ -84,6 +84,9 @@ package struct Catalogue: Sendable {
 
 /// A length of time by the calendar: months and years keep the day of the month where they can.
 package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
+  /// The longest period that is read; whatever is sold for longer is sold for ever.
+  package static let longestYears = 100
+
   package var months: Int
   package var days: Int
 
@@ -94,7 +97,8 @@ package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
 
   /// Reads an ISO 8601 duration of years, months, weeks and days, as in `P1M` or `P1Y`.
   ///
-  /// Nil for anything else, for a time part, and for a length of zero.
+  /// Nil for anything else, for a time part, for a length of zero, and for more than a hundred
+  /// years in total.
   package init?(iso8601 text: String) {
     var rest = text.utf8[...]
     guard rest.popFirst() == UInt8(ascii: "P") else { return nil }
@@ -105,7 +109,7 @@ package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
       case UInt8(ascii: "0")...UInt8(ascii: "9"):
         number = number * 10 + Int(byte - UInt8(ascii: "0"))
         digits += 1
-        // Five digits of days are 273 years: more is a mistake.
+        // Five digits of days are 273 years: more is too long anyhow.
         guard digits <= 5 else { return nil }
         continue
       // Each unit once, the longer before the shorter.
@@ -119,7 +123,10 @@ package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
       units = units.drop { $0 != byte }.dropFirst()
       (number, digits) = (0, 0)
     }
-    guard digits == 0, months + days > 0 else { return nil }
+    // A hundred years are 36,525 days; a month has 487/16 days on average.
+    guard digits == 0, months + days > 0,
+      months * 487 + days * 16 <= Self.longestYears * 12 * 487
+    else { return nil }
     self.init(months: months, days: days)
   }
 
@@ -129,10 +136,12 @@ package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
       + (days > 0 ? "\(days)D" : "")
   }
 
-  /// The moment that lies this period after `start`, at the same time of day in UTC.
+  /// The moment that lies this period after `start`, at the same time of day in UTC; at the latest
+  /// the last one that can be written.
   package func end(from start: Timestamp) -> Timestamp {
     let (date, millisecondOfDay) = start.dayAndTime
-    return Timestamp(date.adding(months: months), millisecondOfDay: millisecondOfDay)
-      + .days(days)
+    let end =
+      Timestamp(date.adding(months: months), millisecondOfDay: millisecondOfDay) + .days(days)
+    return min(end, Timestamp.writable.upperBound)
   }
 }

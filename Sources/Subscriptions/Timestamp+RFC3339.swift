@@ -1,3 +1,11 @@
+extension Timestamp {
+  /// The moments whose years have four digits, 0000 to 9999 in UTC: all that RFC 3339 can write.
+  ///
+  /// What comes from outside is held within them, so that whatever was read can be written.
+  package static let writable =
+    Timestamp(milliseconds: -62_167_219_200_000)...Timestamp(milliseconds: 253_402_300_799_999)
+}
+
 extension Timestamp: CustomStringConvertible {
   /// RFC 3339 in UTC with milliseconds, as every answer of the API writes times.
   ///
@@ -14,7 +22,8 @@ extension Timestamp: CustomStringConvertible {
   /// Reads RFC 3339: a date, `T` or a space, a time with an optional fraction, and `Z` or an
   /// offset.
   ///
-  /// Digits beyond the millisecond are cut off. Nil for anything else, a date alone included.
+  /// Digits beyond the millisecond are cut off. Nil for anything else, a date alone included, and
+  /// for a moment that its offset moves out of the ``writable`` ones.
   package init?(rfc3339 text: some StringProtocol) {
     var reader = DigitReader(text)
     guard let year = reader.digits(4), reader.skip("-"),
@@ -28,6 +37,7 @@ extension Timestamp: CustomStringConvertible {
     else { return nil }
     let time = ((hour * 60 + minute - offset) * 60 + second) * 1000 + millisecond
     self.init(CalendarDate(year: year, month: month, day: day), millisecondOfDay: Int64(time))
+    guard Self.writable.contains(self) else { return nil }
   }
 }
 

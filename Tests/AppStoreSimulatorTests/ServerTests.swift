@@ -213,6 +213,20 @@ struct ServerTests {
       "invalid_request", "not a UUID"
     ),
     ("advance", #"{"by": "a month"}"#, "invalid_request", "by is not a period"),
+    ("advance", #"{"by": "P9999Y"}"#, "invalid_request", "by is not a period"),
+    ("advance", #"{"seconds": 9223372036854775807}"#, "invalid_request", "seconds is not a number"),
+    ("advance", #"{"seconds": -1}"#, "invalid_request", "seconds is not a number"),
+    ("advance", #"{"by": "P99Y", "seconds": 99999999}"#, "invalid_request", "a hundred years"),
+    ("advance", #"{"to": "9999-12-31T23:59:59Z"}"#, "invalid_request", "a hundred years"),
+    (
+      "answer-lag", #"{"seconds": 9223372036854775807}"#, "invalid_request",
+      "seconds is not a number"
+    ),
+    ("answer-lag", "{}", "invalid_request", "seconds is missing"),
+    (
+      "faults", #"{"next": ["slow:9223372036854775807"]}"#, "invalid_request",
+      "next is not a list of faults"
+    ),
     ("add-apple-id", #"{"apple_id": ""}"#, "invalid_request", "apple_id is not"),
     (
       "add-apple-id", #"{"apple_id": "x", "environment": "xcode"}"#, "invalid_request",

@@ -157,7 +157,7 @@ struct AnswerQuirkTests {
     (["expires_date_ms": "253402300800000"],     "expires_date_ms is not a date"),
     (["cancellation_date_ms": "never"],          "cancellation_date_ms is not a date"),
     (["quantity": "many"],                       "quantity is not a whole number"),
-    (["quantity": 0],                            "quantity is not a number of things"),
+    (["quantity": 0],                            "quantity is out of range"),
     (["is_trial_period": "perhaps"],             "is_trial_period is neither true nor false"),
     (["is_upgraded": 2],                         "is_upgraded is neither true nor false"),
   ] as [([String: JSON], String)])

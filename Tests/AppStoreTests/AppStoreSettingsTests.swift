@@ -35,7 +35,7 @@ struct AppStoreSettingsTests {
     #expect(throws: AppStoreSettingError.self) { try AppStoreApps([]) }
     let app = try AppStoreApp(bundleID: "a")
     let error = #expect(throws: AppStoreSettingError.self) { try AppStoreApps([app, app]) }
-    #expect(error?.description.contains("a is configured twice") == true)
+    #expect(error?.description.contains("entries 1 and 2") == true)
   }
 
   @Test(arguments: ["", "verifyReceipt", "ftp://127.0.0.1/x", "http://", "https:/one", "h ttp://x"])
@@ -45,6 +45,15 @@ struct AppStoreSettingsTests {
       #expect(throws: AppStoreSettingError.self) {
         try VerifyReceiptEndpoints(production: production, sandbox: sandbox)
       }
+    }
+  }
+
+  @Test func `a URL that can't be kept with an exchange`() throws {
+    let url = "http://127.0.0.1:8081/"
+    let longest = url + String(repeating: "v", count: 255 - url.count)
+    _ = try VerifyReceiptEndpoints(production: longest, sandbox: url)
+    #expect(throws: AppStoreSettingError.self) {
+      try VerifyReceiptEndpoints(production: longest + "v", sandbox: url)
     }
   }
 

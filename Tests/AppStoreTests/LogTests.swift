@@ -27,8 +27,7 @@ struct LogTests {
     }
     let lines = log.lines
     #expect(lines.count >= 7)
-    let body = VerifyReceiptRequest(
-      receiptData: "cmVjZWlwdA==", password: "5ec4e7", excludeOldTransactions: nil)
+    let body = VerifyReceiptRequest(receiptData: "cmVjZWlwdA==", password: "5ec4e7")
     let request = AppStoreRequest(
       method: "POST", url: "u", headers: [], body: Array("5ec4e7".utf8), timeout: .zero)
     let descriptions = [

@@ -18,6 +18,7 @@ struct RetryAfterTests {
     // What has passed or cannot be read leaves the delay to the worker.
     (429, "0",                              nil),
     (429, "-5",                             nil),
+    (429, "-9223372036854775808",           nil),
     (429, "Mon, 21 Sep 2020 14:30:00 GMT",  nil),
     (429, "1500000000000",                  nil),
     (429, "Monday, 21-Sep-26 14:30:00 GMT", nil),

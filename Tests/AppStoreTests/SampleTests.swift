@@ -43,7 +43,6 @@ struct SampleTests {
     let receipt = try await verify("response2", bundleID: "com.example.app").verdict.receipt
     let line = LineID(.production, "123456789012345")
     #expect(receipt.status == 0)
-    #expect(receipt.latestReceipt == "latestreceipt==")
     #expect(receipt.unreadable.isEmpty)
     #expect(receipt.records.count == 1)
     let record = try #require(receipt.records.first)

@@ -76,19 +76,32 @@ struct VerifyReceiptStatusTests {
   @Test func `21002 says when to give up, and as what`() async throws {
     let retry = try #require(try await verdict(on: ["status": 21002]).retry)
     let limit = try #require(retry.limit)
-    #expect(limit.attempts > 3)
     #expect(limit.rejection.code == .receiptRejected)
     #expect(limit.rejection.appleStatus == 21002)
   }
 
-  @Test func `21002 for a receipt with spaces says where they come from`() async throws {
-    let transport = ScriptedTransport { _ in try .json(["status": 21002]) }
-    let verifier = ReceiptVerifier(transport, apps: try apps("com.example.app"))
-    let broken = await verifier.verify("ab cd==").verdict.retry?.reason
-    #expect(broken?.contains("spaces") == true)
-    let whole = await verifier.verify("ab+cd==").verdict.retry?.reason
-    #expect(whole?.contains("spaces") == false)
-    #expect(transport.asked.map(\.body.receiptData) == ["ab cd==", "ab+cd=="])
+  /// How often Apple answered what, how many hours apart: many times 21002, for more than a day.
+  // swift-format-ignore
+  @Test(arguments: [
+    (11, #"{"status":21002}"#,                 3, true),
+    (11, #"{"status":"21002","exception":""}"#, 3, true),
+    (10, #"{"status":21002}"#,                 3, false),
+    (11, #"{"status":21002}"#,                 2, false),
+    (50, #"{"status":21005}"#,                 3, false),
+    (50, "<html>503</html>",                   3, false),
+    (50, "",                                   3, false),
+    (0,  "",                                   3, false),
+  ] as [(Int, String, Int, Bool)])
+  func `21002 is believed in the end, whatever else happened`(
+    count: Int, answer: String, hours: Int, isReached: Bool
+  ) async throws {
+    let limit = try #require(try await verdict(on: ["status": 21002]).retry?.limit)
+    let first = answeredAt - .hours(count * hours)
+    let earlier = (0..<count).map { number in
+      (askedAt: first + .hours(number * hours), answer: Array(answer.utf8))
+    }
+    let other = (askedAt: first - .days(9), answer: Array(#"{"status":21009}"#.utf8))
+    #expect(limit.isReached(after: earlier + [other], now: answeredAt) == isReached)
   }
 
   /// 21006 with an expiry in the future is a known fault of Apple's: the dates decide.

@@ -13,7 +13,7 @@ enum ImportTable {
     ("AppStore", ["Subscriptions"]),
     ("AppStoreSimulator", ["AppStore", "Subscriptions"]),
     ("Intake", ["AppStore", "LedgerStorage", "Subscriptions"]),
-    ("BackgroundJobs", ["AppStore", "Intake", "LedgerStorage", "Subscriptions"]),
+    ("BackgroundJobs", ["Intake", "LedgerStorage", "Subscriptions"]),
     ("HTTPAPI", ["Intake", "LedgerStorage", "Reports", "Subscriptions"]),
     (
       "tenure",

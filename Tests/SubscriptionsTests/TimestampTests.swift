@@ -19,7 +19,10 @@ struct TimestampTests {
     ("1969-12-31T23:59:59.999Z",       -1),
     ("2016-12-31T23:59:60Z",           1_483_228_800_000),
     ("0001-01-01T00:00:00Z",           -62_135_596_800_000),
+    ("0000-01-01T00:00:00Z",           -62_167_219_200_000),
+    ("0000-01-01T00:00:00-01:00",      -62_167_215_600_000),
     ("9999-12-31T23:59:59.999Z",       253_402_300_799_999),
+    ("9999-12-31T23:59:59+01:00",      253_402_297_199_000),
   ]
 
   @Test(arguments: texts)
@@ -35,6 +38,8 @@ struct TimestampTests {
     "2026-11-21T09:30:00+24:00",
     "2026-11-21T09:30:00+01:60", "2026-11-21T09:30:00ZZ", " 2026-11-21T09:30:00Z",
     "2026/11/21T09:30:00Z",
+    "0000-01-01T00:00:00+01:00", "0000-01-01T00:00:00+00:01", "9999-12-31T23:59:59-01:00",
+    "9999-12-31T23:59:60Z",
     "２026-11-21T09:30:00Z", "-026-11-21T09:30:00Z", "2026-11-21X09:30:00Z",
   ])
   func rejects(_ text: String) {
@@ -43,9 +48,9 @@ struct TimestampTests {
 
   @Test func writesWhatItReads() {
     forAll("RFC 3339 there and back", iterations: 5_000) { generator in
-      // From the year 1 to 9999.
+      let range = Timestamp.writable
       let milliseconds = Int64.random(
-        in: -62_135_596_800_000...253_402_300_799_999, using: &generator)
+        in: range.lowerBound.milliseconds...range.upperBound.milliseconds, using: &generator)
       let timestamp = Timestamp(milliseconds: milliseconds)
       let text = timestamp.description
       return Timestamp(rfc3339: text) == timestamp && text.utf8.count == 24 ? nil : text
@@ -126,7 +131,9 @@ struct CalendarTests {
     ("P3D",     0,  3,  "P3D"),
     ("P1Y2M3D", 14, 3,  "P1Y2M3D"),
     ("P1M1W1D", 1,  8,  "P1M8D"),
-    ("P99999D", 0, 99_999, "P99999D"),
+    ("P100Y",   1200, 0, "P100Y"),
+    ("P36525D", 0, 36_525, "P36525D"),
+    ("P99Y52W", 1188, 364, "P99Y364D"),
   ]
 
   @Test(arguments: periods)
@@ -139,10 +146,19 @@ struct CalendarTests {
 
   @Test(arguments: [
     "", "P", "1M", "p1m", "PM", "P1", "PT1H", "P1DT1H", "P0D", "P0M0D", "P-1M", "P1.5M", "P100000D",
-    "P1D1M", "P1M1M", "P1W1Y", " P1M", "P1M ", "P1H",
+    "P1D1M", "P1M1M", "P1W1Y", " P1M", "P1M ", "P1H", "P100Y1D", "P36526D", "P1201M", "P20000W",
+    "P99999Y12M", "P99999Y", "P99Y53W",
   ])
   func rejectsAPeriod(_ text: String) {
     #expect(CalendarPeriod(iso8601: text) == nil)
+  }
+
+  @Test func aPeriodEndsWithinTheYearsThatCanBeWritten() {
+    let last = Timestamp.writable.upperBound
+    #expect(CalendarPeriod(months: 1200).end(from: last) == last)
+    #expect(CalendarPeriod(days: 1).end(from: last - .hours(23)) == last)
+    let first = Timestamp.writable.lowerBound
+    #expect(CalendarPeriod(months: 1).end(from: first).description == "0000-02-01T00:00:00.000Z")
   }
 
   @Test func aPeriodKeepsTheTimeOfDay() {

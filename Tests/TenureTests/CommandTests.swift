@@ -1,4 +1,9 @@
 import Foundation
+import NIOCore
+import NIOPosix
+import Postgres
+import ScratchDatabases
+import Subscriptions
 import Testing
 
 @testable import tenure
@@ -60,7 +65,18 @@ struct CommandTests {
     WrongSettings(["TENURE_API_KEYS_FILE": "/dev/null"],                       "TENURE_API_KEYS_FILE"),
     WrongSettings(["TENURE_BUNDLE_IDS": ""],                                   "TENURE_BUNDLE_IDS"),
     WrongSettings(["TENURE_BUNDLE_IDS": "com example"],                        "TENURE_BUNDLE_IDS"),
+    WrongSettings(["TENURE_API_KEYS": "", "TENURE_API_KEYS_FILE": "/dev/null"], "TENURE_API_KEYS_FILE"),
+    WrongSettings(["DATABASE_URL": "", "DATABASE_URL_FILE": "/dev/null"],      "DATABASE_URL_FILE"),
+    WrongSettings(["DATABASE_URL": "nonsense"],                                "DATABASE_URL"),
+    WrongSettings(["TENURE_MIGRATION_DATABASE_URL": "nonsense"],               "TENURE_MIGRATION_DATABASE_URL"),
+    WrongSettings(["TENURE_BUNDLE_IDS": "a,a"],                                "TENURE_BUNDLE_IDS: entries 1 and 2"),
     WrongSettings(["TENURE_APPS": "com.example.app:1:s3cr3t"],                 "TENURE_APPS"),
+    WrongSettings(["TENURE_BUNDLE_IDS": "", "TENURE_APPS": "a.b::,s3cr3t"],    "TENURE_APPS: entry 2"),
+    WrongSettings(["TENURE_BUNDLE_IDS": "", "TENURE_APPS": "s3cr3t:x:"],       "TENURE_APPS: entry 1"),
+    WrongSettings(["TENURE_BUNDLE_IDS": "", "TENURE_APPS": "s3cr3t word::"],   "TENURE_APPS: entry 1"),
+    WrongSettings(["TENURE_BUNDLE_IDS": "", "TENURE_APPS": "s3cr3t:1:a b"],    "TENURE_APPS: entry 1"),
+    WrongSettings(["TENURE_BUNDLE_IDS": "", "TENURE_APPS": "s3cr3t:0:"],       "TENURE_APPS: entry 1"),
+    WrongSettings(["TENURE_BUNDLE_IDS": "", "TENURE_APPS": "s3cr3t::,s3cr3t::"], "TENURE_APPS: entries 1 and 2"),
     WrongSettings(["TENURE_BUNDLE_IDS": "", "TENURE_APPS": "com.example.app"], "TENURE_APPS"),
     WrongSettings(["TENURE_BUNDLE_IDS": "", "TENURE_APPS": "com.example:x:"],  "TENURE_APPS"),
     WrongSettings(["TENURE_BUNDLE_IDS": "", "TENURE_APPS": "a.b::,a.b::"],     "TENURE_APPS"),
@@ -74,6 +90,8 @@ struct CommandTests {
     WrongSettings(["TENURE_HTTP_PORT": "http"],                                "TENURE_HTTP_PORT"),
     WrongSettings(["TENURE_HTTP_PORT": "65536"],                               "TENURE_HTTP_PORT"),
     WrongSettings(["TENURE_DATABASE_PREPARED_STATEMENTS": "perhaps"],          "TENURE_DATABASE_PREPARED_STATEMENTS"),
+    WrongSettings(["TENURE_APPSTORE_VERIFY_RECEIPT_URL": "http://a/\(String(repeating: "b", count: 255))"], "TENURE_APPSTORE_VERIFY_RECEIPT_URL"),
+    WrongSettings(["TENURE_SANDBOX_ACCESS": "4711,None"],                      "TENURE_SANDBOX_ACCESS"),
     WrongSettings(["TENURE_LOG_LEVEL": "loud"],                                "TENURE_LOG_LEVEL"),
   ]
 
@@ -88,6 +106,75 @@ struct CommandTests {
     #expect(lines.first?.hasPrefix("Error: ") == true, "\(outcome.errors)")
     #expect(outcome.errors.contains(wrong.named), "\(outcome.errors)")
     #expect(!outcome.errors.contains("s3cr3t"), "\(outcome.errors)")
+  }
+
+  @Test("an empty flag is no setting")
+  func emptyFlag() async throws {
+    let outcome = try await TenureProgram.run(
+      "serve", "--database-url", "", environment: Self.settings)
+    #expect(outcome.status != 0)
+    #expect(outcome.errors.hasPrefix("Error: DATABASE_URL: "), "\(outcome.errors)")
+  }
+
+  @Test(
+    "all and none are understood in any case",
+    arguments: [("ALL", true), ("All", true), ("None", false), (" none ", false), ("4711", true)])
+  func sandboxAccess(text: String, isGranted: Bool) async throws {
+    let settings = try Settings(
+      await SettingSource(environment: ["TENURE_SANDBOX_ACCESS": text]))
+    #expect(settings.sandboxAccess.grants(.sandbox, to: "4711") == isGranted)
+  }
+
+  @Test("a value in a file can stand in quotes")
+  func quotes() async throws {
+    try await withTemporaryDirectory { directory in
+      let file = directory.appending(path: "tenure.env")
+      let lines = [
+        "TENURE_BUNDLE_IDS=\"com.example.app\"",
+        "TENURE_APPSTORE_SHARED_SECRET=\"\"quoted\"\"", "TENURE_HTTP_HOST=\"",
+        "TENURE_LOG_LEVEL=\"\"",
+      ]
+      try lines.joined(separator: "\n")
+        .write(to: file, atomically: true, encoding: .utf8)
+      let source = try await SettingSource(
+        environment: ["TENURE_DATA_DIR": "\"as it is\""],
+        file: file.path(percentEncoded: false))
+      #expect(try source.string("TENURE_BUNDLE_IDS") == "com.example.app")
+      #expect(try source.string("TENURE_APPSTORE_SHARED_SECRET") == "\"quoted\"")
+      #expect(try source.string("TENURE_DATA_DIR") == "\"as it is\"")
+      #expect(try source.string("TENURE_HTTP_HOST") == "\"")
+      #expect(try source.string("TENURE_LOG_LEVEL") == nil)
+    }
+  }
+
+  @Test("a port that is taken is told in one line, and one that is none is refused")
+  func takenPort() async throws {
+    let server = try await ServerBootstrap(group: .singletonMultiThreadedEventLoopGroup)
+      .bind(host: "127.0.0.1", port: 0).get()
+    let port = "\(server.localAddress?.port ?? 0)"
+    let simulator = try await TenureProgram.run("simulate-app-store", "--port", port)
+    #expect(simulator.errors.contains("Error: --port: \(port) is taken"), "\(simulator.errors)")
+    try await withScratchDatabase { database in
+      let serve = try await TenureProgram.run(
+        "serve", "--port", port,
+        environment: Self.settings.merging([
+          "DATABASE_URL": database.configuration.uri, "TENURE_LOG_LEVEL": "error",
+        ]) { $1 })
+      #expect(serve.status == 1)
+      #expect(
+        serve.errors.hasPrefix("Error: TENURE_HTTP_PORT: \(port) is taken"), "\(serve.errors)")
+      #expect(serve.errors.split(separator: "\n").count == 1, "\(serve.errors)")
+      let elsewhere = try await TenureProgram.run(
+        "serve", "--host", "192.0.2.1", "--port", "0",
+        environment: Self.settings.merging([
+          "DATABASE_URL": database.configuration.uri, "TENURE_LOG_LEVEL": "error",
+        ]) { $1 })
+      #expect(elsewhere.errors.hasPrefix("Error: TENURE_HTTP_HOST: "), "\(elsewhere.errors)")
+    }
+    try await server.close()
+    let none = try await TenureProgram.run("simulate-app-store", "--port", "99999")
+    #expect(none.status != 0)
+    #expect(none.errors.contains("--port is from 0 to 65535"))
   }
 
   @Test("a file of settings that is not there is named")

@@ -1,3 +1,4 @@
+import Foundation
 import Postgres
 import ScratchDatabases
 import Testing
@@ -30,6 +31,18 @@ struct MigrateCommandTests {
       let checked = try await TenureProgram.run("migrate", "--check", environment: environment)
       #expect(checked.status == 0)
       #expect(checked.output == "The schema is up to date: version 1.\n")
+    }
+  }
+
+  @Test("--check without a database says so and makes none")
+  func checksNothing() async throws {
+    try await withTemporaryDirectory { directory in
+      let data = directory.appending(path: "data").path(percentEncoded: false)
+      let outcome = try await TenureProgram.run(
+        "migrate", "--check", environment: ["TENURE_DATA_DIR": data])
+      #expect(outcome.status == 1)
+      #expect(outcome.errors.hasPrefix("Error: DATABASE_URL: "), "\(outcome.errors)")
+      #expect(!FileManager.default.fileExists(atPath: data))
     }
   }
 

@@ -8,8 +8,6 @@ package struct Exchange: Hashable, Sendable {
   /// Which of Apple's two environments was asked.
   package var endpoint: Environment
   package var url: String
-  /// The app whose shared secret was sent; nil where none was.
-  package var sharedSecretOf: String?
   package var startedAt: Timestamp
   package var duration: Duration
   /// Apple's answer, byte by byte, or as much of it as arrived.
@@ -25,12 +23,11 @@ package struct Exchange: Hashable, Sendable {
   package var endedAt: Timestamp { startedAt + duration }
 
   package init(
-    endpoint: Environment, url: String, sharedSecretOf: String? = nil, startedAt: Timestamp,
-    duration: Duration, response: AppStoreResponse? = nil, fault: String? = nil
+    endpoint: Environment, url: String, startedAt: Timestamp, duration: Duration,
+    response: AppStoreResponse? = nil, fault: String? = nil
   ) {
     self.endpoint = endpoint
     self.url = url
-    self.sharedSecretOf = sharedSecretOf
     self.startedAt = startedAt
     self.duration = duration
     self.response = response

@@ -113,7 +113,17 @@ extension AppStoreTransportError {
       case is IOError, is ChannelError, is HTTPParserError: .connectionLost
       default: .other
       }
-    self.init(kind, detail: "\(error)", partial: partial)
+    let detail = (error as? NIOConnectionError)?.summary ?? "\(error)"
+    self.init(kind, detail: detail, partial: partial)
+  }
+}
+
+extension NIOConnectionError {
+  /// One sentence, however many addresses the host has; its own description lists them all.
+  fileprivate var summary: String {
+    guard let first = connectionErrors.first else { return description }
+    return "\(host):\(port), addresses tried: \(connectionErrors.count), of which the first says "
+      + "\(first.error)"
   }
 }
 

@@ -23,6 +23,7 @@ enum RetryAfter {
   private static func read(_ header: String, now: Timestamp) -> Timestamp? {
     let text = header.drop { $0 == " " }
     guard let number = Int64(text) else { return Timestamp(httpDate: text) }
+    guard number >= 0 else { return nil }
     if number >= smallestInstant { return Timestamp(milliseconds: number) }
     return now + min(.seconds(number), longestWait)
   }

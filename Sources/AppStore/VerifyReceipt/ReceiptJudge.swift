@@ -6,23 +6,21 @@ struct ReceiptJudge {
   let apps: AppStoreApps
   /// The app that the sender named.
   let namedBundleID: String?
-  let receiptHasSpaces: Bool
   let logger: Logger
   /// Where the receipt is to be asked about next.
   private(set) var route: VerificationRoute
-  private let secrets: [SharedSecret]
+  private let secrets: [String?]
 
-  init(apps: AppStoreApps, namedBundleID: String?, receiptHasSpaces: Bool, logger: Logger) {
+  init(apps: AppStoreApps, namedBundleID: String?, logger: Logger) {
     self.apps = apps
     self.namedBundleID = namedBundleID
-    self.receiptHasSpaces = receiptHasSpaces
     self.logger = logger
     secrets = apps.secrets(likeliest: namedBundleID)
     route = VerificationRoute(secretCount: secrets.count)
   }
 
-  /// The secret to send next.
-  var secret: SharedSecret { secrets[route.secret] }
+  /// The secret to send next; nil: none.
+  var secret: String? { secrets[route.secret] }
 
   /// The verdict on what was answered; nil: ask where the route leads now.
   mutating func verdict(on exchange: Exchange) -> ReceiptVerdict? {
@@ -54,14 +52,11 @@ struct ReceiptJudge {
     case .retry(let reason):
       return .retry(ReceiptRetry(reason: "\(reason) (status \(status)).", appleStatus: status))
     case .limitedRetry(let reason):
-      let hint = receiptHasSpaces ? " It contains spaces: was \"+\" lost on the way?" : ""
-      let reason = "\(reason) (status \(status)).\(hint)"
+      let reason = "\(reason) (status \(status))."
       return .retry(
         ReceiptRetry(
           reason: reason, appleStatus: status,
-          limit: ReceiptRetry.Limit(
-            attempts: VerifyReceiptStatus.malformedReceiptAttempts,
-            rejection: rejection(reason, status))))
+          limit: ReceiptRetry.Limit(status: status, rejection: rejection(reason, status))))
     case .misconfigured(let reason):
       return .misconfigured(
         ReceiptMisconfiguration(reason: "\(reason) (status \(status)).", appleStatus: status))
@@ -94,7 +89,7 @@ struct ReceiptJudge {
   private func secretFault(status: Int) -> String {
     let apps = namedBundleID.map { [$0] } ?? self.apps.all.map(\.bundleID)
     let names = apps.joined(separator: ", ")
-    return secrets.allSatisfy { $0.value == nil }
+    return secrets.allSatisfy { $0 == nil }
       ? "Apple asks for a shared secret (status \(status)), and none is configured for \(names)."
       : "Apple refuses the shared secret (status \(status)): check that of \(names)."
   }
@@ -122,9 +117,7 @@ struct ReceiptJudge {
         ReceiptRejection(code: .wrongBundleID, reason: reason, appleStatus: answer.status))
     }
     // Accepted without a password: with the app's own there may be more, subscriptions above all.
-    if secret.value == nil, let own = secrets.firstIndex(where: { $0.value == app.sharedSecret }),
-      route.isTrying(own)
-    {
+    if secret == nil, let own = secrets.firstIndex(of: app.sharedSecret), route.isTrying(own) {
       return nil
     }
     let receipt = VerifiedReceipt(

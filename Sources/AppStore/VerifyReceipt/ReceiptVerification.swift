@@ -47,16 +47,36 @@ package struct ReceiptRejection: Hashable, Sendable {
 
 /// Why the answer is still open.
 package struct ReceiptRetry: Hashable, Sendable {
-  /// How often to ask, where not for ever.
+  /// When a status that may be Apple's fault is taken at its word.
+  ///
+  /// Apple has answered 21002 for good receipts, once for a day (2023-02-07, SwiftyStoreKit issue
+  /// 687), and a receipt that was paid for must outlast that. So only answers of this very status
+  /// count, and they have to be many and to come over more than a day: what else went wrong between
+  /// them says nothing about the receipt.
   package struct Limit: Hashable, Sendable {
-    /// How many verifications of this receipt may end like this one, in all.
-    package var attempts: Int
-    /// The verdict when they have.
+    /// How many verifications must have ended with the status, this one included.
+    package static let attempts = 12
+    /// How far the first of them must lie behind this one.
+    package static let time: Duration = .days(1)
+
+    /// Apple's status.
+    package var status: Int
+    /// The verdict when the limit is reached.
     package var rejection: ReceiptRejection
 
-    package init(attempts: Int, rejection: ReceiptRejection) {
-      self.attempts = attempts
+    package init(status: Int, rejection: ReceiptRejection) {
+      self.status = status
       self.rejection = rejection
+    }
+
+    /// Whether the verification that ended `now` is one too many; `earlier` is what Apple answered
+    /// about the receipt before, and when it was asked.
+    package func isReached(
+      after earlier: [(askedAt: Timestamp, answer: [UInt8])], now: Timestamp
+    ) -> Bool {
+      let alike = earlier.filter { ReceiptAnswer.status(of: $0.answer) == status }
+      guard let first = alike.map(\.askedAt).min() else { return false }
+      return alike.count + 1 >= Self.attempts && now - first > Self.time
     }
   }
 
@@ -65,7 +85,7 @@ package struct ReceiptRetry: Hashable, Sendable {
   package var appleStatus: Int?
   /// Apple asked not to be asked before; nil where it didn't.
   package var notBefore: Timestamp?
-  /// Nil: no limit of its own.
+  /// Nil: asked for as long as the patience lasts.
   package var limit: Limit?
 
   package init(

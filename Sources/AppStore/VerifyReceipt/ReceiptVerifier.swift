@@ -14,8 +14,8 @@ package struct ReceiptVerifier: Sendable {
   private let logger: Logger
   private let now: @Sendable () -> Timestamp
 
-  /// `timeout` bounds each request to Apple; one verification makes up to three for each distinct
-  /// shared secret, and nearly always one or two.
+  /// `timeout` bounds each request to Apple, of which one verification nearly always makes one or
+  /// two.
   package init(
     transport: any AppStoreTransport, endpoints: VerifyReceiptEndpoints = .apple,
     apps: AppStoreApps, timeout: Duration, logger: Logger,
@@ -29,28 +29,26 @@ package struct ReceiptVerifier: Sendable {
     self.now = now
   }
 
+  /// What a verification can take: each distinct secret at each visit of an endpoint, every time
+  /// with an answer at the last moment.
+  package var longestVerification: Duration {
+    timeout * (VerificationRoute.visitLimit * apps.secrets(likeliest: nil).count)
+  }
+
   /// Asks Apple about the receipt; never throws, for every outcome is a verdict.
   ///
   /// `bundleID` is the app that the sender named: only that app's receipts are accepted then.
-  /// `excludeOldTransactions` asks for the newest transaction of each subscription only.
-  package func verify(
-    _ receiptData: String, bundleID: String? = nil, excludeOldTransactions: Bool = false
-  ) async -> ReceiptVerification {
+  package func verify(_ receiptData: String, bundleID: String? = nil) async -> ReceiptVerification {
     if let bundleID, apps[bundleID] == nil {
       let rejection = ReceiptRejection(
         code: .wrongBundleID, reason: "\(bundleID) is not an app that is served here.")
       return ReceiptVerification(verdict: .rejected(rejection), exchanges: [])
     }
-    var judge = ReceiptJudge(
-      apps: apps, namedBundleID: bundleID,
-      receiptHasSpaces: receiptData.contains(where: \.isWhitespace), logger: logger)
+    var judge = ReceiptJudge(apps: apps, namedBundleID: bundleID, logger: logger)
     var exchanges: [Exchange] = []
     while true {
-      let secret = judge.secret
-      let request = VerifyReceiptRequest(
-        receiptData: receiptData, password: secret.value,
-        excludeOldTransactions: excludeOldTransactions ? true : nil)
-      let (exchange, failure) = await ask(judge.route.endpoint, secret, request)
+      let request = VerifyReceiptRequest(receiptData: receiptData, password: judge.secret)
+      let (exchange, failure) = await ask(judge.route.endpoint, request)
       exchanges.append(exchange)
       if let verdict = failure ?? judge.verdict(on: exchange) {
         return ReceiptVerification(verdict: verdict, exchanges: exchanges)
@@ -60,12 +58,11 @@ package struct ReceiptVerifier: Sendable {
 
   /// Asks once; the verdict is that on a request that got no whole answer, and otherwise nil.
   private func ask(
-    _ endpoint: Environment, _ secret: SharedSecret, _ body: VerifyReceiptRequest
+    _ endpoint: Environment, _ body: VerifyReceiptRequest
   ) async -> (Exchange, ReceiptVerdict?) {
     let (startedAt, start) = (now(), ContinuousClock.now)
     var exchange = Exchange(
-      endpoint: endpoint, url: endpoints[endpoint], sharedSecretOf: secret.bundleID,
-      startedAt: startedAt, duration: .zero)
+      endpoint: endpoint, url: endpoints[endpoint], startedAt: startedAt, duration: .zero)
     var verdict: ReceiptVerdict?
     do {
       exchange.response = try await transport.send(try request(exchange.url, body))

@@ -18,7 +18,7 @@ struct VerificationRoute {
   private var visits = 1
 
   /// Production, sandbox, and production once more when the sandbox refers back.
-  private static let visitLimit = 3
+  static let visitLimit = 3
 
   /// What to do next.
   enum Step: Hashable {

@@ -14,8 +14,6 @@ package struct VerifiedReceipt: Hashable, Sendable {
   package var records: [TransactionRecord]
   /// At most one status per line.
   package var statuses: [LineID: RenewalStatus]
-  /// The receipt as of now, with which Apple can be asked again without the device.
-  package var latestReceipt: String?
   /// What Apple listed and nobody could read; it stands in the exchange.
   package var unreadable: [UnreadableRecord]
   /// How many transactions carry an `app_account_token` that is no UUID, and so count as without.
@@ -24,7 +22,7 @@ package struct VerifiedReceipt: Hashable, Sendable {
   package init(
     environment: Environment, bundleID: String, status: Int = 0, requestDate: Timestamp,
     records: [TransactionRecord], statuses: [LineID: RenewalStatus] = [:],
-    latestReceipt: String? = nil, unreadable: [UnreadableRecord] = [],
+    unreadable: [UnreadableRecord] = [],
     unusableAppAccountTokens: Int = 0
   ) {
     self.environment = environment
@@ -33,7 +31,6 @@ package struct VerifiedReceipt: Hashable, Sendable {
     self.requestDate = requestDate
     self.records = records
     self.statuses = statuses
-    self.latestReceipt = latestReceipt
     self.unreadable = unreadable
     self.unusableAppAccountTokens = unusableAppAccountTokens
   }

@@ -12,7 +12,10 @@ package struct VerifyReceiptEndpoints: Hashable, Sendable {
     unchecked: "https://buy.itunes.apple.com/verifyReceipt",
     sandbox: "https://sandbox.itunes.apple.com/verifyReceipt")
 
-  /// Throws `AppStoreSettingError` for a URL that is not HTTP or names no host.
+  /// The longest URL: what the audit trail keeps with each exchange.
+  private static let longest = 255
+
+  /// Throws `AppStoreSettingError` for a URL that is not HTTP, names no host or is too long.
   package init(production: String, sandbox: String) throws {
     for url in [production, sandbox] {
       let parts = URLComponents(string: url)
@@ -21,6 +24,11 @@ package struct VerifyReceiptEndpoints: Hashable, Sendable {
         throw AppStoreSettingError(
           "\"\(url)\" is not the URL of a verifyReceipt: write it whole, for example "
             + VerifyReceiptEndpoints.apple.production)
+      }
+      guard url.unicodeScalars.count <= Self.longest else {
+        throw AppStoreSettingError(
+          "the URL has \(url.unicodeScalars.count) characters, of which there may be "
+            + "\(Self.longest)")
       }
     }
     self.init(unchecked: production, sandbox: sandbox)

@@ -6,19 +6,15 @@ package struct VerifyReceiptRequest: Codable, Sendable, CustomStringConvertible 
   package var receiptData: String
   /// The shared secret; required where the receipt holds subscriptions.
   package var password: String?
-  /// Asks for the newest transaction of each subscription only, in `latest_receipt_info`.
-  package var excludeOldTransactions: Bool?
 
-  package init(receiptData: String, password: String?, excludeOldTransactions: Bool?) {
+  package init(receiptData: String, password: String?) {
     self.receiptData = receiptData
     self.password = password
-    self.excludeOldTransactions = excludeOldTransactions
   }
 
   private enum CodingKeys: String, CodingKey {
     case receiptData = "receipt-data"
     case password
-    case excludeOldTransactions = "exclude-old-transactions"
   }
 
   /// Neither the receipt nor the secret.

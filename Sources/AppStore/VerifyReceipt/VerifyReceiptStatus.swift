@@ -44,11 +44,4 @@ enum VerifyReceiptStatus: Hashable {
       default: .retry("Apple answered a status that is not documented")
       }
   }
-
-  /// How often a receipt is sent to Apple before 21002 is taken at its word.
-  ///
-  /// Apple has answered 21002 for good receipts, once for a day (2023-02-07, SwiftyStoreKit issue
-  /// 687). With delays that double from two seconds this many attempts take more than an hour; to
-  /// wait for longer would leave the senders of broken receipts without an answer.
-  static let malformedReceiptAttempts = 12
 }

@@ -46,7 +46,7 @@ extension SimulatedFault {
       guard let number, number >= 0 else { return nil }
       self = .tooManyRequests(retryAfterSeconds: number)
     case ("slow", _):
-      guard let number, number >= 0 else { return nil }
+      guard let number, (0...Self.longestDelayMilliseconds).contains(number) else { return nil }
       self = .slow(milliseconds: number)
     case ("large", _):
       guard let number, (0...Self.largestAnswerBytes).contains(number) else { return nil }
@@ -63,6 +63,9 @@ extension SimulatedFault {
       }
     }
   }
+
+  /// An hour: no client waits for longer.
+  private static let longestDelayMilliseconds = 3_600_000
 
   /// Enough for every limit a client may have, and no danger to the machine.
   private static let largestAnswerBytes = 100_000_000

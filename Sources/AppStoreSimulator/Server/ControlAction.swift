@@ -94,8 +94,12 @@ struct ControlAction: Sendable {
     ) { simulation, request in
       var moment = try request.optionalMoment("to") ?? simulation.now
       if let period = try request.optionalPeriod("by") { moment = period.end(from: moment) }
-      if let seconds = try request.optionalInteger("seconds") {
-        moment = moment + .seconds(seconds)
+      if let time = try request.optionalSeconds("seconds") { moment = moment + time }
+      // What is bought then has to end in a year that can be written.
+      let last = Timestamp.writable.upperBound - .days(366_000)
+      guard moment <= min(simulation.now + ControlRequest.longestTime, last) else {
+        throw ControlRequest.Fault(
+          detail: "The clock moves up to a hundred years at a time, and no further than \(last).")
       }
       let events = simulation.advance(to: moment)
       return [
@@ -301,11 +305,8 @@ struct ControlAction: Sendable {
       name: "answer-lag", parameters: ["seconds"],
       summary: "how long a charge exists before answers show it"
     ) { simulation, request in
-      let seconds = try request.integer("seconds")
-      guard seconds >= 0 else {
-        throw ControlRequest.Fault(detail: "seconds is negative.")
-      }
-      simulation.setAnswerLag(.seconds(seconds))
+      simulation.setAnswerLag(
+        try request.required("seconds", try request.optionalSeconds("seconds")))
       return [:]
     },
   ]

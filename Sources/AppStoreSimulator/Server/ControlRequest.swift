@@ -4,6 +4,9 @@ import struct Foundation.UUID
 
 /// The fields of a request to the control interface, read with errors that name the field.
 struct ControlRequest {
+  /// How far the clock moves at a time.
+  static let longestTime: Duration = .days(36_525)
+
   let fields: JSONValue
 
   /// A wrong request, in one sentence.
@@ -79,6 +82,17 @@ struct ControlRequest {
   }
 
   func integer(_ key: String) throws -> Int { try required(key, try optionalInteger(key)) }
+
+  /// Up to a hundred years: there is no end of renewals in the whole of time.
+  func optionalSeconds(_ key: String) throws -> Duration? {
+    let longest = Int(Self.longestTime.components.seconds)
+    return try optionalInteger(key).map { seconds in
+      guard (0...longest).contains(seconds) else {
+        throw Fault(detail: "\(key) is not a number from 0 to \(longest).")
+      }
+      return .seconds(seconds)
+    }
+  }
 
   func optionalBool(_ key: String) throws -> Bool? { try optional(key, "true or false", \.bool) }
 

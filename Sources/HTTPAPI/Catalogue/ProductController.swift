@@ -98,7 +98,9 @@ private struct ProductDescription: Decodable {
     }
     guard let period = CalendarPeriod(iso8601: period) else {
       throw Problem.invalid(
-        "period", "must be an ISO 8601 duration of years, months, weeks and days, as in P1M")
+        "period",
+        "must be an ISO 8601 duration of years, months, weeks and days, as in P1M, and of "
+          + "\(CalendarPeriod.longestYears) years at the most")
     }
     return period
   }

@@ -36,10 +36,12 @@ struct ReceiptController: Sendable {
         VerifiedSubmission(
           answer: verified, catalogue: catalogue.catalogue, exchanges: exchanges),
         capacity: 4096)
-    case .pending(let id, let retryAt, _):
+    case .pending(let id, let retryAt, let problem):
       return Response(
-        PendingSubmission(id: id, retryAt: retryAt, exchanges: exchanges), status: .accepted,
-        headers: [.location: "/v1/receipts/\(id.text)"])
+        PendingSubmission(
+          id: id, retryAt: retryAt, detail: retryAt == nil ? problem?.detail : nil,
+          exchanges: exchanges),
+        status: .accepted, headers: [.location: "/v1/receipts/\(id.text)"])
     case .rejected(let id, let reason):
       var problem = Problem(
         ProblemCode(rawValue: reason.code) ?? .receiptRejected, reason.detail)
@@ -72,14 +74,17 @@ private struct VerifiedSubmission: JSONWritable {
 
 private struct PendingSubmission: JSONWritable {
   let id: UUID
-  let retryAt: Timestamp
+  /// Nil: it was given up.
+  let retryAt: Timestamp?
+  let detail: String?
   let exchanges: [SubmissionExchange]?
 
   func write(to json: inout JSONWriter) {
     json.object { json in
       json.member("submission_id", id)
       json.member("status", "pending")
-      json.member("retry_at", retryAt)
+      json.memberIfPresent("retry_at", retryAt)
+      json.memberIfPresent("detail", detail)
       json.memberIfPresent("exchanges", exchanges)
     }
   }

@@ -43,11 +43,16 @@ struct ReceiptRequest: Decodable {
       throw Problem.invalid(
         "signed_transactions", "can't be verified by this version: send `receipt_data`")
     }
-    guard let receiptData else { throw Problem.invalid("receipt_data", "is missing") }
+    guard var receiptData else { throw Problem.invalid("receipt_data", "is missing") }
+    receiptData.removeBase64Wrapping()
     guard !receiptData.isEmpty else { throw Problem.invalid("receipt_data", "must not be empty") }
     guard receiptData.utf8.count <= Self.maximumReceiptLength else {
       throw Problem.invalid(
         "receipt_data", "may have up to \(Self.maximumReceiptLength) characters")
+    }
+    guard !receiptData.utf8.contains(UInt8(ascii: " ")) else {
+      throw Problem.invalid(
+        "receipt_data", "has a space inside: `+` becomes one when it is sent as a form")
     }
     guard Self.isBase64(receiptData) else {
       throw Problem.invalid("receipt_data", "must be base64, as the device has the receipt")
@@ -57,14 +62,12 @@ struct ReceiptRequest: Decodable {
 
   /// Whether a text has the characters of base64 and nothing else.
   ///
-  /// White space is tolerated: many encoders break lines. Whether the bytes are a receipt is for
-  /// Apple to say.
+  /// Whether the bytes are a receipt is for Apple to say.
   private static func isBase64(_ text: String) -> Bool {
     var hasEnded = false
     var hasDigits = false
     for byte in text.utf8 {
       switch byte {
-      case UInt8(ascii: " "), UInt8(ascii: "\t"), UInt8(ascii: "\r"), UInt8(ascii: "\n"): break
       case UInt8(ascii: "="): hasEnded = true
       case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
         UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "+"), UInt8(ascii: "/"):
@@ -74,5 +77,17 @@ struct ReceiptRequest: Decodable {
       }
     }
     return hasDigits
+  }
+}
+
+extension String {
+  /// Removes what encoders put around base64 and between its lines, which Apple does not accept.
+  fileprivate mutating func removeBase64Wrapping() {
+    let space = UInt8(ascii: " ")
+    guard utf8.contains(where: { $0 <= space }) else { return }
+    let lineBreaks = Set("\r\n\t".utf8)
+    let text = utf8.filter { !lineBreaks.contains($0) }.drop { $0 == space }
+    let end = text.lastIndex { $0 != space }.map { $0 + 1 } ?? text.startIndex
+    self = String(decoding: text[..<end], as: UTF8.self)
   }
 }

@@ -7,7 +7,7 @@ import PrivatePostgres
 /// The database that a program works on: the configured one, or a private one of its own.
 struct Database: Sendable {
   let pool: ConnectionPool
-  private let server: PrivatePostgres?
+  let server: PrivatePostgres?
 
   /// The database's name in a private server.
   private static let privateName = "tenure"
@@ -37,21 +37,51 @@ struct Database: Sendable {
   }
 
   /// Opens the database as the schema's owner, whatever state it is in.
-  static func openForMigration(_ settings: Settings, logger: Logger) async throws -> Database {
+  ///
+  /// - Parameters:
+  ///   - settings: Checked.
+  ///   - creating: Whether to make a private one where there is none.
+  ///   - logger: The program's.
+  /// - Returns: The database.
+  /// - Throws: ``SettingError`` if there is none and none is to be made.
+  static func openForMigration(
+    _ settings: Settings, creating: Bool, logger: Logger
+  ) async throws -> Database {
     guard let url = settings.migrationDatabaseURL ?? settings.databaseURL else {
+      guard creating || PrivatePostgres.exists(in: privateDirectory(settings)) else {
+        throw SettingError(
+          name: "DATABASE_URL",
+          fault: "it is not set, and there is no database in \(settings.dataDirectory) yet: "
+            + "`tenure migrate` makes one")
+      }
       return try await startPrivate(settings, logger: logger)
     }
     return Database(pool: pool(url, settings, logger: logger), server: nil)
   }
 
-  /// Closes the connections, and stops the server if it is ours.
-  func close() async {
+  /// Works on the database and closes it, however that ends; stops the server if it is ours.
+  func use<Value>(_ body: (ConnectionPool) async throws -> Value) async throws -> Value {
+    do {
+      let value = try await body(pool)
+      await close()
+      return value
+    } catch {
+      await close()
+      throw error
+    }
+  }
+
+  private func close() async {
     await pool.close()
     await server?.stop()
   }
 
+  private static func privateDirectory(_ settings: Settings) -> URL {
+    URL(filePath: settings.dataDirectory).appending(path: "postgres")
+  }
+
   private static func startPrivate(_ settings: Settings, logger: Logger) async throws -> Database {
-    let directory = URL(filePath: settings.dataDirectory).appending(path: "postgres")
+    let directory = privateDirectory(settings)
     let server = try await PrivatePostgres.start(in: directory, logger: logger)
     let maintenance = ConnectionPool(
       configuration: .init(uri: await server.uri()), logger: logger)
@@ -72,4 +102,18 @@ struct Database: Sendable {
     configuration.usesPreparedStatements = settings.usesPreparedStatements
     return ConnectionPool(configuration: configuration, logger: logger)
   }
+}
+
+/// Works on the database that the settings name, as the programs' role.
+///
+/// - Parameters:
+///   - settings: Checked.
+///   - logger: The program's.
+///   - body: The work; the database is closed however it ends.
+/// - Returns: What the work came to.
+/// - Throws: What is wrong with the database, in words, or what the work throws.
+func withDatabase<Value>(
+  _ settings: Settings, logger: Logger, _ body: (ConnectionPool) async throws -> Value
+) async throws -> Value {
+  try await Database.open(settings, logger: logger).use(body)
 }

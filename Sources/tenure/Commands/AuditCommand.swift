@@ -23,16 +23,10 @@ struct AuditCommand: AsyncParsableCommand {
   func run() async throws {
     let settings = try await options.settings()
     let logger = Logger.bootstrapTenure(level: settings.logLevel)
-    let database = try await Database.open(settings, logger: logger)
     let progress = Progress("original transactions audited")
-    let audit: LedgerAudit
-    do {
-      audit = try await Ledger(database: database.pool).audit { progress.show($0) }
-    } catch {
-      await database.close()
-      throw error
+    let audit = try await withDatabase(settings, logger: logger) { database in
+      try await Ledger(database: database).audit { progress.show($0) }
     }
-    await database.close()
     progress.finish()
     print(
       """
@@ -63,18 +57,12 @@ struct RebuildCommand: AsyncParsableCommand {
   func run() async throws {
     let settings = try await options.settings()
     let logger = Logger.bootstrapTenure(level: settings.logLevel)
-    let database = try await Database.open(settings, logger: logger)
     let progress = Progress("original transactions rebuilt")
-    do {
-      let (lines, rewritten) = try await Ledger(database: database.pool)
-        .rebuild { progress.show($0) }
-      progress.finish()
-      print("original transactions  \(lines)\nrewritten              \(rewritten)")
-    } catch {
-      await database.close()
-      throw error
+    let (lines, rewritten) = try await withDatabase(settings, logger: logger) { database in
+      try await Ledger(database: database).rebuild { progress.show($0) }
     }
-    await database.close()
+    progress.finish()
+    print("original transactions  \(lines)\nrewritten              \(rewritten)")
   }
 }
 

@@ -54,6 +54,9 @@ struct BenchCommand: AsyncParsableCommand {
     guard (1...1000).contains(rounds) else {
       throw ValidationError("--rounds is from 1 to 1000.")
     }
+    guard databaseURL?.isEmpty != true else {
+      throw ValidationError("--database-url is empty: leave it out, or give a value.")
+    }
   }
 
   func run() async throws {

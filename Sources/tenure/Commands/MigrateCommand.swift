@@ -20,14 +20,9 @@ struct MigrateCommand: AsyncParsableCommand {
   func run() async throws {
     let settings = try await options.settings()
     let logger = Logger.bootstrapTenure(level: settings.logLevel)
-    let database = try await Database.openForMigration(settings, logger: logger)
-    do {
-      try await migrate(SchemaMigrator(database: database.pool, logger: logger))
-    } catch {
-      await database.close()
-      throw error
-    }
-    await database.close()
+    let database = try await Database.openForMigration(
+      settings, creating: !check, logger: logger)
+    try await database.use { try await migrate(SchemaMigrator(database: $0, logger: logger)) }
   }
 
   private func migrate(_ migrator: SchemaMigrator) async throws {

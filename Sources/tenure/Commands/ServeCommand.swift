@@ -34,15 +34,19 @@ struct ServeCommand: AsyncParsableCommand {
     let keys = try settings.apiKeys()
     _ = try settings.appStoreApps()
     let logger = Logger.bootstrapTenure(level: settings.logLevel)
-    try await withProgram(settings, logger: logger) { assembly in
-      let application = assembly.api(keys: keys).application(
-        host: settings.httpHost, port: settings.httpPort
-      ) { port in
-        logger.info(
-          "Serving", metadata: ["http.url": "http://\(settings.httpHost):\(port)"])
+    let (host, port) = (settings.httpHost, settings.httpPort)
+    do {
+      try await withProgram(settings, logger: logger) { assembly in
+        let application = assembly.api(keys: keys).application(host: host, port: port) { port in
+          logger.info("Serving", metadata: ["http.url": "http://\(host):\(port)"])
+        }
+        return [application, CatalogueRefresh(catalogue: assembly.catalogue)]
+          + (withWorker ? [assembly.worker()] : [])
       }
-      return [application, CatalogueRefresh(catalogue: assembly.catalogue)]
-        + (withWorker ? [assembly.worker()] : [])
+    } catch {
+      throw SettingError(
+        listeningOn: host, named: "TENURE_HTTP_HOST", port: port, named: "TENURE_HTTP_PORT",
+        error) ?? error
     }
   }
 }
@@ -58,23 +62,29 @@ func withProgram(
   _ settings: Settings, logger: Logger,
   _ services: @Sendable (Assembly) throws -> [any Service]
 ) async throws {
-  let database = try await Database.open(settings, logger: logger)
+  try await withDatabase(settings, logger: logger) { database in
+    try await withHTTPClient { client in
+      let assembly = try await Assembly(
+        database: database, settings: settings,
+        transport: HTTPClientTransport(client: client), logger: logger)
+      let group = ServiceGroup(
+        services: try services(assembly), gracefulShutdownSignals: [.sigterm, .sigint],
+        logger: logger)
+      try await group.run()
+    }
+  }
+}
+
+/// Makes what asks Apple, and shuts it down however the work ends.
+func withHTTPClient<Value>(_ body: (HTTPClient) async throws -> Value) async throws -> Value {
   let client = HTTPClient(
-    eventLoopGroupProvider: .singleton,
-    configuration: HTTPClientTransport.clientConfiguration)
+    eventLoopGroupProvider: .singleton, configuration: HTTPClientTransport.clientConfiguration)
   do {
-    let assembly = try await Assembly(
-      database: database.pool, settings: settings,
-      transport: HTTPClientTransport(client: client), logger: logger)
-    let group = ServiceGroup(
-      services: try services(assembly), gracefulShutdownSignals: [.sigterm, .sigint],
-      logger: logger)
-    try await group.run()
+    let value = try await body(client)
+    try await client.shutdown()
+    return value
   } catch {
     try? await client.shutdown()
-    await database.close()
     throw error
   }
-  try await client.shutdown()
-  await database.close()
 }

@@ -32,6 +32,9 @@ struct SimulateAppStoreCommand: AsyncParsableCommand {
   var logLevel: String = "info"
 
   func validate() throws {
+    guard (0...65_535).contains(port) else {
+      throw ValidationError("--port is from 0 to 65535.")
+    }
     guard speed >= 0, speed <= 10_000_000 else {
       throw ValidationError("--speed is from 0 to 10000000.")
     }
@@ -48,6 +51,11 @@ struct SimulateAppStoreCommand: AsyncParsableCommand {
       simulation: simulation, configuration: .init(host: host, port: port), logger: logger)
     let group = ServiceGroup(
       services: [server], gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
-    try await group.run()
+    do {
+      try await group.run()
+    } catch {
+      throw SettingError(
+        listeningOn: host, named: "--host", port: port, named: "--port", error) ?? error
+    }
   }
 }

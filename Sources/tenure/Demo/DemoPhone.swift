@@ -135,6 +135,17 @@ final class DemoPhone {
     return answer
   }
 
+  /// Buys a subscription and submits the receipt; switches renewal off after a time, if one is
+  /// given, and submits that, too.
+  func subscribe(_ product: ProductID, offAfter time: Duration? = nil) async throws {
+    try buy(product)
+    try await submit()
+    guard let time else { return }
+    stage.wait(time)
+    try switchAutoRenew(false)
+    try await submit()
+  }
+
   /// Submits the receipt; Apple answers at once, but its answer arrives only after what happens
   /// meanwhile.
   func submit(

@@ -22,7 +22,7 @@ struct DemoProgram {
   /// - Returns: Whether everything came out as it has to.
   func run() async throws -> Bool {
     StoryPrinter().line("Starting a private PostgreSQL, a simulated App Store and Tenure …")
-    return try await withDatabase { database in
+    return try await withOwnDatabase { database in
       try await withAppStore { simulation, simulatorPort in
         try await withHTTPClient { client in
           try await tell(database, simulation, simulatorPort, client)
@@ -76,23 +76,16 @@ struct DemoProgram {
   // MARK: What is started and stopped
 
   /// A PostgreSQL of this demo's own, which is gone afterwards, however the demo ends.
-  private func withDatabase(_ body: (ConnectionPool) async throws -> Bool) async throws -> Bool {
+  private func withOwnDatabase(_ body: (ConnectionPool) async throws -> Bool) async throws -> Bool {
     let directory = FileManager.default.temporaryDirectory
       .appending(path: "tenure-demo-\(ProcessInfo.processInfo.processIdentifier)")
     let server = try await PrivatePostgres.start(
       in: directory, options: .temporary, logger: logger)
-    let database = ConnectionPool(
+    let pool = ConnectionPool(
       configuration: ConnectionPool.Configuration(uri: await server.uri()), logger: logger)
-    do {
+    return try await Database(pool: pool, server: server).use { database in
       _ = try await SchemaMigrator(database: database, logger: logger).migrate()
-      let result = try await body(database)
-      await database.close()
-      await server.stop()
-      return result
-    } catch {
-      await database.close()
-      await server.stop()
-      throw error
+      return try await body(database)
     }
   }
 
@@ -121,20 +114,6 @@ struct DemoProgram {
         _ = await tasks.nextResult()
         throw error
       }
-    }
-  }
-
-  /// What asks both Apple and Tenure.
-  private func withHTTPClient(_ body: (HTTPClient) async throws -> Bool) async throws -> Bool {
-    let client = HTTPClient(
-      eventLoopGroupProvider: .singleton, configuration: HTTPClientTransport.clientConfiguration)
-    do {
-      let result = try await body(client)
-      try await client.shutdown()
-      return result
-    } catch {
-      try? await client.shutdown()
-      throw error
     }
   }
 }

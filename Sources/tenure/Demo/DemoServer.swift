@@ -1,7 +1,5 @@
-import Foundation
 import HTTPAPI
 import Hummingbird
-import NIOCore
 import ServiceLifecycle
 
 /// The API on a fixed port or, where that is taken and nobody asked for it, on a free one.
@@ -36,11 +34,12 @@ struct DemoServer: Service {
     defer { ports.continuation.finish() }
     do {
       try await serve(at: wantedPort ?? Self.usualPort)
-    } catch let error as IOError where error.errnoCode == EADDRINUSE {
-      if let wantedPort {
-        throw SettingError(
-          name: "--port", fault: "\(wantedPort) is taken: name another, or leave it out")
-      }
+    } catch {
+      let fault = SettingError(
+        listeningOn: Self.host, named: "--host", port: wantedPort ?? Self.usualPort,
+        named: "--port", error)
+      guard let fault else { throw error }
+      guard wantedPort == nil else { throw fault }
       try await serve(at: 0)
     }
   }

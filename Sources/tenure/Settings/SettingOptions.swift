@@ -1,7 +1,7 @@
 import ArgumentParser
 import Logging
 
-/// The flags that every command has.
+/// The flags of the commands that work on a database.
 struct SettingOptions: ParsableArguments {
   @Option(name: .customLong("config"), help: "A file of settings: NAME=value lines.")
   var file: String?

@@ -5,7 +5,8 @@ import SystemPackage
 /// Reads settings by their names, from flags, the environment and a file, in this order.
 struct SettingSource: Sendable {
   private let flags: [String: String]
-  private let providers: [EnvironmentVariablesProvider]
+  private let environment: EnvironmentVariablesProvider
+  private let file: EnvironmentVariablesProvider?
 
   /// - Parameters:
   ///   - flags: What the command line says, under the settings' names.
@@ -17,49 +18,62 @@ struct SettingSource: Sendable {
     environment: [String: String] = ProcessInfo.processInfo.environment, file: String? = nil
   ) async throws {
     self.flags = flags
-    var providers = [EnvironmentVariablesProvider(environmentVariables: environment)]
-    if let file {
-      do {
-        providers.append(
-          try await EnvironmentVariablesProvider(environmentFilePath: FilePath(file)))
-      } catch {
-        throw SettingError(
-          name: "--config",
-          fault: "\(file) can't be read (\(error)): name a file of NAME=value lines")
-      }
+    self.environment = EnvironmentVariablesProvider(environmentVariables: environment)
+    do {
+      self.file =
+        if let file {
+          try await EnvironmentVariablesProvider(environmentFilePath: FilePath(file))
+        } else { nil }
+    } catch {
+      throw SettingError(
+        name: "--config",
+        fault: "\(file ?? "") can't be read (\(error)): name a file of NAME=value lines")
     }
-    self.providers = providers
   }
 
   /// The value of a setting; nil if it is nowhere or empty.
   ///
-  /// - Throws: ``SettingError`` if it is to come from a file that can't be read, or is given twice.
+  /// - Throws: ``SettingError`` if it is to come from a file that can't be read or is empty, is
+  ///   given twice, or is an empty flag.
   func string(_ name: String) throws -> String? {
-    if let flag = flags[name] { return flag }
-    for provider in providers {
-      let value = try provider.environmentValue(forName: name).flatMap { $0.isEmpty ? nil : $0 }
-      let path = try provider.environmentValue(forName: name + "_FILE").flatMap {
-        $0.isEmpty ? nil : $0
+    if let flag = flags[name] {
+      guard !flag.isEmpty else {
+        throw SettingError(name: name, fault: "its flag is empty: leave it out, or give a value")
       }
-      switch (value, path) {
-      case (let value?, nil): return value
-      case (nil, let path?): return try contents(of: path, for: name)
-      case (_?, _?):
-        throw SettingError(name: name, fault: "it and \(name)_FILE are both set: set one of them")
-      case (nil, nil): continue
-      }
+      return flag
     }
-    return nil
+    return try string(name) { try environment.environmentValue(forName: $0) }
+      ?? string(name) { try file?.environmentValue(forName: $0).map(Self.unquoted) }
   }
 
-  private func contents(of path: String, for name: String) throws -> String? {
+  private func string(_ name: String, _ read: (String) throws -> String?) throws -> String? {
+    let value = try read(name).flatMap { $0.isEmpty ? nil : $0 }
+    let path = try read(name + "_FILE").flatMap { $0.isEmpty ? nil : $0 }
+    guard let path else { return value }
+    guard value == nil else {
+      throw SettingError(name: name, fault: "it and \(name)_FILE are both set: set one of them")
+    }
+    return try contents(of: path, for: name)
+  }
+
+  /// A value in a file can stand in double quotes, as in a shell.
+  private static func unquoted(_ value: String) -> String {
+    guard value.count >= 2, value.hasPrefix("\""), value.hasSuffix("\"") else { return value }
+    return String(value.dropFirst().dropLast())
+  }
+
+  private func contents(of path: String, for name: String) throws -> String {
     guard let data = FileManager.default.contents(atPath: path) else {
       throw SettingError(
         name: name + "_FILE", fault: "\(path) can't be read: name a file that holds the secret")
     }
     let text = String(decoding: data, as: UTF8.self)
       .trimmingCharacters(in: .whitespacesAndNewlines)
-    return text.isEmpty ? nil : text
+    guard !text.isEmpty else {
+      throw SettingError(
+        name: name + "_FILE", fault: "\(path) is empty: name a file that holds the secret")
+    }
+    return text
   }
 
   func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int? {

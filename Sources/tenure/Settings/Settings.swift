@@ -20,15 +20,18 @@ struct Settings: Sendable {
   var sandboxAccess = SandboxAccess.all
   var logLevel = Logger.Level.info
   private var apiKeyText: String?
+  /// Which setting names the apps.
+  private var appsSetting = "TENURE_BUNDLE_IDS"
 
   init(_ source: SettingSource) throws {
-    databaseURL = try source.string("DATABASE_URL")
-    migrationDatabaseURL = try source.string("TENURE_MIGRATION_DATABASE_URL")
+    databaseURL = try Self.databaseURL("DATABASE_URL", source)
+    migrationDatabaseURL = try Self.databaseURL("TENURE_MIGRATION_DATABASE_URL", source)
     usesPreparedStatements = try source.flag("TENURE_DATABASE_PREPARED_STATEMENTS") ?? true
     dataDirectory = try source.string("TENURE_DATA_DIR") ?? ".tenure"
     httpHost = try source.string("TENURE_HTTP_HOST") ?? httpHost
     httpPort = try source.integer("TENURE_HTTP_PORT", in: 0...65_535) ?? httpPort
     apiKeyText = try source.string("TENURE_API_KEYS")
+    if try source.string("TENURE_APPS") != nil { appsSetting = "TENURE_APPS" }
     apps = try Self.apps(source)
     verifyReceipt = try Self.endpoints(source)
     if let limit = try source.integer("TENURE_APPSTORE_TIMEOUT_MS", in: 100...600_000) {
@@ -68,11 +71,22 @@ struct Settings: Sendable {
     do {
       return try AppStoreApps(apps)
     } catch {
-      throw SettingError(name: "TENURE_APPS", fault: "\(error)")
+      throw SettingError(name: appsSetting, fault: "\(error)")
     }
   }
 
   // MARK: Reading
+
+  /// libpq would take anything else for the name of a database, on whatever server it finds.
+  private static func databaseURL(_ name: String, _ source: SettingSource) throws -> String? {
+    guard let text = try source.string(name) else { return nil }
+    guard ["postgresql://", "postgres://"].contains(where: text.hasPrefix) || text.contains("=")
+    else {
+      throw SettingError(
+        name: name, fault: "it is no connection URI: write postgresql://USER@HOST/DATABASE")
+    }
+    return text
+  }
 
   private static func apps(_ source: SettingSource) throws -> [AppStoreApp] {
     let secret = try source.string("TENURE_APPSTORE_SHARED_SECRET")
@@ -82,39 +96,44 @@ struct Settings: Sendable {
         throw SettingError(
           name: "TENURE_APPS", fault: "it and TENURE_BUNDLE_IDS are both set: set one of them")
       }
-      return try text.split(separator: ",").map { entry in
+      return try text.split(separator: ",").enumerated().map { index, entry in
+        // The entry itself is never told: a secret may stand in the wrong place.
+        let number = index + 1
         let parts = entry.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
           .map { String($0).trimmingCharacters(in: .whitespaces) }
         guard parts.count == 3 else {
           throw SettingError(
             name: "TENURE_APPS",
-            fault: "an entry has \(parts.count) parts: write bundle_id:apple_id:shared_secret, "
-              + "the last two may be empty")
+            fault: "entry \(number) has \(parts.count) parts: write "
+              + "bundle_id:apple_id:shared_secret, the last two may be empty")
         }
         guard parts[1].isEmpty || Int64(parts[1]) != nil else {
           throw SettingError(
-            name: "TENURE_APPS", fault: "the Apple ID of \(parts[0]) is no number")
+            name: "TENURE_APPS",
+            fault: "entry \(number): the Apple ID is no number: write the app's number in the App "
+              + "Store, or leave it empty")
         }
         return try app(
-          "TENURE_APPS", bundleID: parts[0], appleID: Int64(parts[1]),
+          "TENURE_APPS", entry: number, bundleID: parts[0], appleID: Int64(parts[1]),
           secret: parts[2].isEmpty ? secret : parts[2])
       }
     }
     let ids = try source.string("TENURE_BUNDLE_IDS") ?? ""
-    return try ids.split(separator: ",").map {
+    return try ids.split(separator: ",").enumerated().map { index, id in
       try app(
-        "TENURE_BUNDLE_IDS", bundleID: String($0).trimmingCharacters(in: .whitespaces),
+        "TENURE_BUNDLE_IDS", entry: index + 1,
+        bundleID: String(id).trimmingCharacters(in: .whitespaces),
         appleID: appleID.map(Int64.init), secret: secret)
     }
   }
 
   private static func app(
-    _ name: String, bundleID: String, appleID: Int64?, secret: String?
+    _ name: String, entry: Int, bundleID: String, appleID: Int64?, secret: String?
   ) throws -> AppStoreApp {
     do {
       return try AppStoreApp(bundleID: bundleID, appleID: appleID, sharedSecret: secret)
     } catch {
-      throw SettingError(name: name, fault: "\(error)")
+      throw SettingError(name: name, fault: "entry \(entry): \(error)")
     }
   }
 
@@ -133,12 +152,16 @@ struct Settings: Sendable {
   }
 
   private static func sandboxAccess(_ source: SettingSource) throws -> SandboxAccess {
-    switch try source.string("TENURE_SANDBOX_ACCESS") {
-    case nil, "all": .all
-    case "none": .none
-    case let ids?:
-      .accounts(
-        Set(ids.split(separator: ",").map { String($0).trimmingCharacters(in: .whitespaces) }))
+    let name = "TENURE_SANDBOX_ACCESS"
+    let words = try source.string(name)?.split(separator: ",").map {
+      String($0).trimmingCharacters(in: .whitespaces)
+    }
+    switch words?.map({ $0.lowercased() }) {
+    case nil, ["all"]: return .all
+    case ["none"]: return .none
+    case let lowercased? where lowercased.contains("all") || lowercased.contains("none"):
+      throw SettingError(name: name, fault: "all and none stand alone: write one, or account ids")
+    default: return .accounts(Set(words ?? []))
     }
   }
 

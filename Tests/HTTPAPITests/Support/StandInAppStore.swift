@@ -10,7 +10,7 @@ final class StandInAppStore: AppStoreTransport {
 
   private struct State {
     var answers: [String: [UInt8]] = [:]
-    var isDown = false
+    var fault: String?
     var gate: Gate?
   }
 
@@ -27,8 +27,8 @@ final class StandInAppStore: AppStoreTransport {
   }
 
   /// Makes Apple unreachable, or reachable again.
-  func setDown(_ isDown: Bool) {
-    state.withLock { $0.isDown = isDown }
+  func setDown(_ isDown: Bool, because reason: String = "the test said so") {
+    state.withLock { $0.fault = isDown ? reason : nil }
   }
 
   /// Lets every request wait in front of a gate until it opens.
@@ -47,8 +47,8 @@ final class StandInAppStore: AppStoreTransport {
   func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
     if let gate = state.withLock({ $0.gate }) { await gate.pass() }
     let receipt = try JSONDecoder().decode(VerifyRequest.self, from: Data(request.body)).receipt
-    let (answer, isDown) = state.withLock { ($0.answers[receipt], $0.isDown) }
-    if isDown { throw AppStoreTransportError(.connectionFailed, detail: "the test said so") }
+    let (answer, fault) = state.withLock { ($0.answers[receipt], $0.fault) }
+    if let fault { throw AppStoreTransportError(.connectionFailed, detail: fault) }
     if let answer { return AppStoreResponse(status: 200, body: answer) }
     let simulated = simulation.verifyReceipt(
       request.body, at: request.url.contains("sandbox") ? .sandbox : .production)

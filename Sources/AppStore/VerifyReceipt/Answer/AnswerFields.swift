@@ -35,20 +35,31 @@ extension KeyedDecodingContainer<AnswerKey> {
     }
   }
 
-  /// A text that can be part of a key: not endless, and without control characters, which
-  /// PostgreSQL or a terminal would not take.
-  func identifier(_ key: AnswerKey) throws -> String? {
+  /// A text that can be part of a key: no longer than its column in `schema.sql`, and without
+  /// control characters, which PostgreSQL or a terminal would not take.
+  func identifier(_ key: AnswerKey, upTo limit: Int = 255) throws -> String? {
     guard let text = try text(key) else { return nil }
-    guard text.utf8.count <= 255 else { throw UnreadableField(key, "is longer than 255 bytes") }
+    guard text.utf8.count <= limit else {
+      throw UnreadableField(key, "is longer than \(limit) bytes")
+    }
     guard text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f }) else {
       throw UnreadableField(key, "contains control characters")
     }
     return text
   }
 
-  func integer(_ key: AnswerKey) throws -> Int? {
+  /// An `original_transaction_id`, `transaction_id` or `web_order_line_item_id`.
+  func transactionIdentifier(_ key: AnswerKey) throws -> String? {
+    try identifier(key, upTo: ReceiptItem.longestIdentifier)
+  }
+
+  /// A `cancellation_reason`; nil if it can't be read: a cancellation holds without its reason.
+  func reason(_ key: AnswerKey) -> String? { try? identifier(key, upTo: 64) }
+
+  func integer(_ key: AnswerKey, in range: ClosedRange<Int>) throws -> Int? {
     guard let text = try text(key) else { return nil }
     guard let number = Int(text) else { throw UnreadableField(key, "is not a whole number") }
+    guard range.contains(number) else { throw UnreadableField(key, "is out of range") }
     return number
   }
 
@@ -90,18 +101,16 @@ extension KeyedDecodingContainer<AnswerKey> {
 }
 
 extension Timestamp {
-  /// The last moment with a year of four digits: 9999-12-31 23:59:59.999 UTC.
-  private static let last: Int64 = 253_402_300_799_999
-
-  /// Reads milliseconds since 1970, or `YYYY-MM-DD HH:MM:SS Etc/GMT`; nil for anything else.
+  /// Reads milliseconds since 1970, or `YYYY-MM-DD HH:MM:SS Etc/GMT`; nil for anything else, and
+  /// outside the years 1970 to 9999 in either form.
   init?(appStoreDate text: String) {
     if let milliseconds = Int64(text) {
-      guard milliseconds >= 0, milliseconds <= Self.last else { return nil }
       self.init(milliseconds: milliseconds)
     } else if text.hasSuffix(" Etc/GMT") {
       self.init(rfc3339: text.dropLast(" Etc/GMT".count) + "Z")
     } else {
       self.init(rfc3339: text)
     }
+    guard (Timestamp(milliseconds: 0)...Self.writable.upperBound).contains(self) else { return nil }
   }
 }

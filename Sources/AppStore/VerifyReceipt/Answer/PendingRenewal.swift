@@ -14,11 +14,11 @@ struct PendingRenewal: Decodable, Hashable, Sendable {
 
   init(from decoder: any Decoder) throws {
     let fields = try decoder.container(keyedBy: AnswerKey.self)
-    originalTransactionID = try fields.identifier("original_transaction_id")
+    originalTransactionID = try fields.transactionIdentifier("original_transaction_id")
     productID = try fields.identifier("product_id")
     autoRenewProductID = try fields.identifier("auto_renew_product_id")
     autoRenews = try fields.flag("auto_renew_status")
-    expirationIntent = try fields.integer("expiration_intent")
+    expirationIntent = try fields.integer("expiration_intent", in: 0...Int(Int16.max))
     isInBillingRetryPeriod = try fields.flag("is_in_billing_retry_period")
     gracePeriodExpiresDate = try fields.moment("grace_period_expires_date")
   }

@@ -19,7 +19,6 @@ struct ReceiptAnswer: Decodable, Sendable {
     let latestReceiptInfo: AnswerList<ReceiptItem>?
     let latestExpiredReceiptInfo: AnswerList<ReceiptItem>?
     let pendingRenewalInfo: AnswerList<PendingRenewal>?
-    let latestReceipt: String?
     /// What an answer to an iOS 6 style receipt says of the renewal, at its top level.
     let renewal: PendingRenewal?
     let renewalFault: String?
@@ -30,24 +29,45 @@ struct ReceiptAnswer: Decodable, Sendable {
 
   init(from decoder: any Decoder) throws {
     let fields = try decoder.container(keyedBy: AnswerKey.self)
-    guard let status = try fields.integer("status") else {
-      throw UnreadableField("status", "is missing")
-    }
-    self.status = status
+    status = try fields.status
     isRetryable = try fields.flag("is-retryable")
     environment = try fields.text("environment")
     let isVerified = VerifyReceiptStatus(status, isRetryable: isRetryable) == .verified
     contents = isVerified ? try Contents(from: decoder) : nil
+  }
+
+  /// The status in an answer's bytes; nil if they are no answer.
+  static func status(of body: [UInt8]) -> Int? {
+    struct Status: Decodable {
+      let status: Int
+
+      init(from decoder: any Decoder) throws {
+        status = try decoder.container(keyedBy: AnswerKey.self).status
+      }
+    }
+    return try? JSONDecoder().decode(Status.self, from: Data(body)).status
+  }
+}
+
+extension KeyedDecodingContainer<AnswerKey> {
+  fileprivate var status: Int {
+    get throws {
+      guard let status = try integer("status", in: Int(Int32.min)...Int(Int32.max)) else {
+        throw UnreadableField("status", "is missing")
+      }
+      return status
+    }
   }
 }
 
 extension ReceiptAnswer.Contents {
   init(from decoder: any Decoder) throws {
     let fields = try decoder.container(keyedBy: AnswerKey.self)
-    guard
-      let receipts = try fields.decodeIfPresent(AnswerList<ReceiptBody>.self, forKey: "receipt"),
-      !receipts.elements.isEmpty
-    else { throw UnreadableField("receipt", "is missing") }
+    let receipts = try fields.decodeIfPresent(AnswerList<ReceiptBody>.self, forKey: "receipt")
+    guard let receipts, !receipts.elements.isEmpty else {
+      let fault = receipts?.faults.first.map { "can't be read: \($0)" }
+      throw UnreadableField("receipt", fault ?? "is missing")
+    }
     self.receipts = receipts
     latestReceiptInfo = try fields.decodeIfPresent(
       AnswerList<ReceiptItem>.self, forKey: "latest_receipt_info")
@@ -55,14 +75,13 @@ extension ReceiptAnswer.Contents {
       AnswerList<ReceiptItem>.self, forKey: "latest_expired_receipt_info")
     pendingRenewalInfo = try fields.decodeIfPresent(
       AnswerList<PendingRenewal>.self, forKey: "pending_renewal_info")
-    latestReceipt = try? fields.text("latest_receipt")
     do {
       (renewal, renewalFault) = (try PendingRenewal(from: decoder), nil)
     } catch let fault as UnreadableField {
       (renewal, renewalFault) = (nil, fault.description)
     }
     cancellationDate = try fields.moment("cancellation_date")
-    cancellationReason = try fields.text("cancellation_reason")
+    cancellationReason = fields.reason("cancellation_reason")
   }
 
   /// Each bundle id that the answer names: one, unless it is a test's.

@@ -15,7 +15,7 @@ struct ReceiptBody: Decodable, Sendable {
 
   init(from decoder: any Decoder) throws {
     let fields = try decoder.container(keyedBy: AnswerKey.self)
-    bundleID = try fields.text("bundle_id") ?? fields.text("bid")
+    bundleID = try fields.identifier("bundle_id") ?? fields.identifier("bid")
     requestDate = try? fields.moment("request_date")
     creationDate = try? fields.moment("receipt_creation_date")
     inApp = try fields.decodeIfPresent(AnswerList<ReceiptItem>.self, forKey: "in_app")

@@ -4,6 +4,9 @@ import Subscriptions
 ///
 /// https://developer.apple.com/documentation/appstorereceipts/responsebody/latest_receipt_info
 struct ReceiptItem: Decodable, Hashable, Sendable {
+  /// In bytes: what a column for Apple's numbers holds.
+  static let longestIdentifier = 128
+
   let productID: String
   let transactionID: String
   let originalTransactionID: String
@@ -38,22 +41,23 @@ struct ReceiptItem: Decodable, Hashable, Sendable {
     guard let purchaseDate = try fields.moment("purchase_date") else {
       throw UnreadableField("purchase_date", "is missing")
     }
-    let transactionID = try fields.identifier("transaction_id")
-    let original = try fields.identifier("original_transaction_id") ?? transactionID
+    let transactionID = try fields.transactionIdentifier("transaction_id")
+    let original =
+      try fields.transactionIdentifier("original_transaction_id") ?? transactionID
     guard let original else { throw UnreadableField("transaction_id", "is missing") }
     self.productID = productID
     self.purchaseDate = purchaseDate
     self.originalTransactionID = original
     self.transactionID = transactionID ?? "\(original)@\(purchaseDate.milliseconds)"
-    webOrderLineItemID = try fields.identifier("web_order_line_item_id")
+    guard self.transactionID.utf8.count <= Self.longestIdentifier else {
+      throw UnreadableField("transaction_id", "is missing, and its line's is too long")
+    }
+    webOrderLineItemID = try fields.transactionIdentifier("web_order_line_item_id")
     originalPurchaseDate = try fields.moment("original_purchase_date")
     expiresDate = try fields.moment("expires_date")
     cancellationDate = try fields.moment("cancellation_date")
-    cancellationReason = try fields.identifier("cancellation_reason")
-    quantity = try fields.integer("quantity")
-    if let quantity, !(1...Int(Int32.max)).contains(quantity) {
-      throw UnreadableField("quantity", "is not a number of things")
-    }
+    cancellationReason = fields.reason("cancellation_reason")
+    quantity = try fields.integer("quantity", in: 1...Int(Int32.max))
     isTrialPeriod = try fields.flag("is_trial_period")
     isInIntroOfferPeriod = try fields.flag("is_in_intro_offer_period")
     isUpgraded = try fields.flag("is_upgraded")

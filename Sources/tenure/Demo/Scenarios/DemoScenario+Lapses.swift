@@ -7,8 +7,7 @@ extension DemoScenario {
     "5", "karin's card fails; Apple says that it keeps trying, and succeeds on day 20"
   ) { stage in
     let phone = try stage.phone("karin")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     stage.wait(.days(10))
     try phone.failCard()
     let end = try phone.end(of: "monthly")
@@ -29,8 +28,7 @@ extension DemoScenario {
     "5b", "The same with mona's card, but nobody ever heard of Apple's trying"
   ) { stage in
     let phone = try stage.phone("mona")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     stage.wait(.days(10))
     try phone.failCard()
     stage.wait(until: try phone.end(of: "monthly") + .days(20))
@@ -46,13 +44,11 @@ extension DemoScenario {
     "6", "olga lapsed four months ago; paul subscribes on that Apple ID"
   ) { stage in
     let phone = try stage.phone("olga")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     try phone.switchAutoRenew(false)
     stage.wait(until: try phone.end(of: "monthly") + .days(122))
     try phone.logIn("paul")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     try await stage.expect(
       "the new month", phone.latest("monthly").transactionID, isOwnedBy: "paul", .submitter)
     try await stage.expect("olga", mayUse: [])
@@ -62,14 +58,12 @@ extension DemoScenario {
     "7", "queenie's month is refunded; ravi buys on that Apple ID"
   ) { stage in
     let phone = try stage.phone("queenie")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     stage.wait(.days(5))
     try phone.refund(phone.latest("monthly"))
     stage.wait(.days(2))
     try phone.logIn("ravi")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     try await stage.expect(
       "the new month", phone.latest("monthly").transactionID, isOwnedBy: "ravi", .submitter)
     try await stage.expect("queenie", mayUse: [])
@@ -80,8 +74,7 @@ extension DemoScenario {
     "10", "wanda lapsed; a purchase in Settings is heard of before anybody submits it"
   ) { stage in
     let phone = try stage.phone("wanda")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     try phone.switchAutoRenew(false)
     stage.wait(until: try phone.end(of: "monthly") + .days(30))
     try phone.buyInSettings("monthly")
@@ -97,8 +90,7 @@ extension DemoScenario {
     "16", "gita lapsed; nobody claims a purchase in Settings; hans submits its renewal"
   ) { stage in
     let phone = try stage.phone("gita")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     try phone.switchAutoRenew(false)
     try await phone.submit()
     stage.wait(until: try phone.end(of: "monthly") + .days(10))

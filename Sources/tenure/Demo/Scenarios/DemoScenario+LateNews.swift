@@ -22,8 +22,7 @@ extension DemoScenario {
     "13", "chloe's month of three months ago is refunded while the current one runs"
   ) { stage in
     let phone = try stage.phone("chloe")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     let first = try phone.latest("monthly")
     stage.wait(.days(95))
     try await phone.submit()
@@ -40,8 +39,7 @@ extension DemoScenario {
     "14", "“Off” of one day arrives after “on” of the next"
   ) { stage in
     let phone = try stage.phone("dora")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     let end = try phone.end(of: "monthly")
     stage.wait(.days(3))
     try phone.switchAutoRenew(false)
@@ -64,8 +62,7 @@ extension DemoScenario {
     "18", "leo's claim is decided; then evidence arrives that Apple had renewed for klara"
   ) { stage in
     let phone = try stage.phone("klara")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     stage.wait(.days(10))
     try phone.failCard()
     let end = try phone.end(of: "monthly")

@@ -7,8 +7,7 @@ extension DemoScenario {
     "1", "Apple renews anna's month; ben's session submits it"
   ) { stage in
     let phone = try stage.phone("anna")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     let end = try phone.end(of: "monthly")
     stage.wait(until: end - .hours(12))
     try phone.logIn("ben")
@@ -25,8 +24,7 @@ extension DemoScenario {
     "9", "uma's month renews; nobody submits the renewal"
   ) { stage in
     let phone = try stage.phone("uma")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     stage.wait(until: try phone.end(of: "monthly") + .hours(2))
     let iPad = try stage.device("the family's iPad", appleID: phone.appleID, account: "victor")
     try await iPad.submitCoinsAlone()
@@ -40,8 +38,7 @@ extension DemoScenario {
     "15", "elsa's renewal is reported 20 hours early, by fritz"
   ) { stage in
     let phone = try stage.phone("elsa")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     stage.wait(until: try phone.end(of: "monthly") - .hours(20))
     try phone.logIn("fritz")
     try await phone.submit()
@@ -59,8 +56,7 @@ extension DemoScenario {
     "17", "irma switches off after Apple has charged 22 hours early"
   ) { stage in
     let phone = try stage.phone("irma")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     let end = try phone.end(of: "monthly")
     stage.wait(until: end - .hours(20))
     try phone.switchAutoRenew(false)

@@ -23,11 +23,7 @@ extension DemoScenario {
     "12", "alma has switched off; boris restores on her phone while her month runs"
   ) { stage in
     let phone = try stage.phone("alma")
-    try phone.buy("monthly")
-    try await phone.submit()
-    stage.wait(.days(10))
-    try phone.switchAutoRenew(false)
-    try await phone.submit()
+    try await phone.subscribe("monthly", offAfter: .days(10))
     try phone.logIn("boris")
     try phone.restore()
     let answer = try await phone.submit(restore: true)

@@ -24,8 +24,7 @@ extension DemoScenario {
 
   static let refund = DemoScenario("B", "rita's current month is refunded") { stage in
     let phone = try stage.phone("rita")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     try await stage.expect("rita", mayUse: ["pro"])
     stage.wait(.days(4))
     let month = try phone.latest("monthly")

@@ -7,16 +7,11 @@ extension DemoScenario {
     "2", "carla's month ends; dario buys a quarter on the same phone"
   ) { stage in
     let phone = try stage.phone("carla")
-    try phone.buy("monthly")
-    try await phone.submit()
-    stage.wait(.days(10))
-    try phone.switchAutoRenew(false)
-    try await phone.submit()
+    try await phone.subscribe("monthly", offAfter: .days(10))
     let end = try phone.end(of: "monthly")
     stage.wait(until: end + .days(3))
     try phone.logIn("dario")
-    try phone.buy("quarterly")
-    try await phone.submit()
+    try await phone.subscribe("quarterly")
     let quarter = try phone.latest("quarterly")
     try await stage.expect("the quarter", quarter.transactionID, isOwnedBy: "dario", .submitter)
     let line = try await stage.tenure.line(quarter.originalTransactionID)
@@ -46,15 +41,10 @@ extension DemoScenario {
     "2b", "edith has switched off; felix upgrades while her month still runs"
   ) { stage in
     let phone = try stage.phone("edith")
-    try phone.buy("monthly")
-    try await phone.submit()
-    stage.wait(.days(10))
-    try phone.switchAutoRenew(false)
-    try await phone.submit()
+    try await phone.subscribe("monthly", offAfter: .days(10))
     stage.wait(.days(2))
     try phone.logIn("felix")
-    try phone.buy("premium")
-    try await phone.submit()
+    try await phone.subscribe("premium")
     try await stage.expect(
       "the upgrade", phone.latest("premium").transactionID, isOwnedBy: "felix", .submitter)
     try await stage.expect("edith", mayUse: [])
@@ -65,17 +55,12 @@ extension DemoScenario {
     "2c", "gina has switched off; hugo orders a quarter, charged when her month ends"
   ) { stage in
     let phone = try stage.phone("gina")
-    try phone.buy("monthly")
-    try await phone.submit()
-    stage.wait(.days(10))
-    try phone.switchAutoRenew(false)
-    try await phone.submit()
+    try await phone.subscribe("monthly", offAfter: .days(10))
     stage.wait(.days(2))
     try phone.logIn("hugo")
     let order = try await stage.tenure.openOrder(of: "hugo", for: "quarterly")
     stage.tell("hugo's app opens an order for quarterly.")
-    try phone.buy("quarterly")
-    try await phone.submit()
+    try await phone.subscribe("quarterly")
     stage.wait(until: try phone.end(of: "monthly") + .hours(2))
     try await phone.submit(order: order)
     try await stage.expect(
@@ -89,15 +74,10 @@ extension DemoScenario {
     "8", "tom buys seconds after sofia's month; the answer says “on”, which is his doing"
   ) { stage in
     let phone = try stage.phone("sofia")
-    try phone.buy("monthly")
-    try await phone.submit()
-    stage.wait(.days(10))
-    try phone.switchAutoRenew(false)
-    try await phone.submit()
+    try await phone.subscribe("monthly", offAfter: .days(10))
     stage.wait(until: try phone.end(of: "monthly") + .seconds(10))
     try phone.logIn("tom")
-    try phone.buy("monthly")
-    try await phone.submit()
+    try await phone.subscribe("monthly")
     try await stage.expect(
       "the second month", phone.latest("monthly").transactionID, isOwnedBy: "tom", .submitter)
     try await stage.expect("sofia", mayUse: [])

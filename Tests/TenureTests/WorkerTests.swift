@@ -1,0 +1,171 @@
+import AppStore
+import AppStoreSimulator
+import BackgroundJobs
+import Foundation
+import Intake
+import LedgerStorage
+import Logging
+import Postgres
+import ScratchDatabases
+import ServiceLifecycle
+import Subscriptions
+import Synchronization
+import Testing
+
+@testable import tenure
+
+@Suite("The worker")
+struct WorkerTests {
+  /// Apple, which does not answer about some receipts, and about the others says no.
+  private final class DeafAppStore: AppStoreTransport {
+    private let state = Mutex((isDown: true, answered: 0))
+    let stuck = Latch()
+
+    var answered: Int { state.withLock { $0.answered } }
+    func setUp() { state.withLock { $0.isDown = false } }
+
+    func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
+      guard !state.withLock(\.isDown) else {
+        throw AppStoreTransportError(.connectionFailed, detail: "down")
+      }
+      if String(decoding: request.body, as: UTF8.self).contains("stuck") { await stuck.wait() }
+      state.withLock { $0.answered += 1 }
+      return AppStoreResponse(status: 200, body: Array(#"{"status":21003}"#.utf8))
+    }
+  }
+
+  private struct Stage: Sendable {
+    let assembly: Assembly
+    let apple: DeafAppStore
+    let clock: SimulatedClock
+    let database: ConnectionPool
+
+    func submit(_ receipt: String) async throws -> UUID {
+      let answer = try await assembly.intake.submit(
+        SubmissionRequest(accountID: "4711", receiptData: receipt))
+      guard case .pending(let id, _, _) = answer else { throw CancellationError() }
+      return id
+    }
+
+    /// Waits until something is so, a minute at the most.
+    func until(_ isSo: () async throws -> Bool) async throws {
+      for _ in 0..<600 {
+        if try await isSo() { return }
+        try await Task.sleep(for: .milliseconds(100))
+      }
+      Issue.record("It did not happen.")
+    }
+
+    func count(_ condition: SQL) async throws -> Int {
+      try await database.query("SELECT count(*) FROM tenure.job WHERE \(condition)")
+        .decodeOnly(Int.self)
+    }
+  }
+
+  /// Runs a worker on a database and a clock of its own.
+  private func withWorker(_ test: @Sendable (Stage) async throws -> Void) async throws {
+    let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+    try await withScratchDatabase { database in
+      let (apple, clock) = (DeafAppStore(), SimulatedClock(start: .now))
+      let settings = try Settings(
+        await SettingSource(flags: ["TENURE_BUNDLE_IDS": "com.example.app"], environment: [:]))
+      let assembly = try await Assembly(
+        database: database, settings: settings, transport: apple, logger: quiet,
+        now: { clock.now })
+      let group = ServiceGroup(services: [assembly.worker()], logger: quiet)
+      try await withThrowingTaskGroup(of: Void.self) { tasks in
+        tasks.addTask { try await group.run() }
+        try await test(
+          Stage(assembly: assembly, apple: apple, clock: clock, database: database))
+        await group.triggerGracefulShutdown()
+        try await tasks.waitForAll()
+      }
+    }
+  }
+
+  @Test("a slow job keeps no other waiting")
+  func refills() async throws {
+    try await withWorker { stage in
+      _ = try await stage.submit("stuck")
+      for number in 0..<20 { _ = try await stage.submit("receipt\(number)") }
+      stage.apple.setUp()
+      // Less than a lease: nobody claims a second time.
+      stage.clock.advance(by: .seconds(30))
+      try await stage.until { stage.apple.answered == 20 }
+      #expect(try await stage.count("locked_by IS NOT NULL") == 1)
+      stage.apple.stuck.open()
+      try await stage.until { try await stage.count("true") == 0 }
+    }
+  }
+
+  @Test("what fails for 30 days is given up, and has 30 days again when it is started again")
+  func patience() async throws {
+    try await withWorker { stage in
+      let id = try await stage.submit("receipt")
+      func isParked() async throws -> Bool { try await stage.count("parked_at IS NOT NULL") == 1 }
+      func attempts() async throws -> Int {
+        try await stage.database.query("SELECT attempts FROM tenure.submission")
+          .decodeOnly(Int.self)
+      }
+      stage.clock.advance(by: .days(29))
+      try await stage.until { try await attempts() == 2 }
+      #expect(try await !isParked())
+      stage.clock.advance(by: .days(1))
+      try await stage.until { try await isParked() }
+      guard case .pending(_, nil, let problem) = try await stage.assembly.intake.standing(of: id)
+      else {
+        Issue.record("It has a next attempt.")
+        return
+      }
+      #expect(problem?.detail.contains(id.uuidString.lowercased()) == true)
+
+      // As Operating says, at the time of this clock.
+      let before = try await attempts()
+      try await stage.database.execute(
+        """
+        UPDATE tenure.job
+        SET parked_at = NULL, created_at = \(stage.clock.now), run_at = \(stage.clock.now)
+        WHERE subject = \(id.uuidString.lowercased())
+        """)
+      try await stage.until { try await attempts() == before + 1 }
+      stage.clock.advance(by: .days(29))
+      try await stage.until { try await attempts() == before + 2 }
+      #expect(try await !isParked())
+      stage.apple.setUp()
+      stage.clock.advance(by: .hours(2))
+      try await stage.until { try await stage.count("true") == 0 }
+      guard case .rejected = try await stage.assembly.intake.standing(of: id) else {
+        Issue.record("It is not decided.")
+        return
+      }
+    }
+  }
+
+  @Test("a job that fails through our own fault is given up as well")
+  func ourFault() async throws {
+    try await withWorker { stage in
+      _ = try await stage.submit("receipt")
+      try await stage.database.execute(
+        "ALTER TABLE tenure.submission_exchange ADD CHECK (number < 1000)")
+      stage.clock.advance(by: .days(31))
+      try await stage.until { try await stage.count("parked_at IS NOT NULL") == 1 }
+    }
+  }
+
+  @Test("a lease outlasts whatever Apple may take", arguments: [100, 10_000, 600_000])
+  func lease(timeout: Int) async throws {
+    let settings = try Settings(
+      await SettingSource(
+        flags: [
+          "TENURE_APPS": "a.b::one,c.d::two,e.f::two", "TENURE_APPSTORE_TIMEOUT_MS": "\(timeout)",
+        ], environment: [:]))
+    let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+    try await withScratchDatabase { database in
+      let intake = try await Assembly(
+        database: database, settings: settings, transport: DeafAppStore(), logger: quiet
+      ).intake
+      // Three visits of an endpoint, with each of two secrets.
+      #expect(intake.longestDecision > .milliseconds(timeout * 6))
+    }
+  }
+}
