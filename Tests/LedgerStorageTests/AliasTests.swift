@@ -38,7 +38,7 @@ struct AliasTests {
         #expect(again?.isFirst == false)
         #expect(again?.deliveredAt == day(2))
       }
-      #expect(try await ledger.audit()).differences == [])
+      #expect(try await ledger.audit().differences == [])
     }
   }
 
@@ -76,7 +76,7 @@ struct AliasTests {
       #expect(try await ledger.owner(of: "9", line: Self.other) == "anna")
       #expect(try await ledger.holdings(of: "anna").holdings.map(\.charge) == [one])
       #expect(try await ledger.holdings(of: "ben").holdings.isEmpty)
-      #expect(try await ledger.audit()).differences == [])
+      #expect(try await ledger.audit().differences == [])
     }
   }
 
@@ -114,7 +114,7 @@ struct AliasTests {
       #expect(try await ledger.owner(of: two, line: Self.other) == "anna")
       #expect(try await ledger.holdings(of: "ben").holdings.isEmpty)
       #expect(try await ledger.lines(of: one) == [lineID])
-      #expect(try await ledger.audit()).differences == [])
+      #expect(try await ledger.audit().differences == [])
     }
   }
 

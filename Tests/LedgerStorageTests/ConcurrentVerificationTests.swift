@@ -82,7 +82,7 @@ struct ConcurrentVerificationTests {
       let family = try #require(try await ledger.family(of: LineID(.production, "7")))
       #expect(family.rule.charges.count == 1)
       #expect(try await ledger.owner(of: "7", line: LineID(.production, "7")) == nil)
-      #expect(try await ledger.audit()).differences == [])
+      #expect(try await ledger.audit().differences == [])
     }
   }
 

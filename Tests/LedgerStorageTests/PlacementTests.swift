@@ -29,7 +29,7 @@ struct PlacementTests {
         [charge("3", on: 60)], claiming: [key("3")], by: "cora", on: 60.1)
       #expect(try await ledger.owner(of: "2") == "ben")
       #expect(try await ledger.owner(of: "3") == "ben")
-      #expect(try await ledger.audit()).differences == [])
+      #expect(try await ledger.audit().differences == [])
     }
   }
 }

@@ -153,7 +153,7 @@ struct RecordingTests {
       let late = try await ledger.submit([status(true, on: 9.5)], claiming: [], by: "anna", on: 122)
       let changes = late?.recording.families[lineID]?.changes
       #expect(changes?.filter(\.changesOwner) == [])
-      #expect(try await ledger.audit()).differences == [])
+      #expect(try await ledger.audit().differences == [])
     }
   }
 
@@ -184,7 +184,7 @@ struct RecordingTests {
       #expect(linked?.willRenew == true)
       #expect(
         Set(try await ledger.holdings(of: "anna").holdings.map(\.familyID)) == [nil, "900"])
-      let audit = try await ledger.audit())
+      let audit = try await ledger.audit()
       #expect(audit.differences == [], "\(audit.differences)")
       #expect(try await ledger.rebuild().rewritten == 0)
     }
@@ -198,7 +198,7 @@ struct RecordingTests {
       let carl = try await ledger.findOrCreateAccount("carl", at: start).appAccountToken
       func hear(_ evidence: [Evidence], on date: Double) async throws {
         try await ledger.submit(evidence, claiming: [], by: "anna", on: date)
-        let audit = try await ledger.audit())
+        let audit = try await ledger.audit()
         #expect(audit.differences == [], "\(audit.differences)")
       }
       try await hear([charge("1", on: 0), charge("2", on: 40)], on: 41)
