@@ -17,7 +17,7 @@ struct ConcurrentVerificationTests {
     try await withLedger { ledger in
       let submission = try await ledger.store(by: "anna", on: 0.1)
       try await ledger.postpone(
-        submission, until: day(0.2), because: waiting, exchanges: [exchange("none")])
+        submission, until: day(0.2), because: waiting, exchanges: [exchange("none")], worker: nil)
       let recorded = try await ledger.verify(
         submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.3,
         exchanges: [exchange("redirected"), exchange("decisive")])
@@ -55,7 +55,7 @@ struct ConcurrentVerificationTests {
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
         exchanges: [exchange("refused")], at: day(0.3))
       try await ledger.postpone(
-        submission, until: day(0.5), because: waiting, exchanges: [exchange("none")])
+        submission, until: day(0.5), because: waiting, exchanges: [exchange("none")], worker: nil)
       let stored = try await ledger.submission(submission.id)
       #expect(stored?.status == .verified)
       #expect(stored?.awaitsApple == false)
