@@ -193,7 +193,7 @@ struct BareStatements: Sendable {
       SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
       WHERE account_key = \(sample.accountKey) AND order_id = \(order)
       FOR UPDATE
-      """,
+      """
     ]
   }
 
