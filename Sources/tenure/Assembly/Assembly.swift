@@ -41,6 +41,9 @@ struct Assembly: Sendable {
       sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
     entitlements = EntitlementReader(
       ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess)
+    if try await ledger.publish(settings.sandboxAccess) {
+      logger.notice("The view current_entitlement follows this program's TENURE_SANDBOX_ACCESS now")
+    }
     schema = SchemaMigrator(database: database, logger: logger)
     self.logger = logger
     self.now = now

@@ -1,0 +1,25 @@
+import Postgres
+package import Subscriptions
+
+extension Ledger {
+  /// Tells the view `current_entitlement` whose sandbox purchases grant anything: in code it is a
+  /// setting, which SQL can't see.
+  ///
+  /// - Returns: Whether the view was told something else before.
+  /// - Throws: What the database says.
+  package func publish(_ access: SandboxAccess) async throws -> Bool {
+    let (isEverybody, accountIDs): (Bool, [String]) =
+      switch access {
+      case .all: (true, [])
+      case .none: (false, [])
+      case .accounts(let ids): (false, ids.sorted())
+      }
+    let changed = try await database.execute(
+      """
+      UPDATE tenure.sandbox_access
+      SET everybody = \(isEverybody), account_ids = \(accountIDs)
+      WHERE everybody <> \(isEverybody) OR account_ids <> \(accountIDs)
+      """)
+    return changed > 0
+  }
+}
