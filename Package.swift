@@ -146,7 +146,7 @@ let package = Package(
       dependencies: [
         "AppStore", "AppStoreSimulator", "HTTPAPI", "Intake", "LedgerStorage", "Postgres",
         "ScratchDatabases", "Subscriptions", asyncHTTPClient, httpTypes, hummingbird,
-        hummingbirdTesting, logging, nioCore, nioHTTP1, serviceLifecycle, yams,
+        hummingbirdTesting, logging, nioCore, nioHTTP1, nioPosix, serviceLifecycle, yams,
       ],
       resources: [.copy("Samples")], swiftSettings: strict),
     .testTarget(

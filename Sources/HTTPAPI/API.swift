@@ -1,8 +1,9 @@
 package import Hummingbird
+import HummingbirdCore
 package import Intake
 package import LedgerStorage
 package import Logging
-import NIOCore
+package import NIOCore
 package import Subscriptions
 
 /// The HTTP interface: what it is made of, and the application that serves it.
@@ -46,7 +47,7 @@ package struct API: Sendable {
   /// A connection on which nothing happens is closed after this time: longer than the 60 seconds
   /// after which the usual load balancers close theirs, so that none sends into a closed
   /// connection.
-  static let idleTimeout: TimeAmount = .seconds(75)
+  package static let idleTimeout: TimeAmount = .seconds(75)
 
   /// Makes the application, a `Service`: when it is told to shut down it takes no new connections
   /// and finishes what is in flight.
@@ -54,14 +55,23 @@ package struct API: Sendable {
   /// - Parameters:
   ///   - host: The address to listen on.
   ///   - port: 0 for a free one.
+  ///   - idleTimeout: When to close a connection on which nothing happens.
   ///   - onListening: Told the port once it listens.
   /// - Returns: The application, not yet running.
   package func application(
-    host: String, port: Int, onListening: @escaping @Sendable (Int) async -> Void = { _ in }
+    host: String, port: Int, idleTimeout: TimeAmount = Self.idleTimeout,
+    onListening: @escaping @Sendable (Int) async -> Void = { _ in }
   ) -> some ApplicationProtocol {
-    Application(
+    // Who wants to see every request in the log gets all of them from the router.
+    let desks =
+      logger.logLevel > .debug ? EntitlementDesks(reader: entitlements, now: now) : nil
+    return Application(
       router: router(),
-      server: .http1(configuration: .init(idleTimeout: Self.idleTimeout)),
+      server: HTTPServerBuilder { responder in
+        EntitlementChannel(
+          http: HTTP1Channel(responder: responder), keys: keys, desks: desks,
+          idleTimeout: idleTimeout)
+      },
       configuration: ApplicationConfiguration(address: .hostname(host, port: port)),
       onServerRunning: { channel in await onListening(channel.localAddress?.port ?? port) },
       logger: logger)

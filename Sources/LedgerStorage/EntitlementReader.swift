@@ -17,6 +17,24 @@ package struct EntitlementReader: Sendable {
     entitlements(of: accountID, holding: try await ledger.holdings(of: accountID), at: now)
   }
 
+  /// Reads what some accounts may use, for those who have no task that could wait.
+  ///
+  /// - Parameters:
+  ///   - accountIDs: At most ``maximumBatch``.
+  ///   - completion: Called once, on the thread that serves PostgreSQL: it must hand over what takes
+  ///     time.
+  package func read(
+    _ accountIDs: [String],
+    completion: @escaping @Sendable (Result<ReadEntitlements, any Error>) -> Void
+  ) {
+    ledger.holdings.read(accountIDs) { [self] result in
+      completion(result.map { ReadEntitlements(rows: $0, reader: self) })
+    }
+  }
+
+  /// As many as PostgreSQL answers for in one statement better than in two.
+  package static let maximumBatch = HoldingReader.maximumBatch
+
   /// What several accounts may use now, in the order asked.
   package func entitlements(of accountIDs: [String], now: Timestamp) async throws
     -> [[Entitlement]]
@@ -44,5 +62,18 @@ package struct EntitlementReader: Sendable {
     }
     return Entitlement.entitlements(
       holdings: holdings, grants: held.grants, catalogue: catalogue.catalogue, at: moment)
+  }
+}
+
+/// What was read for several accounts; each one's share is decoded by whoever wants it.
+package struct ReadEntitlements: Sendable {
+  fileprivate let rows: HoldingRows
+  fileprivate let reader: EntitlementReader
+
+  /// What an account may use, which must be one of those that were asked for.
+  ///
+  /// - Throws: What keeps its rows from being read; the other accounts' don't matter.
+  package func entitlements(of accountID: String, at moment: Timestamp) throws -> [Entitlement] {
+    reader.entitlements(of: accountID, holding: try rows.holdings(of: accountID), at: moment)
   }
 }

@@ -14,28 +14,38 @@ package struct AccountHoldings: Sendable {
 ///
 /// While one statement is out, callers gather; the next statement asks for all of them at once with
 /// `= ANY`. PostgreSQL answers a batch at a quarter of the cost of its selects one by one, and
-/// waiting on purpose would not pay. The caller that finds no statement out sends one for itself
-/// and for whoever came meanwhile, and hands over to one of those who came later.
+/// waiting on purpose would not pay. Who finds no statement out sends one at once; the answer's
+/// arrival sends the next, so that no caller's task has to run for another's sake.
 final class HoldingReader: Sendable {
+  typealias Completion = @Sendable (Result<HoldingRows, any Error>) -> Void
+
   /// How many statements are out at the most: the second covers the other's way back.
-  private static let maximumLeaders = 2
+  private static let maximumStatements = 2
   /// The most accounts in one statement: PostgreSQL gains nothing beyond.
-  private static let maximumBatch = 200
+  static let maximumBatch = 200
 
-  private enum Signal: Sendable {
-    case result(HoldingRows)
-    case lead
-    case failure(any Error)
-  }
-
-  private struct Waiter: Sendable {
-    var accountID: String
-    var continuation: CheckedContinuation<Signal, Never>
+  /// The accounts that one caller asks for.
+  private struct Question: Sendable {
+    let accountIDs: [String]
+    let completion: Completion
   }
 
   private struct State: Sendable {
-    var waiters: [Waiter] = []
-    var leaders = 0
+    var waiting: [Question] = []
+    var statements = 0
+
+    /// Takes those who have waited longest for one statement; no one if no one waits.
+    mutating func nextBatch() -> [Question] {
+      var accounts = 0
+      let end = waiting.firstIndex { question in
+        accounts += question.accountIDs.count
+        return accounts > maximumBatch
+      }
+      // Who asks for more than a batch has a statement to himself.
+      let batch = waiting.prefix(max(1, end ?? waiting.count))
+      waiting.removeFirst(batch.count)
+      return Array(batch)
+    }
   }
 
   private let database: ConnectionPool
@@ -45,68 +55,45 @@ final class HoldingReader: Sendable {
     self.database = database
   }
 
+  /// Reads what some accounts hold, together with what others ask for at the same time.
+  ///
+  /// - Parameters:
+  ///   - accountIDs: The accounts.
+  ///   - completion: Called once, on the thread that serves PostgreSQL: it must hand over what
+  ///     takes time.
+  func read(_ accountIDs: [String], completion: @escaping Completion) {
+    let batch = state.withLock { state -> [Question] in
+      state.waiting.append(Question(accountIDs: accountIDs, completion: completion))
+      guard state.statements < Self.maximumStatements else { return [] }
+      state.statements += 1
+      return state.nextBatch()
+    }
+    if !batch.isEmpty { send(batch) }
+  }
+
+  private func send(_ batch: [Question]) {
+    let accountIDs = batch.count == 1 ? batch[0].accountIDs : batch.flatMap(\.accountIDs)
+    database.batch(Self.statements(accountIDs)) { [self] outcome in
+      let next = state.withLock { state -> [Question] in
+        let next = state.nextBatch()
+        if next.isEmpty { state.statements -= 1 }
+        return next
+      }
+      // The next statement is on its way while everybody decodes rows of this one.
+      if !next.isEmpty { send(next) }
+      let rows = outcome.flatMap { results in
+        Result { try HoldingRows(holdings: results[0], grants: results[1]) }
+      }
+      for question in batch { question.completion(rows) }
+    }
+  }
+
+  /// The same for a task that waits; one that is cancelled waits no longer, and takes nobody with
+  /// it.
   func holdings(of accountID: String) async throws -> AccountHoldings {
-    let leads = state.withLock { state in
-      guard state.leaders < Self.maximumLeaders else { return false }
-      state.leaders += 1
-      return true
-    }
-    if leads { return try await lead(for: accountID) }
-    let signal = await withCheckedContinuation { continuation in
-      let waiter = Waiter(accountID: accountID, continuation: continuation)
-      let leads = state.withLock { state in
-        guard state.leaders >= Self.maximumLeaders else {
-          state.leaders += 1
-          return true
-        }
-        state.waiters.append(waiter)
-        return false
-      }
-      if leads { continuation.resume(returning: .lead) }
-    }
-    switch signal {
-    case .result(let rows): return try rows.holdings(of: accountID)
-    case .lead: return try await lead(for: accountID)
-    case .failure(let error): throw error
-    }
-  }
-
-  /// Reads for one caller and for those who wait, then lets the next one lead.
-  private func lead(for accountID: String) async throws -> AccountHoldings {
-    let followers = state.withLock { state in
-      let followers = Array(state.waiters.prefix(Self.maximumBatch - 1))
-      state.waiters.removeFirst(followers.count)
-      return followers
-    }
-    let rows: HoldingRows
-    do {
-      rows = try await read([accountID] + followers.map(\.accountID))
-    } catch {
-      // A caller that gave up takes nobody with it: each of the others reads for itself.
-      let isCancelled = Task.isCancelled
-      if isCancelled { state.withLock { $0.leaders += followers.count } }
-      for follower in followers {
-        follower.continuation.resume(returning: isCancelled ? .lead : .failure(error))
-      }
-      handOver()
-      throw error
-    }
-    // The next statement is on its way while everybody decodes rows of this one.
-    handOver()
-    for follower in followers { follower.continuation.resume(returning: .result(rows)) }
-    return try rows.holdings(of: accountID)
-  }
-
-  /// Lets one of those who wait lead, unless more do already than should.
-  private func handOver() {
-    let next = state.withLock { state -> Waiter? in
-      guard !state.waiters.isEmpty, state.leaders <= Self.maximumLeaders else {
-        state.leaders -= 1
-        return nil
-      }
-      return state.waiters.removeFirst()
-    }
-    next?.continuation.resume(returning: .lead)
+    let answer = Answer()
+    read([accountID]) { answer.resume(with: $0) }
+    return try await answer.rows.holdings(of: accountID)
   }
 
   /// Reads the holdings and grants of accounts in one round trip.
@@ -134,5 +121,51 @@ final class HoldingReader: Sendable {
       auto_renews, phase, grace_ends_at
     FROM tenure.holding WHERE account_id = ANY(\(accountIDs))
     """
+  }
+}
+
+/// What one task waits for: the first answer counts, be it the database's or that the task was
+/// cancelled.
+private final class Answer: Sendable {
+  private enum State: Sendable {
+    case open
+    case awaited(CheckedContinuation<HoldingRows, any Error>)
+    case given(Result<HoldingRows, any Error>)
+  }
+
+  private let state = Mutex(State.open)
+
+  func resume(with result: Result<HoldingRows, any Error>) {
+    let continuation = state.withLock { state -> CheckedContinuation<HoldingRows, any Error>? in
+      switch state {
+      case .open:
+        state = .given(result)
+        return nil
+      case .awaited(let continuation):
+        state = .given(result)
+        return continuation
+      case .given:
+        return nil
+      }
+    }
+    continuation?.resume(with: result)
+  }
+
+  /// To be read once.
+  var rows: HoldingRows {
+    get async throws {
+      try await withTaskCancellationHandler {
+        try await withCheckedThrowingContinuation { continuation in
+          let given = state.withLock { state -> Result<HoldingRows, any Error>? in
+            if case .given(let result) = state { return result }
+            state = .awaited(continuation)
+            return nil
+          }
+          if let given { continuation.resume(with: given) }
+        }
+      } onCancel: {
+        resume(with: .failure(CancellationError()))
+      }
+    }
   }
 }

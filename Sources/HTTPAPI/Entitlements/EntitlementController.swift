@@ -64,7 +64,8 @@ struct EntitlementController: Sendable {
   }
 }
 
-private struct AccountEntitlements: JSONWritable {
+/// The answer about one account.
+struct AccountEntitlements: JSONWritable {
   let accountID: String
   let asOf: Timestamp
   let entitlements: [Entitlement]

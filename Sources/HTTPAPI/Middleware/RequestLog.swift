@@ -46,7 +46,7 @@ struct RequestLog: RouterMiddleware {
   }
 
   /// Whether a caller's id can be logged and repeated as it is: short, and visible ASCII.
-  private static func isUsable(_ id: String) -> Bool {
+  static func isUsable(_ id: String) -> Bool {
     (1...128).contains(id.utf8.count) && id.utf8.allSatisfy { (0x21...0x7E).contains($0) }
   }
 }

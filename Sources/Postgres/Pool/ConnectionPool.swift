@@ -27,6 +27,25 @@ package final class ConnectionPool: StatementRunner {
     return try await run(Request(statements, timeout: timeout(deadline)))
   }
 
+  /// Sends statements together, for those who have no task that could wait.
+  ///
+  /// - Parameters:
+  ///   - statements: at least one; none of them COPY.
+  ///   - deadline: how long the server may take, nil for the pool's setting.
+  ///   - completion: called once, on the thread that serves all connections, so that it must not
+  ///     take long; with the rows of each statement, in order, or with what ``batch(_:deadline:)``
+  ///     throws.
+  package func batch(
+    _ statements: [SQL], deadline: Duration? = nil,
+    completion: @escaping @Sendable (Result<[Rows], any Error>) -> Void
+  ) {
+    let request = Request(statements, timeout: timeout(deadline))
+    PostgresLoop.submit { [driver] in
+      if let error = Self.fault(of: request) { return completion(.failure(error)) }
+      driver.accept(request, .call(completion))
+    }
+  }
+
   /// Runs a body with a connection of its own, for what needs one: session locks, settings,
   /// scripts.
   ///
@@ -73,14 +92,19 @@ package final class ConnectionPool: StatementRunner {
 
   /// The same, but goes on when the task is cancelled: what cleans up must.
   func runShielded(_ request: Request) async throws -> [Rows] {
-    for sql in request.statements where sql.parameters.count > SQL.parametersMax {
-      throw PostgresError(
-        .invalidRequest, "more than \(SQL.parametersMax) parameters", statement: sql.text)
-    }
+    if let error = Self.fault(of: request) { throw error }
     return try await unsafe withUnsafeThrowingContinuation { continuation in
       PostgresLoop.submit { [driver] in
         unsafe driver.accept(request, .resume(continuation))
       }
+    }
+  }
+
+  /// Why a request can't be sent at all.
+  private static func fault(of request: Request) -> PostgresError? {
+    request.statements.first { $0.parameters.count > SQL.parametersMax }.map {
+      PostgresError(
+        .invalidRequest, "more than \(SQL.parametersMax) parameters", statement: $0.text)
     }
   }
 }

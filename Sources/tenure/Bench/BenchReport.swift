@@ -33,8 +33,8 @@ struct BenchReport: Sendable {
   private static func cells(_ result: BenchResult) -> [String] {
     [
       result.name, whole(result.perSecond), whole(result.limitPerSecond),
-      decimal(result.ratio, digits: 2), "≥ " + decimal(result.goal, digits: 2),
-      result.isMet ? "met" : "missed",
+      decimal(result.ratio, digits: 2), result.goal.map { "≥ " + decimal($0, digits: 2) } ?? "–",
+      result.isMet.map { $0 ? "met" : "missed" } ?? "",
       result.p50Milliseconds.map { decimal($0, digits: 2) } ?? "–",
       result.p99Milliseconds.map { decimal($0, digits: 2) } ?? "–",
       result.memory.map { whole(Double($0) / 1_000_000) } ?? "–",

@@ -60,7 +60,7 @@ struct BenchRun: Sendable {
       let benchmark = ReadBenchmark(
         database: database, accounts: accounts, seconds: seconds, rounds: rounds,
         directory: directory, logger: logger)
-      results.append(try await benchmark.run())
+      results += try await benchmark.run()
     }
     if subject != .reads {
       let benchmark = SubmissionBenchmark(

@@ -12,8 +12,8 @@ struct Measurement: Sendable {
 struct BenchResult: Sendable, Encodable {
   let name: String
   let limitName: String
-  /// The share of the limit that is aimed at.
-  let goal: Double
+  /// The share of the limit that is aimed at; nil for what is measured for comparison.
+  let goal: Double?
   /// In bytes: the most that the measured process needed; nil where that says nothing.
   let memory: Int?
   private let rounds: [Round]
@@ -35,11 +35,11 @@ struct BenchResult: Sendable, Encodable {
   /// - Parameters:
   ///   - name: What was measured.
   ///   - limitName: What it is compared with.
-  ///   - goal: The share of the limit that is aimed at.
+  ///   - goal: The share of the limit that is aimed at, if any is.
   ///   - rounds: Each round's figure and limit; at least one.
   ///   - memory: In bytes, if it was measured.
   init(
-    name: String, limitName: String, goal: Double,
+    name: String, limitName: String, goal: Double?,
     rounds: [(measured: Measurement, limit: Measurement)], memory: Int? = nil
   ) {
     precondition(!rounds.isEmpty, "A result has at least one round.")
@@ -58,7 +58,8 @@ struct BenchResult: Sendable, Encodable {
   var perSecond: Double { median(rounds.map(\.perSecond)) }
   var limitPerSecond: Double { median(rounds.map(\.limitPerSecond)) }
   var ratio: Double { perSecond / limitPerSecond }
-  var isMet: Bool { ratio >= goal }
+  /// Nil where nothing is aimed at.
+  var isMet: Bool? { goal.map { ratio >= $0 } }
   var p50Milliseconds: Double? { median(rounds.compactMap(\.p50Milliseconds)) }
   var p99Milliseconds: Double? { median(rounds.compactMap(\.p99Milliseconds)) }
 
@@ -78,8 +79,8 @@ struct BenchResult: Sendable, Encodable {
     try result.encode(limitName, forKey: .limit)
     try result.encode(limitPerSecond, forKey: .limitPerSecond)
     try result.encode(ratio, forKey: .ratio)
-    try result.encode(goal, forKey: .goal)
-    try result.encode(isMet, forKey: .met)
+    try result.encodeIfPresent(goal, forKey: .goal)
+    try result.encodeIfPresent(isMet, forKey: .met)
     try result.encodeIfPresent(p50Milliseconds, forKey: .p50Milliseconds)
     try result.encodeIfPresent(p99Milliseconds, forKey: .p99Milliseconds)
     try result.encodeIfPresent(memory, forKey: .memory)

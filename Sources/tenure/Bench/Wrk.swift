@@ -26,15 +26,17 @@ struct Wrk: Sendable {
   /// - Parameters:
   ///   - server: Which is asked.
   ///   - accounts: The numbers of the accounts there are.
+  ///   - query: What follows the path: nothing, or a query with its question mark.
   ///   - connections: How many requests are under way at a time.
   ///   - seconds: How long.
   /// - Returns: The answers a second, and how long they took.
   /// - Throws: ``BenchError``, also when a request failed.
   func readEntitlements(
-    from server: ServeProcess, accounts: ClosedRange<Int>, connections: Int, seconds: Int
+    from server: ServeProcess, accounts: ClosedRange<Int>, query: String = "", connections: Int,
+    seconds: Int
   ) async throws -> Measurement {
     let file = directory.appending(path: "wrk.lua")
-    try script(server, accounts).write(to: file, atomically: true, encoding: .utf8)
+    try script(server, accounts, query).write(to: file, atomically: true, encoding: .utf8)
     let output = try await tool.run(
       [
         "--threads", "2", "--connections", "\(connections)", "--duration", "\(seconds)s",
@@ -53,7 +55,9 @@ struct Wrk: Sendable {
 
   /// Requests are put together by hand, since wrk takes as long for its own formatting as for all
   /// the rest.
-  private func script(_ server: ServeProcess, _ accounts: ClosedRange<Int>) -> String {
+  private func script(_ server: ServeProcess, _ accounts: ClosedRange<Int>, _ query: String)
+    -> String
+  {
     """
     local threads = 0
     function setup(thread)
@@ -63,7 +67,7 @@ struct Wrk: Sendable {
     function init(arguments)
       math.randomseed(seed)
     end
-    local rest = "/entitlements HTTP/1.1\\r\\nHost: localhost\\r\\n" ..
+    local rest = "/entitlements\(query) HTTP/1.1\\r\\nHost: localhost\\r\\n" ..
       "Authorization: Bearer \(server.secret)\\r\\n\\r\\n"
     function request()
       local account = math.random(\(accounts.lowerBound), \(accounts.upperBound))

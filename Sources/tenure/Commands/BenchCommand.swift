@@ -18,8 +18,8 @@ struct BenchCommand: AsyncParsableCommand {
     abstract: "Measures the speed, each figure beside its limit measured in the same run.",
     discussion: """
       reads: entitlements over HTTP, 64 connections, random accounts; beside pgbench's prepared \
-      select on the same table. submissions: receipts decided, Apple's answer at hand; beside the \
-      bare SQL of one. Rounds of both sides alternate, and medians are printed.
+      select on the same table, and once more in a way that only the router answers. submissions: \
+      receipts decided, Apple's answer at hand; beside the bare SQL of one. Rounds of both sides alternate, and medians are printed.
 
       Uses a private PostgreSQL in the temporary directory and removes it afterwards. Needs the \
       programs pgbench and wrk (packages postgresql and wrk on Debian). Trust the ratios: absolute \

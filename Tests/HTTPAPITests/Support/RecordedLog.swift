@@ -13,6 +13,13 @@ final class RecordedLog: Sendable {
   }
 
   private let recorded = Mutex<[Line]>([])
+  private let threshold = Mutex(Logger.Level.trace)
+
+  /// What is less grave is not logged; may be changed while loggers are in use.
+  var level: Logger.Level {
+    get { threshold.withLock { $0 } }
+    set { threshold.withLock { $0 = newValue } }
+  }
 
   var lines: [Line] { recorded.withLock { $0 } }
   var text: String { lines.map { "\($0)" }.joined(separator: "\n") }
@@ -23,7 +30,10 @@ final class RecordedLog: Sendable {
 
   private struct Handler: LogHandler {
     let log: RecordedLog
-    var logLevel = Logger.Level.trace
+    var logLevel: Logger.Level {
+      get { log.level }
+      set { log.level = newValue }
+    }
     var metadata: Logger.Metadata = [:]
 
     subscript(metadataKey key: String) -> Logger.Metadata.Value? {

@@ -1,0 +1,32 @@
+import Hummingbird
+import HummingbirdCore
+import Logging
+import NIOCore
+import NIOHTTP1
+
+/// Hummingbird's HTTP/1.1 channel with an ``EntitlementHandler`` in front of everything that is
+/// Hummingbird's.
+struct EntitlementChannel: ServerChildChannel {
+  /// Without an idle timeout, which is the handler's business: Hummingbird's knows nothing of what
+  /// passes it by.
+  let http: HTTP1Channel
+  let keys: APIKeys
+  /// Nil: the router answers everything.
+  let desks: EntitlementDesks?
+  let idleTimeout: TimeAmount
+
+  func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<HTTP1Channel.Value> {
+    http.setup(channel: channel, logger: logger).flatMapThrowing { value in
+      let pipeline = channel.pipeline.syncOperations
+      let handler = EntitlementHandler(
+        desk: desks?.desk(of: channel.eventLoop), keys: keys, idleTimeout: idleTimeout)
+      let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)
+      try pipeline.addHandler(handler, position: .after(decoder))
+      return value
+    }
+  }
+
+  func handle(value: HTTP1Channel.Value, logger: Logger) async {
+    await http.handle(value: value, logger: logger)
+  }
+}

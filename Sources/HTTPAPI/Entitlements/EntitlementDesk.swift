@@ -1,0 +1,100 @@
+import Foundation
+import LedgerStorage
+import NIOCore
+import Subscriptions
+import Synchronization
+
+/// Asks for all connections of one event loop together, and hands the answers to all of them in one
+/// go: what a request costs to pass between threads is shared by all that arrive at the same time.
+final class EntitlementDesk {
+  private let eventLoop: any EventLoop
+  private let reader: EntitlementReader
+  private let now: @Sendable () -> Timestamp
+  private var waiting: [(handler: EntitlementHandler, accountID: String)] = []
+  private var date = (second: Int64.min, text: "")
+
+  init(eventLoop: any EventLoop, reader: EntitlementReader, now: @escaping @Sendable () -> Timestamp)
+  {
+    self.eventLoop = eventLoop
+    self.reader = reader
+    self.now = now
+  }
+
+  /// Calls ``EntitlementHandler/answer(_:)`` when an account has been read, or could not be.
+  func ask(_ accountID: String, for handler: EntitlementHandler) {
+    waiting.append((handler, accountID))
+    if waiting.count == EntitlementReader.maximumBatch {
+      submit()
+    } else if waiting.count == 1 {
+      // When everything has been read that has arrived already.
+      eventLoop.assumeIsolated().execute { self.submit() }
+    }
+  }
+
+  private func submit() {
+    guard !waiting.isEmpty else { return }
+    let asked = NIOLoopBound(waiting, eventLoop: eventLoop)
+    let accountIDs = waiting.map(\.accountID)
+    waiting.removeAll(keepingCapacity: true)
+    let asOf = now()
+    reader.read(accountIDs) { [eventLoop] result in
+      eventLoop.execute {
+        for (handler, accountID) in asked.value {
+          handler.answer(
+            try? AccountEntitlements(
+              accountID: accountID, asOf: asOf,
+              entitlements: result.get().entitlements(of: accountID, at: asOf)))
+        }
+      }
+    }
+  }
+
+  /// The value of the header field `Date`, made once a second.
+  var dateText: String {
+    let second = Int64(Date.now.timeIntervalSince1970)
+    if second != date.second {
+      date = (second, Timestamp(milliseconds: second * 1000).httpDate)
+    }
+    return date.text
+  }
+}
+
+/// The desks of all event loops.
+final class EntitlementDesks: Sendable {
+  private let reader: EntitlementReader
+  private let now: @Sendable () -> Timestamp
+  private let desks = Mutex<[ObjectIdentifier: NIOLoopBound<EntitlementDesk>]>([:])
+
+  init(reader: EntitlementReader, now: @escaping @Sendable () -> Timestamp) {
+    self.reader = reader
+    self.now = now
+  }
+
+  /// The desk of an event loop, for who runs on it.
+  func desk(of eventLoop: any EventLoop) -> EntitlementDesk {
+    desks.withLock { desks in
+      if let desk = desks[ObjectIdentifier(eventLoop)] { return desk }
+      let desk = NIOLoopBound(
+        EntitlementDesk(eventLoop: eventLoop, reader: reader, now: now), eventLoop: eventLoop)
+      desks[ObjectIdentifier(eventLoop)] = desk
+      return desk
+    }.value
+  }
+}
+
+extension Timestamp {
+  /// The form of RFC 9110, section 5.6.7: `Sun, 06 Nov 1994 08:49:37 GMT`.
+  var httpDate: String {
+    let weekdays = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
+    let months = [
+      "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ]
+    let (date, millisecond) = dayAndTime
+    let second = Int(millisecond / 1000)
+    func two(_ value: Int) -> String { value < 10 ? "0\(value)" : "\(value)" }
+    let time = [second / 3600, second / 60 % 60, second % 60].map(two).joined(separator: ":")
+    // The first of January 1970 was a Thursday.
+    return "\(weekdays[date.daysSince1970 % 7]), \(two(date.day)) \(months[date.month - 1]) \(date.year) "
+      + "\(time) GMT"
+  }
+}

@@ -1,0 +1,95 @@
+import AppStoreSimulator
+import Logging
+import NIOCore
+import Postgres
+import ServiceLifecycle
+import Subscriptions
+import Testing
+
+@testable import HTTPAPI
+
+/// The real assembly behind a real socket.
+struct LiveAPI: Sendable {
+  let port: Int
+  let log: RecordedLog
+  let group: ServiceGroup
+
+  /// The routes that the router has answered.
+  var routed: [String] { log.lines.compactMap { $0.metadata["http.route"] } }
+
+  /// Runs a body beside a server, and shuts the server down.
+  ///
+  /// - Parameter level: Of the server's log when it is put together. Afterwards everything is
+  ///   logged, so that the log tells what the router has answered.
+  static func run<Value: Sendable>(
+    on database: ConnectionPool, level: Logger.Level = .info,
+    idleTimeout: TimeAmount = API.idleTimeout, _ body: (LiveAPI) async throws -> Value
+  ) async throws -> Value {
+    let log = RecordedLog()
+    log.level = level
+    let (api, _, _) = try await TestAPI.assemble(database, logger: log.logger)
+    let (ports, port) = AsyncStream.makeStream(of: Int.self)
+    let application = api.application(host: "127.0.0.1", port: 0, idleTimeout: idleTimeout) {
+      port.yield($0)
+    }
+    log.level = .trace
+    let group = ServiceGroup(services: [application], logger: quietLogger)
+    async let running: Void = group.run()
+    let live = LiveAPI(
+      port: try #require(await ports.first { _ in true }), log: log, group: group)
+    do {
+      let value = try await body(live)
+      await group.triggerGracefulShutdown()
+      try await running
+      return value
+    } catch {
+      await group.triggerGracefulShutdown()
+      try await running
+      throw error
+    }
+  }
+
+  /// Sends a request on a connection of its own.
+  func exchange(_ text: String) async throws -> RawConnection.Answer? {
+    try await RawConnection.to(port) { connection in
+      try await connection.send(text)
+      return try await connection.answer()
+    }
+  }
+}
+
+extension ConnectionPool {
+  /// Runs a body while nobody can read what accounts hold.
+  func whileHoldingsAreLocked<Value: Sendable>(
+    _ body: (Connection) async throws -> Value
+  ) async throws -> Value {
+    try await withConnection { connection in
+      try await connection.runScript("BEGIN; LOCK TABLE tenure.holding")
+      do {
+        let value = try await body(connection)
+        try await connection.runScript("ROLLBACK")
+        return value
+      } catch {
+        try await connection.runScript("ROLLBACK")
+        throw error
+      }
+    }
+  }
+}
+
+extension Connection {
+  /// Returns when a statement waits for a lock of this database.
+  func untilWaiting() async throws {
+    for _ in 0..<1000 {
+      let waiting = try await query(
+        """
+        SELECT count(*) FROM pg_locks WHERE NOT granted AND database =
+          (SELECT oid FROM pg_database WHERE datname = current_database())
+        """
+      ).decodeOnly(Int.self)
+      if waiting > 0 { return }
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    Issue.record("No statement waits for a lock.")
+  }
+}

@@ -1,0 +1,105 @@
+import NIOCore
+import NIOPosix
+
+/// A TCP connection on which HTTP is spoken byte by byte: what matters here is what is on the wire.
+final class RawConnection {
+  struct Answer: Equatable, CustomStringConvertible {
+    /// The status line and the header fields, as they came.
+    var head: [String]
+    var body: String
+
+    var status: Int { head[0].split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0 }
+    var description: String { (head + ["", body]).joined(separator: "\n") }
+
+    /// The value of a header field.
+    subscript(name: String) -> String? {
+      head.first { $0.lowercased().hasPrefix(name.lowercased() + ": ") }
+        .map { String($0.dropFirst(name.count + 2)) }
+    }
+
+    /// The same with what differs from request to request in a form of its own.
+    var comparable: Answer {
+      var answer = self
+      for (index, line) in head.enumerated() {
+        if line.wholeMatch(of: #/Date: [A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} [\d:]{8} GMT/#) != nil
+        {
+          answer.head[index] = "Date: now"
+        } else if line.wholeMatch(of: #/X-Request-ID: [0-9a-f]{17,32}/#) != nil {
+          answer.head[index] = "X-Request-ID: made"
+        }
+      }
+      return answer
+    }
+  }
+
+  private var inbound: NIOAsyncChannelInboundStream<ByteBuffer>.AsyncIterator
+  private let outbound: NIOAsyncChannelOutboundWriter<ByteBuffer>
+  private var received = ""
+
+  private init(
+    inbound: NIOAsyncChannelInboundStream<ByteBuffer>.AsyncIterator,
+    outbound: NIOAsyncChannelOutboundWriter<ByteBuffer>
+  ) {
+    self.inbound = inbound
+    self.outbound = outbound
+  }
+
+  /// Runs a body with a connection, which is closed afterwards.
+  static func to<Value: Sendable>(
+    _ port: Int, _ body: (RawConnection) async throws -> Value
+  ) async throws -> Value {
+    let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+      .connect(host: "127.0.0.1", port: port) { channel in
+        channel.eventLoop.makeCompletedFuture {
+          try NIOAsyncChannel<ByteBuffer, ByteBuffer>(
+            wrappingChannelSynchronously: channel,
+            configuration: .init(isOutboundHalfClosureEnabled: true))
+        }
+      }
+    return try await channel.executeThenClose { inbound, outbound in
+      try await body(
+        RawConnection(inbound: inbound.makeAsyncIterator(), outbound: outbound))
+    }
+  }
+
+  func send(_ text: String) async throws {
+    try await outbound.write(ByteBuffer(string: text))
+  }
+
+  /// Says that nothing more will be sent.
+  func finish() { outbound.finish() }
+
+  /// Sends a GET without a body.
+  func get(_ path: String, _ fields: [String] = ["Authorization: Bearer app-secret"]) async throws {
+    try await send(Self.get(path, fields))
+  }
+
+  static func get(
+    _ path: String, _ fields: [String] = ["Authorization: Bearer app-secret"]
+  ) -> String {
+    (["GET \(path) HTTP/1.1", "Host: localhost"] + fields + ["", ""]).joined(separator: "\r\n")
+  }
+
+  /// The next answer, which must have a `Content-Length`; nil when the connection was closed
+  /// instead.
+  func answer() async throws -> Answer? {
+    while true {
+      if let answer = complete() { return answer }
+      guard let part = try await inbound.next(isolation: #isolation) else { return nil }
+      received += String(buffer: part)
+    }
+  }
+
+  private func complete() -> Answer? {
+    guard let end = received.firstRange(of: "\r\n\r\n") else { return nil }
+    var answer = Answer(
+      head: received[..<end.lowerBound].split(separator: "\r\n").map(String.init), body: "")
+    let rest = received[end.upperBound...].utf8
+    guard let length = answer["Content-Length"].flatMap({ Int($0) }), rest.count >= length else {
+      return nil
+    }
+    answer.body = String(decoding: rest.prefix(length), as: UTF8.self)
+    received = String(decoding: rest.dropFirst(length), as: UTF8.self)
+    return answer
+  }
+}

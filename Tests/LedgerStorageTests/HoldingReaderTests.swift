@@ -1,0 +1,128 @@
+import Foundation
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Synchronization
+import Testing
+
+@testable import LedgerStorage
+
+@Suite("Reading holdings for many callers")
+struct HoldingReaderTests {
+  /// Gives each account one charge of a line of its own, named after it.
+  private static func fill(_ ledger: Ledger, _ accounts: [String]) async throws {
+    for account in accounts {
+      let line = LineID(.production, OriginalTransactionID(account))
+      try await ledger.submit(
+        [charge(TransactionID(account), on: 0, line: line)],
+        claiming: [key(TransactionID(account), line: line)], by: account, on: 0.1)
+    }
+  }
+
+  private static func run(
+    _ test: @Sendable (HoldingReader, ConnectionPool) async throws -> Void
+  ) async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database, logger: quietLogger)
+      try await fill(ledger, ["anna", "ben", "carla"])
+      try await test(ledger.holdings, database)
+    }
+  }
+
+  /// The charges of an account, which are named after it.
+  private static func charges(_ holdings: AccountHoldings) -> [String] {
+    holdings.holdings.map(\.charge.transactionID.rawValue)
+  }
+
+  private static func whileLocked(
+    _ database: ConnectionPool, _ body: (Connection) async throws -> Void
+  ) async throws {
+    try await database.withConnection { connection in
+      try await connection.runScript("BEGIN; LOCK TABLE tenure.holding")
+      try await body(connection)
+      try await connection.runScript("ROLLBACK")
+    }
+  }
+
+  @Test("everybody gets his own, however many wait")
+  func manyCallers() async throws {
+    try await Self.run { reader, database in
+      let names = (0..<450).map { ["anna", "ben", "carla", "nobody"][$0 % 4] }
+      let tasks = Mutex<[Task<[String], any Error>]>([])
+      try await Self.whileLocked(database) { _ in
+        for name in names {
+          let task = Task { Self.charges(try await reader.holdings(of: name)) }
+          tasks.withLock { $0.append(task) }
+        }
+        try await Task.sleep(for: .milliseconds(50))
+      }
+      for (name, task) in zip(names, tasks.withLock { $0 }) {
+        #expect(try await task.value == (name == "nobody" ? [] : [name]))
+      }
+    }
+  }
+
+  @Test("who gives up waits no longer, and takes nobody with him")
+  func cancellation() async throws {
+    try await Self.run { reader, database in
+      let others = Mutex<[Task<[String], any Error>]>([])
+      try await Self.whileLocked(database) { _ in
+        // The first two have a statement out; the last two wait for the next one.
+        for _ in 0..<2 {
+          let first = Task { try await reader.holdings(of: "anna") }
+          let second = Task { Self.charges(try await reader.holdings(of: "ben")) }
+          try await Task.sleep(for: .milliseconds(30))
+          first.cancel()
+          await #expect(throws: CancellationError.self) { try await first.value }
+          others.withLock { $0.append(second) }
+        }
+      }
+      for task in others.withLock({ $0 }) { #expect(try await task.value == ["ben"]) }
+      #expect(Self.charges(try await reader.holdings(of: "anna")) == ["anna"])
+      let cancelled = Task {
+        try? await Task.sleep(for: .seconds(5))
+        return try await reader.holdings(of: "anna")
+      }
+      cancelled.cancel()
+      await #expect(throws: CancellationError.self) { try await cancelled.value }
+    }
+  }
+
+  @Test("a statement that fails fails for all who asked, and for nobody after them")
+  func failure() async throws {
+    try await Self.run { reader, database in
+      try await database.runScript("ALTER TABLE tenure.holding RENAME TO elsewhere")
+      for _ in 0..<5 {
+        await #expect(throws: PostgresError.self) { try await reader.holdings(of: "anna") }
+        await #expect(throws: PostgresError.self) { try await Self.read(reader, ["anna", "ben"]) }
+      }
+      try await database.runScript("ALTER TABLE tenure.elsewhere RENAME TO holding")
+      #expect(Self.charges(try await reader.holdings(of: "anna")) == ["anna"])
+      let rows = try await Self.read(reader, ["ben", "nobody"])
+      #expect(Self.charges(try rows.holdings(of: "ben")) == ["ben"])
+      #expect(try rows.holdings(of: "nobody").holdings.isEmpty)
+      await database.close()
+      await #expect(throws: PostgresError.self) { try await Self.read(reader, ["anna"]) }
+    }
+  }
+
+  @Test("a row that can't be read is a failure for its own account alone")
+  func unreadableRow() async throws {
+    try await Self.run { reader, database in
+      try await database.execute(
+        "UPDATE tenure.holding SET starts_at = 'infinity' WHERE account_id = 'anna'")
+      let rows = try await Self.read(reader, ["anna", "ben"])
+      #expect(throws: PostgresError.self) { try rows.holdings(of: "anna") }
+      #expect(Self.charges(try rows.holdings(of: "ben")) == ["ben"])
+    }
+  }
+
+  /// The form without a task.
+  private static func read(_ reader: HoldingReader, _ accountIDs: [String]) async throws
+    -> HoldingRows
+  {
+    try await withCheckedThrowingContinuation { continuation in
+      reader.read(accountIDs) { continuation.resume(with: $0) }
+    }
+  }
+}
