@@ -10,10 +10,15 @@ import Testing
 struct CurrentEntitlementTests {
   private static let accounts = (1...400).map { "account \($0)" }
 
-  @Test(arguments: [
-    SandboxAccess.all, .none, .accounts(Set(accounts.prefix(200))),
-  ])
-  func `says what the code says`(access: SandboxAccess) async throws {
+  /// Half of the accounts may use what they bought in the sandbox in the last case.
+  @Test(arguments: ["all", "none", "some"])
+  func `says what the code says`(sandbox: String) async throws {
+    let access: SandboxAccess =
+      switch sandbox {
+      case "all": .all
+      case "none": .none
+      default: .accounts(Set(Self.accounts.prefix(200)))
+      }
     let seed = Double.random(in: -1...1)
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)

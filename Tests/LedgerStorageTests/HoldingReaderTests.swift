@@ -23,7 +23,7 @@ struct HoldingReaderTests {
     _ test: @Sendable (HoldingReader, ConnectionPool) async throws -> Void
   ) async throws {
     try await withScratchDatabase { database in
-      let ledger = Ledger(database: database, logger: quietLogger)
+      let ledger = Ledger(database: database)
       try await fill(ledger, ["anna", "ben", "carla"])
       try await test(ledger.holdings, database)
     }

@@ -92,7 +92,7 @@ struct WorkerTests {
       // Less than a lease: nobody claims a second time.
       stage.clock.advance(by: .seconds(30))
       try await stage.until { stage.apple.answered == 20 }
-      #expect(try await stage.count("locked_by IS NOT NULL") == 1)
+      try await stage.until { try await stage.count("locked_by IS NOT NULL") == 1 }
       stage.apple.stuck.open()
       try await stage.until { try await stage.count("true") == 0 }
     }
