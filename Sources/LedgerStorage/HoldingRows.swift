@@ -3,9 +3,9 @@ import Subscriptions
 
 /// The rows that were read for many accounts at once, found by account.
 ///
-/// Nothing but the account ids is decoded here: whoever asked decodes its own rows, so that the work
-/// is spread over the callers' threads, and a row that can't be read is a failure for its own account
-/// alone.
+/// Nothing but the account ids is decoded here: whoever asked decodes its own rows, so that the
+/// work is spread over the callers' threads, and a row that can't be read is a failure for its own
+/// account alone.
 struct HoldingRows: Sendable {
   private let holdings: RowsByAccount
   private let grants: RowsByAccount

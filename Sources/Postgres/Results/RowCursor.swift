@@ -2,10 +2,10 @@ package import struct Foundation.UUID
 
 /// Reads one row's columns from left to right, out of the memory where libpq left them.
 ///
-/// `Rows.decode` is shorter to write. This is for what is read by the thousand: the compiler doesn't
-/// specialize generic code of another module unless it is `public`, and finding a dozen types out at
-/// run time takes several microseconds a row. Hence the methods of ``RowCursor`` for one type each;
-/// other modules add their own types' on top of them.
+/// `Rows.decode` is shorter to write. This is for what is read by the thousand: the compiler
+/// doesn't specialize generic code of another module unless it is `public`, and finding a dozen
+/// types out at run time takes several microseconds a row. Hence the methods of ``RowCursor`` for
+/// one type each; other modules add their own types' on top of them.
 package struct RowCursor {
   package let rows: Rows
   package let row: Int
