@@ -21,8 +21,8 @@ package struct EntitlementReader: Sendable {
   ///
   /// - Parameters:
   ///   - accountIDs: At most ``maximumBatch``.
-  ///   - completion: Called once, on the thread that serves PostgreSQL: it must hand over what takes
-  ///     time.
+  ///   - completion: Called once, on the thread that serves PostgreSQL: it must hand over what
+  ///     takes time.
   package func read(
     _ accountIDs: [String],
     completion: @escaping @Sendable (Result<ReadEntitlements, any Error>) -> Void

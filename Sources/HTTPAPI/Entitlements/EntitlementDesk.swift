@@ -13,8 +13,10 @@ final class EntitlementDesk {
   private var waiting: [(handler: EntitlementHandler, accountID: String)] = []
   private var date = (second: Int64.min, text: "")
 
-  init(eventLoop: any EventLoop, reader: EntitlementReader, now: @escaping @Sendable () -> Timestamp)
-  {
+  init(
+    eventLoop: any EventLoop, reader: EntitlementReader,
+    now: @escaping @Sendable () -> Timestamp
+  ) {
     self.eventLoop = eventLoop
     self.reader = reader
     self.now = now
@@ -94,7 +96,7 @@ extension Timestamp {
     func two(_ value: Int) -> String { value < 10 ? "0\(value)" : "\(value)" }
     let time = [second / 3600, second / 60 % 60, second % 60].map(two).joined(separator: ":")
     // The first of January 1970 was a Thursday.
-    return "\(weekdays[date.daysSince1970 % 7]), \(two(date.day)) \(months[date.month - 1]) \(date.year) "
-      + "\(time) GMT"
+    let day = "\(two(date.day)) \(months[date.month - 1]) \(date.year)"
+    return "\(weekdays[date.daysSince1970 % 7]), \(day) \(time) GMT"
   }
 }

@@ -19,7 +19,8 @@ struct BenchCommand: AsyncParsableCommand {
     discussion: """
       reads: entitlements over HTTP, 64 connections, random accounts; beside pgbench's prepared \
       select on the same table, and once more in a way that only the router answers. submissions: \
-      receipts decided, Apple's answer at hand; beside the bare SQL of one. Rounds of both sides alternate, and medians are printed.
+      receipts decided, Apple's answer at hand; beside the bare SQL of one. Rounds of both sides \
+      alternate, and medians are printed.
 
       Uses a private PostgreSQL in the temporary directory and removes it afterwards. Needs the \
       programs pgbench and wrk (packages postgresql and wrk on Debian). Trust the ratios: absolute \

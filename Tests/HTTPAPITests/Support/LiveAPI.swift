@@ -19,8 +19,8 @@ struct LiveAPI: Sendable {
 
   /// Runs a body beside a server, and shuts the server down.
   ///
-  /// - Parameter level: Of the server's log when it is put together. Afterwards everything is
-  ///   logged, so that the log tells what the router has answered.
+  /// The level is that of the server's log when it is put together. Afterwards everything is
+  /// logged, so that the log tells what the router has answered.
   static func run<Value: Sendable>(
     on database: ConnectionPool, level: Logger.Level = .info,
     idleTimeout: TimeAmount = API.idleTimeout, _ body: (LiveAPI) async throws -> Value

@@ -21,10 +21,9 @@ final class RawConnection {
     var comparable: Answer {
       var answer = self
       for (index, line) in head.enumerated() {
-        if line.wholeMatch(of: #/Date: [A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} [\d:]{8} GMT/#) != nil
-        {
+        if line.contains(#/^Date: \w{3}, \d\d \w{3} \d{4} [\d:]{8} GMT$/#) {
           answer.head[index] = "Date: now"
-        } else if line.wholeMatch(of: #/X-Request-ID: [0-9a-f]{17,32}/#) != nil {
+        } else if line.contains(#/^X-Request-ID: [0-9a-f]{17,32}$/#) {
           answer.head[index] = "X-Request-ID: made"
         }
       }
@@ -82,22 +81,22 @@ final class RawConnection {
 
   /// The next answer, which must have a `Content-Length`; nil when the connection was closed
   /// instead.
-  func answer() async throws -> Answer? {
+  func answer(toHead: Bool = false) async throws -> Answer? {
     while true {
-      if let answer = complete() { return answer }
+      if let answer = complete(hasBody: !toHead) { return answer }
       guard let part = try await inbound.next(isolation: #isolation) else { return nil }
       received += String(buffer: part)
     }
   }
 
-  private func complete() -> Answer? {
+  private func complete(hasBody: Bool) -> Answer? {
     guard let end = received.firstRange(of: "\r\n\r\n") else { return nil }
     var answer = Answer(
       head: received[..<end.lowerBound].split(separator: "\r\n").map(String.init), body: "")
     let rest = received[end.upperBound...].utf8
-    guard let length = answer["Content-Length"].flatMap({ Int($0) }), rest.count >= length else {
-      return nil
-    }
+    guard let announced = answer["Content-Length"].flatMap({ Int($0) }) else { return nil }
+    let length = hasBody ? announced : 0
+    guard rest.count >= length else { return nil }
     answer.body = String(decoding: rest.prefix(length), as: UTF8.self)
     received = String(decoding: rest.dropFirst(length), as: UTF8.self)
     return answer
