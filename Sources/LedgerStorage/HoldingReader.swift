@@ -21,6 +21,9 @@ final class HoldingReader: Sendable {
 
   /// How many statements are out at the most: the second covers the other's way back.
   private static let maximumStatements = 2
+  /// Whoever waits for a read is an app that has just been launched: better a quick no than a late
+  /// answer, and the next try may find another server.
+  private static let deadline: Duration = .seconds(10)
   /// The most accounts in one statement: PostgreSQL gains nothing beyond.
   static let maximumBatch = 200
 
@@ -73,7 +76,7 @@ final class HoldingReader: Sendable {
 
   private func send(_ batch: [Question]) {
     let accountIDs = batch.count == 1 ? batch[0].accountIDs : batch.flatMap(\.accountIDs)
-    database.batch(Self.statements(accountIDs)) { [self] outcome in
+    database.batch(Self.statements(accountIDs), deadline: Self.deadline) { [self] outcome in
       let next = state.withLock { state -> [Question] in
         let next = state.nextBatch()
         if next.isEmpty { state.statements -= 1 }
@@ -98,7 +101,7 @@ final class HoldingReader: Sendable {
 
   /// Reads the holdings and grants of accounts in one round trip.
   func read(_ accountIDs: [String]) async throws -> HoldingRows {
-    let results = try await database.batch(Self.statements(accountIDs))
+    let results = try await database.batch(Self.statements(accountIDs), deadline: Self.deadline)
     return try HoldingRows(holdings: results[0], grants: results[1])
   }
 
