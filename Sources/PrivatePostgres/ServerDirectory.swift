@@ -21,8 +21,12 @@ struct ServerDirectory: Sendable {
     let files = FileManager.default
     let onlyOwner: [FileAttributeKey: Any] = [.posixPermissions: 0o700]
     if !files.fileExists(atPath: self.path) {
+      // The server's user, another one where this is root, passes through the folders above.
       try files.createDirectory(
-        atPath: self.path, withIntermediateDirectories: true, attributes: onlyOwner)
+        at: URL(filePath: self.path).deletingLastPathComponent(),
+        withIntermediateDirectories: true)
+      try files.createDirectory(
+        atPath: self.path, withIntermediateDirectories: false, attributes: onlyOwner)
     }
     if !files.fileExists(atPath: socketDirectory) {
       try files.createDirectory(

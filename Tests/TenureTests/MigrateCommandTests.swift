@@ -46,6 +46,21 @@ struct MigrateCommandTests {
     }
   }
 
+  /// With the folders above it, through which another user has to pass where this is root.
+  @Test("without DATABASE_URL it makes a private database, which the other commands find")
+  func makesPrivateDatabase() async throws {
+    try await withTemporaryDirectory { directory in
+      let data = directory.appending(path: "not/there/yet").path(percentEncoded: false)
+      let environment = ["TENURE_DATA_DIR": data]
+      let created = try await TenureProgram.run("migrate", environment: environment)
+      #expect(created.status == 0, "\(created.errors)")
+      let checked = try await TenureProgram.run("migrate", "--check", environment: environment)
+      #expect(checked.output == "The schema is up to date: version 1.\n", "\(checked.errors)")
+      let audited = try await TenureProgram.run("audit", environment: environment)
+      #expect(audited.status == 0, "\(audited.errors)")
+    }
+  }
+
   @Test("refuses a schema that is newer than the program")
   func refusesNewer() async throws {
     try await withScratchDatabase { database in
