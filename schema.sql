@@ -638,9 +638,9 @@ deciding AS (
                 row_number() OVER (
                     PARTITION BY account_id, environment, family, revoked
                     ORDER BY ends DESC, starts_at DESC,
+                        octet_length(transaction_id) DESC, transaction_id COLLATE "C" DESC,
                         octet_length(original_transaction_id) DESC,
                         original_transaction_id COLLATE "C" DESC,
-                        octet_length(transaction_id) DESC, transaction_id COLLATE "C" DESC,
                         octet_length(product_id) DESC, product_id COLLATE "C" DESC) AS rank
             FROM part
             WHERE starts_at <= now()
@@ -662,8 +662,8 @@ chain AS (
     CROSS JOIN LATERAL (
         SELECT p.*, is_same AS is_first,
             row_number() OVER (ORDER BY is_same DESC, p.starts_at,
-                octet_length(p.original_transaction_id), p.original_transaction_id COLLATE "C",
                 octet_length(p.transaction_id), p.transaction_id COLLATE "C",
+                octet_length(p.original_transaction_id), p.original_transaction_id COLLATE "C",
                 octet_length(p.product_id), p.product_id COLLATE "C") AS position
         FROM part AS p
         CROSS JOIN LATERAL (

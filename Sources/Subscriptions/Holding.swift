@@ -88,11 +88,15 @@ extension Line {
     return first.originalTransactionID
   }
 
+  /// How far the date of a line's last entry may be ahead of the time: Apple reports renewals a day
+  /// early, and a clock that was ahead once dates all that is recorded on the line after it.
+  private static let recordingTolerance: Duration = .days(2)
+
   /// The holdings that can still matter at or after `moment`.
   ///
-  /// What is left out was over by then, and the same account holds the same product of the same
-  /// line, or of one linked with it, for longer: so it can neither grant anything nor be what is
-  /// shown.
+  /// What is left out was over two days before, and the same account holds the same product of the
+  /// same line, or of one linked with it, for longer: so it can neither grant anything nor be what
+  /// is shown.
   ///
   /// - Parameters:
   ///   - rule: The line's charges and decisions.
@@ -117,7 +121,8 @@ extension Line {
     }
     return all.filter { account, holding in
       let group = Group(account: account, family: holding.family, productID: holding.productID)
-      guard let end = holding.reportedEnd, end <= moment, holding.renewal == nil,
+      guard let end = holding.reportedEnd, end + Self.recordingTolerance <= moment,
+        holding.renewal == nil,
         let longest = longest[group]
       else { return true }
       return !holding.endsEarlier(than: longest)

@@ -118,6 +118,14 @@ struct AuditTests {
         """,
       kind: .projection, isMendable: true),
     Tampering(
+      what: "a transaction is said to have been recorded later",
+      statement:
+        """
+        UPDATE tenure.store_transaction SET number = number + 100
+        WHERE original_transaction_id = '1000'
+        """,
+      kind: .projection, isMendable: true),
+    Tampering(
       what: "a transaction's token is said to be another account's",
       statement:
         """

@@ -30,8 +30,8 @@ struct RecordingTests {
       try await ledger.submit(
         [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
       try await ledger.submit(
-        [charge("1", on: 0, asOf: 30), charge("2", on: 30, asOf: 30), status(true, on: 30.1)],
-        claiming: [key("2")], by: "ben", on: 30.1)
+        [charge("1", on: 0, asOf: 32), charge("2", on: 30, asOf: 32), status(true, on: 32.1)],
+        claiming: [key("2")], by: "ben", on: 32.1)
       #expect(try await ledger.owner(of: "2") == "anna")
       #expect(try await ledger.holdings(of: "ben").holdings.isEmpty)
       // The first month is over and pruned; what is held now is the renewal.

@@ -128,7 +128,19 @@ struct HoldingTests {
     #expect(ledger.holdings(of: a).map(\.familyID) == [nil, "1000"])
     #expect(ledger.premium(a, at: day(29.5))?.expiresAt == day(60))
     #expect(ledger.premium(a, at: day(29.5))?.willRenew == true)
-    let pruned = ledger.line.holdings(ledger.rule, asOf: day(31))
+    let pruned = ledger.line.holdings(ledger.rule, asOf: day(32))
     #expect(pruned.map(\.holding.charge) == [key("2", line: otherLine)])
+  }
+
+  /// A server's clock that was two days ahead dated the entry, and not yet the end of the month.
+  @Test func aClockThatWasAheadTakesNothingAway() {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    ledger.hear(charge("2", from: day(30), to: day(60), asOf: day(29.2)))
+    let kept = ledger.line.holdings(ledger.rule, asOf: day(31.9)).map(\.holding.charge)
+    #expect(kept == [key("1"), key("2")])
+    #expect(
+      ledger.line.holdings(ledger.rule, asOf: day(32)).map(\.holding.charge) == [key("2")])
   }
 }

@@ -159,7 +159,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     -> EntitlementRequest?
   {
     // To whom doesn't take his answers the router gives no more, for its writer waits.
-    guard desk != nil, routerRequests == 0, !isRouterClosing, context.channel.isWritable else {
+    guard desk != nil, routerRequests <= 0, !isRouterClosing, context.channel.isWritable else {
       return nil
     }
     return EntitlementRequest(head, keys: keys)
@@ -168,7 +168,8 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   private func forward(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
     switch part {
     case .head(let head):
-      routerRequests += 1
+      // What follows the connection's last request is not answered.
+      if !isRouterClosing { routerRequests += 1 }
       isRouterReading = true
       isRouterClosing = isRouterClosing || !head.isKeepAlive
     case .body: break

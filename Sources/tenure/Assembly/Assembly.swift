@@ -55,10 +55,16 @@ struct Assembly: Sendable {
       schema: schema, keys: keys, logger: logger, now: now)
   }
 
+  /// Tells workers apart that hold jobs: in containers, hosts and process ids can be the same.
+  private static var workerName: String {
+    let process = ProcessInfo.processInfo
+    return "\(process.hostName)-\(process.processIdentifier)-\(UUID().uuidString.prefix(8))"
+  }
+
   func worker() -> Worker {
     Worker(
       ledger: ledger, intake: intake,
-      name: "\(ProcessInfo.processInfo.hostName)-\(ProcessInfo.processInfo.processIdentifier)",
+      name: Self.workerName,
       logger: logger, now: now)
   }
 }

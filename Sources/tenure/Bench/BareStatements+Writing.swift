@@ -75,7 +75,8 @@ extension BareStatements {
         \(text), \(time), \(time), \(false), \(now), \(time)
       )
       ON CONFLICT (environment, original_transaction_id, transaction_id, product_id) DO UPDATE SET
-        kind = excluded.kind, purchased_at = excluded.purchased_at,
+        number = excluded.number, recorded_at = excluded.recorded_at, kind = excluded.kind,
+        purchased_at = excluded.purchased_at,
         original_purchased_at = excluded.original_purchased_at, charged_at = excluded.charged_at,
         expires_at = excluded.expires_at, expires_as_of = excluded.expires_as_of,
         revoked_at = excluded.revoked_at, revocation_reason = excluded.revocation_reason,
