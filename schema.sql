@@ -178,7 +178,7 @@ CREATE TABLE IF NOT EXISTS submission (
     problem_detail text        CHECK (length(problem_detail) BETWEEN 1 AND 1000),
     apple_status   integer,
     -- What the answer to the app server said: the selected transactions and the warnings.
-    outcome        text        CHECK (length(outcome) <= 1000000),
+    outcome        text        CHECK (length(outcome) <= 16777216),
     CONSTRAINT submission_decided_has_date CHECK ((status = 'pending') = (decided_at IS NULL)),
     CONSTRAINT submission_rejected_has_problem CHECK (status <> 'rejected' OR problem IS NOT NULL),
     CONSTRAINT submission_verified_has_outcome
