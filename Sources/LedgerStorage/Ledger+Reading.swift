@@ -81,26 +81,16 @@ extension Ledger {
   /// The account ids behind keys; a key that nobody has is left out.
   package func accountIDs(of keys: Set<AccountKey>) async throws -> [AccountKey: String] {
     guard !keys.isEmpty else { return [:] }
-    return try Self.names(from: await database.query(Self.select(names: keys)))
+    return try KnownAccount.accounts(from: await database.query(KnownAccount.select(keys)))
+      .mapValues(\.id)
   }
 
   func names(of accounts: Set<AccountKey>, in transaction: Transaction) async throws
     -> [AccountKey: String]
   {
     guard !accounts.isEmpty else { return [:] }
-    return try Self.names(from: await transaction.query(Self.select(names: accounts)))
-  }
-
-  private static func select(names keys: Set<AccountKey>) -> SQL {
-    """
-    SELECT account_key, account_id FROM tenure.account_by_key
-    WHERE account_key = ANY(\(keys.sorted()))
-    """
-  }
-
-  private static func names(from rows: Rows) throws -> [AccountKey: String] {
-    Dictionary(
-      uniqueKeysWithValues: try rows.decode(AccountKey.self, String.self).map { ($0, $1) })
+    return try KnownAccount.accounts(from: await transaction.query(KnownAccount.select(accounts)))
+      .mapValues(\.id)
   }
 }
 

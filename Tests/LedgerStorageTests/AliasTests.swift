@@ -1,6 +1,5 @@
 import Foundation
 import Postgres
-import ScratchDatabases
 import Subscriptions
 import Testing
 
@@ -115,12 +114,6 @@ struct AliasTests {
       #expect(try await ledger.holdings(of: "ben").holdings.isEmpty)
       #expect(try await ledger.lines(of: one) == [lineID])
       #expect(try await ledger.audit().differences == [])
-    }
-  }
-
-  private func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
-    try await withScratchDatabase { database in
-      try await body(Ledger(database: database))
     }
   }
 }

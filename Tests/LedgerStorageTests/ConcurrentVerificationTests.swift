@@ -1,6 +1,5 @@
 import Foundation
 import Postgres
-import ScratchDatabases
 import Subscriptions
 import Testing
 
@@ -103,12 +102,6 @@ struct ConcurrentVerificationTests {
       let jobs = try await ledger.claimJobs(
         limit: 10, worker: "w", at: day(0.4), lease: .seconds(60))
       #expect(jobs.map(\.task) == [.verifySubmission(submission.id)])
-    }
-  }
-
-  private func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
-    try await withScratchDatabase { database in
-      try await body(Ledger(database: database))
     }
   }
 }

@@ -1,6 +1,5 @@
 import Foundation
 import Postgres
-import ScratchDatabases
 import Subscriptions
 import Testing
 
@@ -150,9 +149,9 @@ struct OrderTests {
     }
   }
 
+  /// A ledger that knows the product that is ordered.
   private func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
-    try await withScratchDatabase { database in
-      let ledger = Ledger(database: database)
+    try await LedgerStorageTests.withLedger { ledger in
       _ = try await ledger.describe(
         Product(
           id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))

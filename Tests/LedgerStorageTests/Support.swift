@@ -1,6 +1,7 @@
 import Foundation
 @testable import LedgerStorage
 import Postgres
+import ScratchDatabases
 import Subscriptions
 
 /// The moment at which the tests' stories begin.
@@ -41,6 +42,13 @@ func exchange(_ answer: String) -> SubmissionExchange {
     endpoint: "https://buy.itunes.apple.com/verifyReceipt", askedAt: start,
     duration: .milliseconds(1), httpStatus: 200, answer: Array(answer.utf8),
     fault: nil)
+}
+
+/// Runs a test on a ledger of its own.
+func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
+  try await withScratchDatabase { database in
+    try await body(Ledger(database: database))
+  }
 }
 
 extension Ledger {
