@@ -15,6 +15,7 @@ let strict: [SwiftSetting] = [
 
 let argumentParser = Target.Dependency.product(
   name: "ArgumentParser", package: "swift-argument-parser")
+let asn1 = Target.Dependency.product(name: "SwiftASN1", package: "swift-asn1")
 let asyncHTTPClient = Target.Dependency.product(
   name: "AsyncHTTPClient", package: "async-http-client")
 let collections = Target.Dependency.product(name: "Collections", package: "swift-collections")
@@ -36,6 +37,7 @@ let serviceLifecycle = Target.Dependency.product(
   name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let unixSignals = Target.Dependency.product(
   name: "UnixSignals", package: "swift-service-lifecycle")
+let x509 = Target.Dependency.product(name: "X509", package: "swift-certificates")
 let yams = Target.Dependency.product(name: "Yams", package: "Yams")
 
 let package = Package(
@@ -44,6 +46,8 @@ let package = Package(
   products: [.executable(name: "tenure", targets: ["tenure"])],
   dependencies: [
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
+    .package(url: "https://github.com/apple/swift-asn1", from: "1.4.0"),
+    .package(url: "https://github.com/apple/swift-certificates", from: "1.18.0"),
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
     .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0"),
     .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
@@ -76,14 +80,15 @@ let package = Package(
     .target(
       name: "AppStore",
       dependencies: [
-        "Subscriptions", asyncHTTPClient, logging, nioCore, nioHTTP1, nioPosix, nioSSL,
+        "Subscriptions", asn1, asyncHTTPClient, crypto, logging, nioCore, nioHTTP1, nioPosix,
+        nioSSL, x509,
       ],
       swiftSettings: strict),
     .target(
       name: "AppStoreSimulator",
       dependencies: [
-        "AppStore", "Subscriptions", heap, httpTypes, hummingbird, logging, nioCore,
-        serviceLifecycle,
+        "AppStore", "Subscriptions", asn1, asyncHTTPClient, crypto, heap, httpTypes, hummingbird,
+        logging, nioCore, serviceLifecycle, x509,
       ],
       swiftSettings: strict),
 
@@ -131,7 +136,8 @@ let package = Package(
     .testTarget(
       name: "AppStoreTests",
       dependencies: [
-        "AppStore", "Subscriptions", asyncHTTPClient, logging, nioCore, nioHTTP1, nioPosix,
+        "AppStore", "Subscriptions", asn1, asyncHTTPClient, crypto, logging, nioCore, nioHTTP1,
+        nioPosix, x509,
       ],
       resources: [.copy("Samples")], swiftSettings: strict),
     .testTarget(

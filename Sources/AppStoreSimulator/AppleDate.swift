@@ -1,3 +1,4 @@
+import AppStore
 import Subscriptions
 
 /// The ways in which Apple writes one moment.

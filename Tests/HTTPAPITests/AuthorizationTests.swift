@@ -1,3 +1,4 @@
+import AppStore
 import Hummingbird
 import AppStoreSimulator
 import HTTPTypes

@@ -1,3 +1,4 @@
+import AppStore
 import HTTPTypes
 import AppStoreSimulator
 import Foundation

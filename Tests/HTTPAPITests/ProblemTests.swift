@@ -1,3 +1,4 @@
+import AppStore
 import Postgres
 import AppStoreSimulator
 import HummingbirdTesting

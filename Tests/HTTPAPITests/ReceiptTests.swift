@@ -1,3 +1,4 @@
+import AppStore
 import Intake
 import AppStoreSimulator
 import Foundation

@@ -1,3 +1,4 @@
+import AppStore
 import NIOHTTP1
 import AppStoreSimulator
 import AsyncHTTPClient

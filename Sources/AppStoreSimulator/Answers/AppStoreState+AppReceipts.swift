@@ -1,3 +1,4 @@
+import AppStore
 import Subscriptions
 
 /// Answers in the shape that verifyReceipt has had since iOS 7.

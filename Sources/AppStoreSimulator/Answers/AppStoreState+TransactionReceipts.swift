@@ -1,3 +1,4 @@
+import AppStore
 import Subscriptions
 
 /// Answers in the shape that verifyReceipt had until iOS 6: one transaction, flat.

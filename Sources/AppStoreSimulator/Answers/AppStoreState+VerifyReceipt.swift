@@ -1,3 +1,4 @@
+import AppStore
 import Subscriptions
 
 /// verifyReceipt, from the request's bytes to the answer's JSON.

@@ -1,3 +1,4 @@
+import AppStore
 import Subscriptions
 
 /// What verifyReceipt is asked.

@@ -1,3 +1,5 @@
+package import AppStore
+
 /// An answer of the simulated App Store, together with how it reaches the client.
 package struct SimulatedAnswer: Hashable, Sendable {
   /// How the answer reaches the client.

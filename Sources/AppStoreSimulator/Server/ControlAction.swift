@@ -1,3 +1,4 @@
+import AppStore
 import Subscriptions
 
 /// One thing that can be done at `/simulator/NAME`.

@@ -1,6 +1,3 @@
-import struct Foundation.Data
-import class Foundation.JSONDecoder
-
 /// A JSON value whose objects keep the order of their members, so that equal answers are equal
 /// bytes.
 package enum JSONValue: Hashable, Sendable {
@@ -108,44 +105,5 @@ extension JSONValue {
       }
     }
     output.append(UInt8(ascii: "\""))
-  }
-}
-
-// MARK: - Reading
-
-extension JSONValue: Decodable {
-  /// Reads a JSON text; the members of objects come sorted by key.
-  package init(parsing bytes: some Sequence<UInt8>) throws {
-    self = try JSONDecoder().decode(JSONValue.self, from: Data(bytes))
-  }
-
-  private struct AnyKey: CodingKey {
-    let stringValue: String
-    var intValue: Int? { nil }
-    init(stringValue: String) { self.stringValue = stringValue }
-    init?(intValue: Int) { nil }
-  }
-
-  package init(from decoder: any Decoder) throws {
-    // Most frequent first: a wrong guess costs more than the right one.
-    let container = try decoder.singleValueContainer()
-    if let value = try? container.decode(String.self) {
-      self = .string(value)
-    } else if let container = try? decoder.container(keyedBy: AnyKey.self) {
-      self = .object(
-        try container.allKeys.sorted { $0.stringValue < $1.stringValue }.map {
-          Member(key: $0.stringValue, value: try container.decode(JSONValue.self, forKey: $0))
-        })
-    } else if container.decodeNil() {
-      self = .null
-    } else if let value = try? container.decode(Bool.self) {
-      self = .bool(value)
-    } else if let value = try? container.decode(Int64.self) {
-      self = .integer(value)
-    } else if let value = try? container.decode(Double.self) {
-      self = .number(value)
-    } else {
-      self = .array(try container.decode([JSONValue].self))
-    }
   }
 }

@@ -1,0 +1,277 @@
+/// Why a text is not JSON that is accepted, without its contents.
+package struct JSONError: Error, Hashable, CustomStringConvertible {
+  /// A clause such as "has the member “price” twice".
+  package let description: String
+
+  init(_ description: String) { self.description = description }
+}
+
+extension JSONValue {
+  /// How deep arrays and objects may stand in each other; Apple's stay below ten.
+  package static let deepestNesting = 32
+
+  /// Reads a JSON text (RFC 8259), more strictly than most.
+  ///
+  /// What two readers could understand differently is refused, for a signature or a secret may hang
+  /// on it: a member twice in one object, bytes that are no UTF-8, lone surrogates, anything behind
+  /// the value. The members keep their order. A whole number that fits 64 bits is one; any other
+  /// number becomes the nearest `Double`.
+  ///
+  /// - Parameter bytes: The whole text.
+  /// - Throws: ``JSONError``.
+  package init(parsing bytes: some Sequence<UInt8>) throws {
+    self = try Self.parse(Array(bytes))
+  }
+
+  private static func parse(_ bytes: [UInt8]) throws(JSONError) -> JSONValue {
+    var reader = JSONReader(bytes: bytes)
+    return try reader.whole()
+  }
+}
+
+/// Reads one JSON text from its first byte to its last.
+private struct JSONReader {
+  private let bytes: [UInt8]
+  private var position = 0
+
+  init(bytes: [UInt8]) { self.bytes = bytes }
+
+  mutating func whole() throws(JSONError) -> JSONValue {
+    skipSpace()
+    let value = try value(depth: 0)
+    skipSpace()
+    guard position == bytes.count else { throw JSONError("goes on behind its value") }
+    return value
+  }
+
+  private mutating func value(depth: Int) throws(JSONError) -> JSONValue {
+    guard position < bytes.count else { throw JSONError("breaks off") }
+    switch bytes[position] {
+    case UInt8(ascii: "\""): return .string(try text())
+    case UInt8(ascii: "{"): return try object(depth: depth + 1)
+    case UInt8(ascii: "["): return try array(depth: depth + 1)
+    case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9"): return try number()
+    case UInt8(ascii: "t"): return try word("true", .bool(true))
+    case UInt8(ascii: "f"): return try word("false", .bool(false))
+    case UInt8(ascii: "n"): return try word("null", .null)
+    default: throw JSONError("has a character where no value can begin, at byte \(position)")
+    }
+  }
+
+  private mutating func object(depth: Int) throws(JSONError) -> JSONValue {
+    try enter(depth)
+    var members: [JSONValue.Member] = []
+    if skip(UInt8(ascii: "}")) { return .object([]) }
+    repeat {
+      skipSpace()
+      guard position < bytes.count, bytes[position] == UInt8(ascii: "\"") else {
+        throw JSONError("has an object with a member without a name")
+      }
+      let key = try text()
+      skipSpace()
+      guard skip(UInt8(ascii: ":")) else { throw JSONError("has a member without a value") }
+      skipSpace()
+      members.append(JSONValue.Member(key: key, value: try value(depth: depth)))
+      skipSpace()
+    } while skip(UInt8(ascii: ","))
+    guard skip(UInt8(ascii: "}")) else { throw JSONError("has an object that does not end") }
+    try refuseDuplicates(members)
+    return .object(members)
+  }
+
+  /// Few members are compared with each other, many by a set: no object takes quadratic time.
+  private func refuseDuplicates(_ members: [JSONValue.Member]) throws(JSONError) {
+    guard members.count > 1 else { return }
+    var seen = Set<String>(minimumCapacity: members.count)
+    for member in members where !seen.insert(member.key).inserted {
+      throw JSONError("has a member twice in one object")
+    }
+  }
+
+  private mutating func array(depth: Int) throws(JSONError) -> JSONValue {
+    try enter(depth)
+    var elements: [JSONValue] = []
+    if skip(UInt8(ascii: "]")) { return .array([]) }
+    repeat {
+      skipSpace()
+      elements.append(try value(depth: depth))
+      skipSpace()
+    } while skip(UInt8(ascii: ","))
+    guard skip(UInt8(ascii: "]")) else { throw JSONError("has an array that does not end") }
+    return .array(elements)
+  }
+
+  private mutating func enter(_ depth: Int) throws(JSONError) {
+    guard depth <= JSONValue.deepestNesting else {
+      throw JSONError("is nested deeper than \(JSONValue.deepestNesting) levels")
+    }
+    position += 1
+    skipSpace()
+  }
+
+  private mutating func word(_ word: StaticString, _ value: JSONValue) throws(JSONError)
+    -> JSONValue
+  {
+    let expected = Array(word.description.utf8)
+    guard bytes.count - position >= expected.count,
+      bytes[position..<position + expected.count].elementsEqual(expected)
+    else { throw JSONError("has a word that is neither true, false nor null") }
+    position += expected.count
+    return value
+  }
+
+  // MARK: Numbers
+
+  private mutating func number() throws(JSONError) -> JSONValue {
+    let start = position
+    let isNegative = skip(UInt8(ascii: "-"))
+    let firstDigit = position
+    var magnitude: UInt64 = 0
+    var overflows = false
+    while let digit = digit() {
+      let (product, first) = magnitude.multipliedReportingOverflow(by: 10)
+      let (sum, second) = product.addingReportingOverflow(UInt64(digit))
+      (magnitude, overflows) = (sum, overflows || first || second)
+      position += 1
+    }
+    let count = position - firstDigit
+    guard count > 0, count == 1 || bytes[firstDigit] != UInt8(ascii: "0") else {
+      throw JSONError("has a number that is none")
+    }
+    var isWhole = true
+    if skip(UInt8(ascii: ".")) {
+      isWhole = false
+      try digits("a number that ends at its point")
+    }
+    if skip(UInt8(ascii: "e")) || skip(UInt8(ascii: "E")) {
+      isWhole = false
+      if !skip(UInt8(ascii: "+")) { _ = skip(UInt8(ascii: "-")) }
+      try digits("a number that ends at its exponent")
+    }
+    if isWhole, !overflows {
+      if isNegative, magnitude <= UInt64(Int64.max) { return .integer(-Int64(magnitude)) }
+      if !isNegative, let value = Int64(exactly: magnitude) { return .integer(value) }
+    }
+    guard let value = Double(String(decoding: bytes[start..<position], as: UTF8.self)),
+      value.isFinite
+    else { throw JSONError("has a number that is too large") }
+    return .number(value)
+  }
+
+  private func digit() -> UInt8? {
+    guard position < bytes.count else { return nil }
+    let digit = bytes[position] &- UInt8(ascii: "0")
+    return digit < 10 ? digit : nil
+  }
+
+  private mutating func digits(_ fault: String) throws(JSONError) {
+    let start = position
+    while digit() != nil { position += 1 }
+    guard position > start else { throw JSONError("has \(fault)") }
+  }
+
+  // MARK: Texts
+
+  private mutating func text() throws(JSONError) -> String {
+    position += 1
+    let start = position
+    while position < bytes.count {
+      let byte = bytes[position]
+      if byte == UInt8(ascii: "\"") {
+        let text = try string(bytes[start..<position])
+        position += 1
+        return text
+      }
+      if byte == UInt8(ascii: "\\") { return try escapedText(from: start) }
+      guard byte >= 0x20 else { throw JSONError("has a control character in a text") }
+      position += 1
+    }
+    throw JSONError("has a text that does not end")
+  }
+
+  private func string(_ bytes: some Collection<UInt8>) throws(JSONError) -> String {
+    guard let text = String(validating: bytes, as: UTF8.self) else {
+      throw JSONError("has a text that is no UTF-8")
+    }
+    return text
+  }
+
+  private mutating func escapedText(from start: Int) throws(JSONError) -> String {
+    var output = Array(bytes[start..<position])
+    while position < bytes.count {
+      let byte = bytes[position]
+      position += 1
+      switch byte {
+      case UInt8(ascii: "\""): return try string(output)
+      case UInt8(ascii: "\\"): try escape(to: &output)
+      case 0x20...: output.append(byte)
+      default: throw JSONError("has a control character in a text")
+      }
+    }
+    throw JSONError("has a text that does not end")
+  }
+
+  private mutating func escape(to output: inout [UInt8]) throws(JSONError) {
+    guard position < bytes.count else { throw JSONError("has a text that does not end") }
+    let byte = bytes[position]
+    position += 1
+    switch byte {
+    case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): output.append(byte)
+    case UInt8(ascii: "b"): output.append(0x08)
+    case UInt8(ascii: "f"): output.append(0x0C)
+    case UInt8(ascii: "n"): output.append(0x0A)
+    case UInt8(ascii: "r"): output.append(0x0D)
+    case UInt8(ascii: "t"): output.append(0x09)
+    case UInt8(ascii: "u"): output += String(Character(try escapedScalar())).utf8
+    default: throw JSONError("has an escape that there isn't")
+    }
+  }
+
+  private mutating func escapedScalar() throws(JSONError) -> Unicode.Scalar {
+    let first = try hexadecimal()
+    if let scalar = Unicode.Scalar(first) { return scalar }
+    guard UTF16.isLeadSurrogate(UInt16(first)), skip(UInt8(ascii: "\\")),
+      skip(UInt8(ascii: "u"))
+    else { throw JSONError("has half a surrogate pair") }
+    let second = try hexadecimal()
+    guard UTF16.isTrailSurrogate(UInt16(second)),
+      let scalar = Unicode.Scalar(0x10000 + (first - 0xD800) << 10 + (second - 0xDC00))
+    else { throw JSONError("has half a surrogate pair") }
+    return scalar
+  }
+
+  /// Four hexadecimal digits: 0 to 0xFFFF.
+  private mutating func hexadecimal() throws(JSONError) -> UInt32 {
+    guard bytes.count - position >= 4 else { throw JSONError("has a text that does not end") }
+    var value: UInt32 = 0
+    for byte in bytes[position..<position + 4] {
+      let digit: UInt8
+      switch byte {
+      case UInt8(ascii: "0")...UInt8(ascii: "9"): digit = byte - UInt8(ascii: "0")
+      case UInt8(ascii: "a")...UInt8(ascii: "f"): digit = byte - UInt8(ascii: "a") + 10
+      case UInt8(ascii: "A")...UInt8(ascii: "F"): digit = byte - UInt8(ascii: "A") + 10
+      default: throw JSONError("has an escape that there isn't")
+      }
+      value = value << 4 | UInt32(digit)
+    }
+    position += 4
+    return value
+  }
+
+  // MARK: Steps
+
+  private mutating func skip(_ byte: UInt8) -> Bool {
+    guard position < bytes.count, bytes[position] == byte else { return false }
+    position += 1
+    return true
+  }
+
+  private mutating func skipSpace() {
+    while position < bytes.count {
+      switch bytes[position] {
+      case 0x20, 0x09, 0x0A, 0x0D: position += 1
+      default: return
+      }
+    }
+  }
+}

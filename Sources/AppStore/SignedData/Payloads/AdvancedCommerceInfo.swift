@@ -1,0 +1,131 @@
+package import Subscriptions
+
+/// What the Advanced Commerce API adds to a transaction, or to a renewal.
+///
+/// https://developer.apple.com/documentation/appstoreserverapi/advancedcommerceinfo
+package struct AdvancedCommerceInfo: JSONPayload {
+  package var descriptors: Descriptors?
+  package var estimatedTax: Int64?
+  package var items: [Item]?
+  /// ISO 8601.
+  package var period: String?
+  package var requestReferenceID: String?
+  package var taxCode: String?
+  package var taxExclusivePrice: Int64?
+  package var taxRate: String?
+  /// Of renewals only.
+  package var consistencyToken: String?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("descriptors", \.descriptors),
+    JSONField("estimatedTax", \.estimatedTax),
+    JSONField("items", \.items),
+    JSONField("period", \.period),
+    JSONField("requestReferenceId", \.requestReferenceID),
+    JSONField("taxCode", \.taxCode),
+    JSONField("taxExclusivePrice", \.taxExclusivePrice),
+    JSONField("taxRate", \.taxRate),
+    JSONField("consistencyToken", \.consistencyToken),
+  ])
+
+  /// What the customer was shown.
+  package struct Descriptors: JSONPayload {
+    package var description: String?
+    package var displayName: String?
+    package var unknownFields: [JSONValue.Member] = []
+
+    package init() {}
+
+    package static let fields = JSONFields<Self>([
+      JSONField("description", \.description),
+      JSONField("displayName", \.displayName),
+    ])
+  }
+
+  /// One thing that was paid for.
+  package struct Item: JSONPayload {
+    package var sku: String?
+    package var description: String?
+    package var displayName: String?
+    /// In thousandths of the currency's unit.
+    package var price: Int64?
+    package var offer: Offer?
+    /// Refunds of parts are here, and only here.
+    package var refunds: [Refund]?
+    package var revocationDate: Timestamp?
+    package var priceIncreaseInfo: PriceIncreaseInfo?
+    package var unknownFields: [JSONValue.Member] = []
+
+    package init() {}
+
+    package static let fields = JSONFields<Self>([
+      JSONField("SKU", \.sku),
+      JSONField("description", \.description),
+      JSONField("displayName", \.displayName),
+      JSONField("price", \.price),
+      JSONField("offer", \.offer),
+      JSONField("refunds", \.refunds),
+      JSONField("revocationDate", \.revocationDate),
+      JSONField("priceIncreaseInfo", \.priceIncreaseInfo),
+    ])
+  }
+
+  /// A discount on an item.
+  package struct Offer: JSONPayload {
+    /// ISO 8601.
+    package var period: String?
+    package var periodCount: Int64?
+    /// In thousandths of the currency's unit.
+    package var price: Int64?
+    package var reason: String?
+    package var unknownFields: [JSONValue.Member] = []
+
+    package init() {}
+
+    package static let fields = JSONFields<Self>([
+      JSONField("period", \.period),
+      JSONField("periodCount", \.periodCount),
+      JSONField("price", \.price),
+      JSONField("reason", \.reason),
+    ])
+  }
+
+  /// Money given back for an item.
+  package struct Refund: JSONPayload {
+    /// In thousandths of the currency's unit.
+    package var refundAmount: Int64?
+    package var refundDate: Timestamp?
+    package var refundReason: String?
+    package var refundType: String?
+    package var unknownFields: [JSONValue.Member] = []
+
+    package init() {}
+
+    package static let fields = JSONFields<Self>([
+      JSONField("refundAmount", \.refundAmount),
+      JSONField("refundDate", \.refundDate),
+      JSONField("refundReason", \.refundReason),
+      JSONField("refundType", \.refundType),
+    ])
+  }
+
+  /// A price that is to rise with the next renewal.
+  package struct PriceIncreaseInfo: JSONPayload {
+    package var dependentSKUs: [String]?
+    /// In thousandths of the currency's unit.
+    package var price: Int64?
+    package var status: String?
+    package var unknownFields: [JSONValue.Member] = []
+
+    package init() {}
+
+    package static let fields = JSONFields<Self>([
+      JSONField("dependentSKUs", \.dependentSKUs),
+      JSONField("price", \.price),
+      JSONField("status", \.status),
+    ])
+  }
+}

@@ -1,0 +1,96 @@
+package import Subscriptions
+
+/// What Apple signs of a subscription's future.
+///
+/// https://developer.apple.com/documentation/appstoreserverapi/jwsrenewalinfodecodedpayload, and
+/// what the changelogs since added. It names neither app nor transaction: it means something only
+/// beside a transaction of its line.
+package struct JWSRenewalInfoDecodedPayload: JSONPayload {
+  package var originalTransactionID: String?
+  /// The product now.
+  package var productID: String?
+  /// The product of the next renewal.
+  package var autoRenewProductID: String?
+  /// 0: off, 1: on.
+  package var autoRenewStatus: Int64?
+  /// Why the line ended or will end, 1 to 5: see `RenewalStatus.expirationIntent`.
+  package var expirationIntent: Int64?
+  package var isInBillingRetryPeriod: Bool?
+  package var gracePeriodExpiresDate: Timestamp?
+  /// 0: asked and not answered, 1: consented or only informed.
+  package var priceIncreaseStatus: Int64?
+  /// The end of the current period.
+  package var renewalDate: Timestamp?
+  /// In thousandths of the currency's unit.
+  package var renewalPrice: Int64?
+  package var currency: String?
+  package var offerType: Int64?
+  package var offerIdentifier: String?
+  package var offerDiscountType: OfferDiscountType?
+  /// ISO 8601.
+  package var offerPeriod: String?
+  package var signedDate: Timestamp?
+  package var environment: SignedEnvironment?
+  /// The start of the run of periods, gaps of less than 60 days ignored.
+  package var recentSubscriptionStartDate: Timestamp?
+  /// The best first.
+  package var eligibleWinBackOfferIDs: [String]?
+  package var appTransactionID: String?
+  /// A UUID in either case.
+  package var appAccountToken: String?
+  package var advancedCommerceInfo: AdvancedCommerceInfo?
+  package var renewalBillingPlanType: BillingPlanType?
+  package var commitmentInfo: CommitmentInfo?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("originalTransactionId", \.originalTransactionID),
+    JSONField("productId", \.productID),
+    JSONField("autoRenewProductId", \.autoRenewProductID),
+    JSONField("autoRenewStatus", \.autoRenewStatus),
+    JSONField("expirationIntent", \.expirationIntent),
+    JSONField("isInBillingRetryPeriod", \.isInBillingRetryPeriod),
+    JSONField("gracePeriodExpiresDate", \.gracePeriodExpiresDate),
+    JSONField("priceIncreaseStatus", \.priceIncreaseStatus),
+    JSONField("renewalDate", \.renewalDate),
+    JSONField("renewalPrice", \.renewalPrice),
+    JSONField("currency", \.currency),
+    JSONField("offerType", \.offerType),
+    JSONField("offerIdentifier", \.offerIdentifier),
+    JSONField("offerDiscountType", \.offerDiscountType),
+    JSONField("offerPeriod", \.offerPeriod),
+    JSONField("signedDate", \.signedDate),
+    JSONField("environment", \.environment),
+    JSONField("recentSubscriptionStartDate", \.recentSubscriptionStartDate),
+    JSONField("eligibleWinBackOfferIds", \.eligibleWinBackOfferIDs),
+    JSONField("appTransactionId", \.appTransactionID),
+    JSONField("appAccountToken", \.appAccountToken),
+    JSONField("advancedCommerceInfo", \.advancedCommerceInfo),
+    JSONField("renewalBillingPlanType", \.renewalBillingPlanType),
+    JSONField("commitmentInfo", \.commitmentInfo),
+  ])
+
+  /// What follows an annual commitment that is paid by the month.
+  package struct CommitmentInfo: JSONPayload {
+    package var commitmentAutoRenewProductID: String?
+    /// 0: off, 1: on.
+    package var commitmentAutoRenewStatus: Int64?
+    package var commitmentRenewalBillingPlanType: BillingPlanType?
+    package var commitmentRenewalDate: Timestamp?
+    /// In thousandths of the currency's unit.
+    package var commitmentRenewalPrice: Int64?
+    package var unknownFields: [JSONValue.Member] = []
+
+    package init() {}
+
+    package static let fields = JSONFields<Self>([
+      JSONField("commitmentAutoRenewProductId", \.commitmentAutoRenewProductID),
+      JSONField("commitmentAutoRenewStatus", \.commitmentAutoRenewStatus),
+      JSONField("commitmentRenewalBillingPlanType", \.commitmentRenewalBillingPlanType),
+      JSONField("commitmentRenewalDate", \.commitmentRenewalDate),
+      JSONField("commitmentRenewalPrice", \.commitmentRenewalPrice),
+    ])
+  }
+}

@@ -1,0 +1,190 @@
+package import Subscriptions
+
+/// What Apple signs of one transaction.
+///
+/// https://developer.apple.com/documentation/appstoreserverapi/jwstransactiondecodedpayload, and
+/// what the changelogs since added. Every field may be absent.
+package struct JWSTransactionDecodedPayload: JSONPayload {
+  package var originalTransactionID: String?
+  package var transactionID: String?
+  package var webOrderLineItemID: String?
+  /// The line that this one continues, after a migration or a move into a bundle.
+  package var previousOriginalTransactionID: String?
+  package var bundleID: String?
+  package var productID: String?
+  package var subscriptionGroupIdentifier: String?
+  /// Of a renewal, the start of its period: it may lie after ``signedDate``.
+  package var purchaseDate: Timestamp?
+  package var originalPurchaseDate: Timestamp?
+  package var expiresDate: Timestamp?
+  package var quantity: Int64?
+  package var type: ProductTypeName?
+  /// A UUID in either case; see RFC 9562.
+  package var appAccountToken: String?
+  package var inAppOwnershipType: InAppOwnershipType?
+  package var signedDate: Timestamp?
+  /// 1: a problem with the app; 0: something else, or the family.
+  package var revocationReason: Int64?
+  package var revocationDate: Timestamp?
+  package var revocationType: String?
+  /// In thousandths of a percent.
+  package var revocationPercentage: Int64?
+  /// Replaced by an upgrade: never an entitlement, whatever ``expiresDate`` says.
+  package var isUpgraded: Bool?
+  /// 1: introductory, 2: promotional, 3: offer code, 4: win-back.
+  package var offerType: Int64?
+  package var offerIdentifier: String?
+  package var environment: SignedEnvironment?
+  package var transactionReason: TransactionReason?
+  /// ISO 3166-1 alpha-3.
+  package var storefront: String?
+  package var storefrontID: String?
+  /// In thousandths of the currency's unit.
+  package var price: Int64?
+  /// ISO 4217.
+  package var currency: String?
+  package var offerDiscountType: OfferDiscountType?
+  package var appTransactionID: String?
+  /// ISO 8601.
+  package var offerPeriod: String?
+  package var advancedCommerceInfo: AdvancedCommerceInfo?
+  package var billingPlanType: BillingPlanType?
+  package var commitmentInfo: CommitmentInfo?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("originalTransactionId", \.originalTransactionID),
+    JSONField("transactionId", \.transactionID),
+    JSONField("webOrderLineItemId", \.webOrderLineItemID),
+    JSONField("previousOriginalTransactionId", \.previousOriginalTransactionID),
+    JSONField("bundleId", \.bundleID),
+    JSONField("productId", \.productID),
+    JSONField("subscriptionGroupIdentifier", \.subscriptionGroupIdentifier),
+    JSONField("purchaseDate", \.purchaseDate),
+    JSONField("originalPurchaseDate", \.originalPurchaseDate),
+    JSONField("expiresDate", \.expiresDate),
+    JSONField("quantity", \.quantity),
+    JSONField("type", \.type),
+    JSONField("appAccountToken", \.appAccountToken),
+    JSONField("inAppOwnershipType", \.inAppOwnershipType),
+    JSONField("signedDate", \.signedDate),
+    JSONField("revocationReason", \.revocationReason),
+    JSONField("revocationDate", \.revocationDate),
+    JSONField("revocationType", \.revocationType),
+    JSONField("revocationPercentage", \.revocationPercentage),
+    JSONField("isUpgraded", \.isUpgraded),
+    JSONField("offerType", \.offerType),
+    JSONField("offerIdentifier", \.offerIdentifier),
+    JSONField("environment", \.environment),
+    JSONField("transactionReason", \.transactionReason),
+    JSONField("storefront", \.storefront),
+    JSONField("storefrontId", \.storefrontID),
+    JSONField("price", \.price),
+    JSONField("currency", \.currency),
+    JSONField("offerDiscountType", \.offerDiscountType),
+    JSONField("appTransactionId", \.appTransactionID),
+    JSONField("offerPeriod", \.offerPeriod),
+    JSONField("advancedCommerceInfo", \.advancedCommerceInfo),
+    JSONField("billingPlanType", \.billingPlanType),
+    JSONField("commitmentInfo", \.commitmentInfo),
+  ])
+
+  /// Where a payment stands in an annual commitment that is paid by the month.
+  package struct CommitmentInfo: JSONPayload {
+    package var billingPeriodNumber: Int64?
+    package var totalBillingPeriods: Int64?
+    /// In thousandths of the currency's unit.
+    package var commitmentPrice: Int64?
+    package var commitmentExpiresDate: Timestamp?
+    package var unknownFields: [JSONValue.Member] = []
+
+    package init() {}
+
+    package static let fields = JSONFields<Self>([
+      JSONField("billingPeriodNumber", \.billingPeriodNumber),
+      JSONField("totalBillingPeriods", \.totalBillingPeriods),
+      JSONField("commitmentPrice", \.commitmentPrice),
+      JSONField("commitmentExpiresDate", \.commitmentExpiresDate),
+    ])
+  }
+}
+
+/// Apple's `transactionReason`.
+package struct TransactionReason: OpenEnumeration {
+  package var rawValue: String
+  package init(rawValue: String) { self.rawValue = rawValue }
+
+  /// The customer acted.
+  package static let purchase = TransactionReason(rawValue: "PURCHASE")
+  /// Apple renewed.
+  package static let renewal = TransactionReason(rawValue: "RENEWAL")
+}
+
+/// Apple's `inAppOwnershipType`.
+package struct InAppOwnershipType: OpenEnumeration {
+  package var rawValue: String
+  package init(rawValue: String) { self.rawValue = rawValue }
+
+  package static let purchased = InAppOwnershipType(rawValue: "PURCHASED")
+  package static let familyShared = InAppOwnershipType(rawValue: "FAMILY_SHARED")
+}
+
+/// Apple's `type` of a product.
+package struct ProductTypeName: OpenEnumeration {
+  package var rawValue: String
+  package init(rawValue: String) { self.rawValue = rawValue }
+
+  package static let autoRenewable = ProductTypeName(rawValue: "Auto-Renewable Subscription")
+  package static let nonConsumable = ProductTypeName(rawValue: "Non-Consumable")
+  package static let consumable = ProductTypeName(rawValue: "Consumable")
+  package static let nonRenewing = ProductTypeName(rawValue: "Non-Renewing Subscription")
+}
+
+/// Apple's `offerDiscountType`.
+package struct OfferDiscountType: OpenEnumeration {
+  package var rawValue: String
+  package init(rawValue: String) { self.rawValue = rawValue }
+
+  package static let freeTrial = OfferDiscountType(rawValue: "FREE_TRIAL")
+  package static let payAsYouGo = OfferDiscountType(rawValue: "PAY_AS_YOU_GO")
+  package static let payUpFront = OfferDiscountType(rawValue: "PAY_UP_FRONT")
+  package static let oneTime = OfferDiscountType(rawValue: "ONE_TIME")
+}
+
+/// Apple's `billingPlanType`.
+package struct BillingPlanType: OpenEnumeration {
+  package var rawValue: String
+  package init(rawValue: String) { self.rawValue = rawValue }
+
+  package static let billedUpfront = BillingPlanType(rawValue: "BILLED_UPFRONT")
+  /// An annual commitment, paid by the month.
+  package static let monthly = BillingPlanType(rawValue: "MONTHLY")
+}
+
+/// Where something was signed, as Apple writes it.
+package struct SignedEnvironment: OpenEnumeration {
+  package var rawValue: String
+  package init(rawValue: String) { self.rawValue = rawValue }
+
+  package static let production = SignedEnvironment(rawValue: "Production")
+  package static let sandbox = SignedEnvironment(rawValue: "Sandbox")
+  /// StoreKit Testing in Xcode, which Apple does not sign.
+  package static let xcode = SignedEnvironment(rawValue: "Xcode")
+  /// StoreKit Testing on a device, which Apple does not sign.
+  package static let localTesting = SignedEnvironment(rawValue: "LocalTesting")
+
+  /// The environment in the rules' vocabulary; what Xcode makes counts as sandbox where it is
+  /// accepted at all. Nil for a word that is not known.
+  package var environment: Environment? {
+    switch self {
+    case .production: .production
+    case .sandbox, .xcode, .localTesting: .sandbox
+    default: nil
+    }
+  }
+
+  /// Whether Apple signs what comes from there.
+  package var isSignedByApple: Bool { self == .production || self == .sandbox }
+}

@@ -1,0 +1,198 @@
+package import Subscriptions
+
+/// What Apple signs of a notification, version 2.
+///
+/// Apple's `responseBodyV2DecodedPayload`
+/// (https://developer.apple.com/documentation/appstoreservernotifications). Exactly one of ``data``,
+/// ``summary``, ``externalPurchaseToken`` and ``appData`` is there.
+package struct ResponseBodyV2DecodedPayload: JSONPayload {
+  package var notificationType: NotificationTypeV2?
+  package var subtype: NotificationSubtype?
+  /// The same in every attempt to deliver one notification.
+  package var notificationUUID: String?
+  package var data: NotificationData?
+  package var summary: NotificationSummary?
+  package var externalPurchaseToken: ExternalPurchaseToken?
+  package var appData: AppData?
+  /// "2.0".
+  package var version: String?
+  /// Absent in notifications of 2022.
+  package var signedDate: Timestamp?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("notificationType", \.notificationType),
+    JSONField("subtype", \.subtype),
+    JSONField("notificationUUID", \.notificationUUID),
+    JSONField("data", \.data),
+    JSONField("summary", \.summary),
+    JSONField("externalPurchaseToken", \.externalPurchaseToken),
+    JSONField("appData", \.appData),
+    JSONField("version", \.version),
+    JSONField("signedDate", \.signedDate),
+  ])
+}
+
+/// What most notifications are about: a transaction, and the future of its line.
+package struct NotificationData: JSONPayload {
+  package var environment: SignedEnvironment?
+  /// Absent in the sandbox.
+  package var appAppleID: Int64?
+  package var bundleID: String?
+  package var bundleVersion: String?
+  /// A JWS of a ``JWSTransactionDecodedPayload``.
+  package var signedTransactionInfo: String?
+  /// A JWS of a ``JWSRenewalInfoDecodedPayload``; of subscriptions only.
+  package var signedRenewalInfo: String?
+  /// Of subscriptions, 1: active, 2: expired, 3: billing retry, 4: grace period, 5: revoked.
+  package var status: Int64?
+  package var consumptionRequestReason: String?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("environment", \.environment),
+    JSONField("appAppleId", \.appAppleID),
+    JSONField("bundleId", \.bundleID),
+    JSONField("bundleVersion", \.bundleVersion),
+    JSONField("signedTransactionInfo", \.signedTransactionInfo),
+    JSONField("signedRenewalInfo", \.signedRenewalInfo),
+    JSONField("status", \.status),
+    JSONField("consumptionRequestReason", \.consumptionRequestReason),
+  ])
+}
+
+/// What came of extending many renewal dates.
+package struct NotificationSummary: JSONPayload {
+  package var environment: SignedEnvironment?
+  package var appAppleID: Int64?
+  package var bundleID: String?
+  package var productID: String?
+  package var requestIdentifier: String?
+  package var storefrontCountryCodes: [String]?
+  package var succeededCount: Int64?
+  package var failedCount: Int64?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("environment", \.environment),
+    JSONField("appAppleId", \.appAppleID),
+    JSONField("bundleId", \.bundleID),
+    JSONField("productId", \.productID),
+    JSONField("requestIdentifier", \.requestIdentifier),
+    JSONField("storefrontCountryCodes", \.storefrontCountryCodes),
+    JSONField("succeededCount", \.succeededCount),
+    JSONField("failedCount", \.failedCount),
+  ])
+}
+
+/// A purchase outside of the App Store that is to be reported to Apple.
+package struct ExternalPurchaseToken: JSONPayload {
+  /// Of the sandbox where it begins with `SANDBOX`.
+  package var externalPurchaseID: String?
+  package var tokenCreationDate: Timestamp?
+  package var appAppleID: Int64?
+  package var bundleID: String?
+  package var tokenType: String?
+  package var tokenExpirationDate: Timestamp?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("externalPurchaseId", \.externalPurchaseID),
+    JSONField("tokenCreationDate", \.tokenCreationDate),
+    JSONField("appAppleId", \.appAppleID),
+    JSONField("bundleId", \.bundleID),
+    JSONField("tokenType", \.tokenType),
+    JSONField("tokenExpirationDate", \.tokenExpirationDate),
+  ])
+}
+
+/// A download of the app whose consent a guardian has withdrawn.
+package struct AppData: JSONPayload {
+  package var appAppleID: Int64?
+  package var bundleID: String?
+  package var environment: SignedEnvironment?
+  /// A JWS of a ``JWSAppTransactionDecodedPayload``.
+  package var signedAppTransactionInfo: String?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("appAppleId", \.appAppleID),
+    JSONField("bundleId", \.bundleID),
+    JSONField("environment", \.environment),
+    JSONField("signedAppTransactionInfo", \.signedAppTransactionInfo),
+  ])
+}
+
+/// Apple's `notificationType` of version 2, as of 2026-06.
+///
+/// https://developer.apple.com/documentation/appstoreservernotifications/notificationtype
+package struct NotificationTypeV2: OpenEnumeration {
+  package var rawValue: String
+  package init(rawValue: String) { self.rawValue = rawValue }
+
+  package static let subscribed = NotificationTypeV2(rawValue: "SUBSCRIBED")
+  package static let didRenew = NotificationTypeV2(rawValue: "DID_RENEW")
+  package static let didChangeRenewalPref = NotificationTypeV2(rawValue: "DID_CHANGE_RENEWAL_PREF")
+  package static let didChangeRenewalStatus = NotificationTypeV2(
+    rawValue: "DID_CHANGE_RENEWAL_STATUS")
+  package static let didFailToRenew = NotificationTypeV2(rawValue: "DID_FAIL_TO_RENEW")
+  package static let gracePeriodExpired = NotificationTypeV2(rawValue: "GRACE_PERIOD_EXPIRED")
+  package static let expired = NotificationTypeV2(rawValue: "EXPIRED")
+  package static let offerRedeemed = NotificationTypeV2(rawValue: "OFFER_REDEEMED")
+  package static let priceIncrease = NotificationTypeV2(rawValue: "PRICE_INCREASE")
+  package static let refund = NotificationTypeV2(rawValue: "REFUND")
+  package static let refundDeclined = NotificationTypeV2(rawValue: "REFUND_DECLINED")
+  package static let refundReversed = NotificationTypeV2(rawValue: "REFUND_REVERSED")
+  package static let consumptionRequest = NotificationTypeV2(rawValue: "CONSUMPTION_REQUEST")
+  package static let revoke = NotificationTypeV2(rawValue: "REVOKE")
+  package static let renewalExtended = NotificationTypeV2(rawValue: "RENEWAL_EXTENDED")
+  package static let renewalExtension = NotificationTypeV2(rawValue: "RENEWAL_EXTENSION")
+  package static let oneTimeCharge = NotificationTypeV2(rawValue: "ONE_TIME_CHARGE")
+  package static let externalPurchaseToken = NotificationTypeV2(
+    rawValue: "EXTERNAL_PURCHASE_TOKEN")
+  package static let rescindConsent = NotificationTypeV2(rawValue: "RESCIND_CONSENT")
+  package static let metadataUpdate = NotificationTypeV2(rawValue: "METADATA_UPDATE")
+  /// Apple's changelog spells it ``migrate``.
+  package static let migration = NotificationTypeV2(rawValue: "MIGRATION")
+  package static let migrate = NotificationTypeV2(rawValue: "MIGRATE")
+  package static let priceChange = NotificationTypeV2(rawValue: "PRICE_CHANGE")
+  package static let test = NotificationTypeV2(rawValue: "TEST")
+}
+
+/// Apple's `subtype` of a notification.
+///
+/// https://developer.apple.com/documentation/appstoreservernotifications/subtype
+package struct NotificationSubtype: OpenEnumeration {
+  package var rawValue: String
+  package init(rawValue: String) { self.rawValue = rawValue }
+
+  package static let initialBuy = NotificationSubtype(rawValue: "INITIAL_BUY")
+  package static let resubscribe = NotificationSubtype(rawValue: "RESUBSCRIBE")
+  package static let billingRecovery = NotificationSubtype(rawValue: "BILLING_RECOVERY")
+  package static let upgrade = NotificationSubtype(rawValue: "UPGRADE")
+  package static let downgrade = NotificationSubtype(rawValue: "DOWNGRADE")
+  package static let autoRenewDisabled = NotificationSubtype(rawValue: "AUTO_RENEW_DISABLED")
+  package static let autoRenewEnabled = NotificationSubtype(rawValue: "AUTO_RENEW_ENABLED")
+  package static let gracePeriod = NotificationSubtype(rawValue: "GRACE_PERIOD")
+  package static let voluntary = NotificationSubtype(rawValue: "VOLUNTARY")
+  package static let billingRetry = NotificationSubtype(rawValue: "BILLING_RETRY")
+  package static let priceIncrease = NotificationSubtype(rawValue: "PRICE_INCREASE")
+  package static let productNotForSale = NotificationSubtype(rawValue: "PRODUCT_NOT_FOR_SALE")
+  package static let pending = NotificationSubtype(rawValue: "PENDING")
+  package static let accepted = NotificationSubtype(rawValue: "ACCEPTED")
+  package static let summary = NotificationSubtype(rawValue: "SUMMARY")
+  package static let failure = NotificationSubtype(rawValue: "FAILURE")
+  package static let unreported = NotificationSubtype(rawValue: "UNREPORTED")
+  package static let created = NotificationSubtype(rawValue: "CREATED")
+  package static let activeTokenReminder = NotificationSubtype(rawValue: "ACTIVE_TOKEN_REMINDER")
+}
