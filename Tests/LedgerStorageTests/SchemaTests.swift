@@ -117,13 +117,13 @@ struct SchemaTests {
   @Test("a second program waits for the first one longer than for a statement")
   func waits() async throws {
     try await withScratchDatabase { configuration in
-      configuration.statementDeadline = .seconds(1)
+      configuration.statementDeadline = .seconds(3)
     } _: { database in
       let migrator = SchemaMigrator(database: database, logger: quiet, steps: Self.steps)
       try await database.withTransaction { transaction in
         _ = try await transaction.query("SELECT pg_advisory_xact_lock(x'74656E757265'::bigint)")
         async let version = migrator.migrate()
-        for _ in 1...4 {
+        for _ in 1...8 {
           try await Task.sleep(for: .milliseconds(500))
           _ = try await transaction.query("SELECT 1")
         }

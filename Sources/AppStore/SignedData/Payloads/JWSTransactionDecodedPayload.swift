@@ -175,8 +175,9 @@ package struct SignedEnvironment: OpenEnumeration {
   /// StoreKit Testing on a device, which Apple does not sign.
   package static let localTesting = SignedEnvironment(rawValue: "LocalTesting")
 
-  /// The environment in the rules' vocabulary; what Xcode makes counts as sandbox where it is
-  /// accepted at all. Nil for a word that is not known.
+  /// The environment in the rules' vocabulary; nil for a word that is not known.
+  ///
+  /// What Xcode makes counts as sandbox, where it is accepted at all.
   package var environment: Environment? {
     switch self {
     case .production: .production
