@@ -7,7 +7,7 @@ import Subscriptions
 
 /// Submitted receipts.
 struct ReceiptController: Sendable {
-  let intake: ReceiptIntake
+  let intake: SubmissionIntake
   let ledger: Ledger
   let catalogue: CatalogueCache
 

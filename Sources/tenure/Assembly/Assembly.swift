@@ -14,7 +14,7 @@ import Subscriptions
 struct Assembly: Sendable {
   let ledger: Ledger
   let catalogue: CatalogueCache
-  let intake: ReceiptIntake
+  let intake: SubmissionIntake
   let entitlements: EntitlementReader
   private let schema: SchemaMigrator
   private let logger: Logger
@@ -36,7 +36,7 @@ struct Assembly: Sendable {
       timeout: settings.appStoreTimeout, logger: logger, now: now)
     ledger = Ledger(database: database)
     catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
-    intake = ReceiptIntake(
+    intake = SubmissionIntake(
       ledger: ledger, verifier: verifier, catalogue: catalogue,
       sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
     entitlements = EntitlementReader(

@@ -23,7 +23,7 @@ struct TestAPI: Sendable {
   let client: any TestClientProtocol
   let api: API
   let apple: StandInAppStore
-  let intake: ReceiptIntake
+  let intake: SubmissionIntake
   let ledger: Ledger
   let database: ConnectionPool
 
@@ -45,7 +45,7 @@ struct TestAPI: Sendable {
 
   /// Puts together what the program puts together.
   static func assemble(_ database: ConnectionPool, logger: Logger = quietLogger) async throws
-    -> (api: API, apple: StandInAppStore, intake: ReceiptIntake)
+    -> (api: API, apple: StandInAppStore, intake: SubmissionIntake)
   {
     let apple = try StandInAppStore()
     let clock = apple.simulation.clock
@@ -59,7 +59,7 @@ struct TestAPI: Sendable {
         try AppStoreApp(bundleID: app.bundleID, sharedSecret: app.sharedSecret)
       ]),
       timeout: .seconds(10), logger: logger, now: now)
-    let intake = ReceiptIntake(
+    let intake = SubmissionIntake(
       ledger: ledger, verifier: verifier, catalogue: catalogue, sandboxAccess: .all,
       logger: logger, now: now)
     let api = API(

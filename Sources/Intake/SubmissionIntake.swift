@@ -4,13 +4,12 @@ package import LedgerStorage
 package import Logging
 package import Subscriptions
 
-/// What a submitted receipt does from arrival to answer; the server and the worker both go through
-/// it.
+/// What a submission does from arrival to answer; the server and the worker both go through it.
 ///
 /// The receipt is stored durably before Apple is asked, and the answer is given only after
 /// everything that follows from Apple's is committed. So a crash at any moment loses nothing: what
 /// was stored and not decided is a job, and a worker finishes it.
-package struct ReceiptIntake: Sendable {
+package struct SubmissionIntake: Sendable {
   /// What a decision may take besides asking Apple: storing it, on a slow day of the database.
   private static let storingTime: Duration = .seconds(30)
 
