@@ -161,7 +161,7 @@ CREATE TABLE IF NOT EXISTS submission (
     submission_id  uuid        NOT NULL PRIMARY KEY,
     account_key    uuid        NOT NULL,
     received_at    timestamptz NOT NULL,
-    -- What the app server asked for beside the receipt.
+    -- What the app server asked for beside what it sent.
     transaction_id text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
     order_id       uuid,
     restore        boolean     NOT NULL,
@@ -169,9 +169,9 @@ CREATE TABLE IF NOT EXISTS submission (
     status         text        NOT NULL CHECK (status IN ('pending', 'verified', 'rejected')),
     environment    text        CHECK (environment IN ('production', 'sandbox')),
     decided_at     timestamptz,
-    -- When Apple will be asked again. Null while pending: it was given up (see job).
+    -- When it will be taken up again. Null while pending: it was given up (see job).
     retry_at       timestamptz,
-    -- How often Apple was asked.
+    -- How often it was verified, or tried to be.
     attempts       integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     -- Why it was rejected, or why it is still pending: a stable code and Apple's status.
     problem        text        CHECK (length(problem) BETWEEN 1 AND 64),
@@ -187,13 +187,27 @@ CREATE TABLE IF NOT EXISTS submission (
 COMMENT ON TABLE submission IS
     'What was submitted, by whom, when, and what came of it. [by submission_id]';
 
+-- What was submitted, as it was sent: a receipt or signed data, never both. Never logged.
 CREATE TABLE IF NOT EXISTS submission_payload (
-    submission_id uuid NOT NULL PRIMARY KEY REFERENCES submission,
-    -- The receipt as it was sent (base64). Never logged.
-    receipt_data  text NOT NULL CHECK (length(receipt_data) BETWEEN 1 AND 16777216)
+    submission_id       uuid NOT NULL PRIMARY KEY REFERENCES submission,
+    -- The receipt (base64).
+    receipt_data        text CHECK (length(receipt_data) BETWEEN 1 AND 16777216),
+    -- The transactions that StoreKit 2 signed, each a JWS.
+    signed_transactions text[] CHECK (
+        cardinality(signed_transactions) BETWEEN 1 AND 1000
+        AND array_position(signed_transactions, NULL) IS NULL
+        AND length(array_to_string(signed_transactions, '')) BETWEEN 1 AND 16777216),
+    -- The renewal infos that were sent beside them; empty if there were none.
+    signed_renewal_info text[] CHECK (
+        cardinality(signed_renewal_info) BETWEEN 0 AND 1000
+        AND array_position(signed_renewal_info, NULL) IS NULL
+        AND length(array_to_string(signed_renewal_info, '')) <= 16777216),
+    CONSTRAINT submission_payload_is_of_one_kind CHECK (
+        (receipt_data IS NULL) <> (signed_transactions IS NULL)
+        AND (signed_transactions IS NULL) = (signed_renewal_info IS NULL))
 );
 COMMENT ON TABLE submission_payload IS
-    'Raw receipts, apart from the submission so that they can be aged out. [by submission_id]';
+    'What was submitted, apart from the submission so that it can be aged out. [by submission_id]';
 
 -- What Apple answered, byte by byte (TOAST compresses it).
 CREATE TABLE IF NOT EXISTS submission_exchange (

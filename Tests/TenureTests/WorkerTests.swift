@@ -42,7 +42,7 @@ struct WorkerTests {
 
     func submit(_ receipt: String) async throws -> UUID {
       let answer = try await assembly.intake.submit(
-        SubmissionRequest(accountID: "4711", receiptData: receipt))
+        SubmissionRequest(accountID: "4711", payload: .receipt(receipt)))
       guard case .pending(let id, _, _) = answer else { throw CancellationError() }
       return id
     }

@@ -5,7 +5,7 @@ import Intake
 import LedgerStorage
 import Subscriptions
 
-/// Submitted receipts.
+/// Submitted purchases: receipts and signed transactions.
 struct ReceiptController: Sendable {
   let intake: SubmissionIntake
   let ledger: Ledger
