@@ -73,7 +73,9 @@ let package = Package(
     .target(
       name: "LedgerStorage",
       dependencies: ["Postgres", "Subscriptions", crypto, logging],
-      resources: [.embedInCode("Resources/schema.sql")],
+      resources: [
+        .embedInCode("Resources/schema.sql"), .embedInCode("Resources/step-2.sql"),
+      ],
       swiftSettings: strict),
 
     // Apple.
@@ -132,7 +134,7 @@ let package = Package(
     .testTarget(
       name: "LedgerStorageTests",
       dependencies: ["LedgerStorage", "Postgres", "ScratchDatabases", "Subscriptions", logging],
-      swiftSettings: strict),
+      resources: [.copy("Schemas")], swiftSettings: strict),
     .testTarget(
       name: "AppStoreTests",
       dependencies: [
