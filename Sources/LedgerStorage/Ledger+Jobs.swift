@@ -54,7 +54,7 @@ extension Ledger {
   }
 
   /// Gives a job up, until somebody starts it again; a pending submission that it was about has no
-  /// next attempt then.
+  /// next attempt then, and an unprocessed notification has the reason as its problem.
   ///
   /// - Parameters:
   ///   - job: Claimed, or given back to the queue by who had claimed it.
@@ -79,6 +79,13 @@ extension Ledger {
           """
           UPDATE tenure.submission SET retry_at = NULL
           WHERE submission_id = \(id) AND status = 'pending'
+          """
+        ])
+      case .processNotification(let id):
+        _ = try await transaction.commit(with: [
+          """
+          UPDATE tenure.notification SET problem = \(reason.storedSentence)
+          WHERE notification_id = \(id) AND processed_at IS NULL
           """
         ])
       }
