@@ -5,6 +5,23 @@
 
 SET LOCAL search_path TO tenure;
 
+-- Signed transactions can be submitted, too: what was submitted is one of two kinds.
+ALTER TABLE submission_payload
+    ALTER COLUMN receipt_data DROP NOT NULL,
+    ADD COLUMN signed_transactions text[] CHECK (
+        cardinality(signed_transactions) BETWEEN 1 AND 1000
+        AND array_position(signed_transactions, NULL) IS NULL
+        AND length(array_to_string(signed_transactions, '')) BETWEEN 1 AND 16777216),
+    ADD COLUMN signed_renewal_info text[] CHECK (
+        cardinality(signed_renewal_info) BETWEEN 0 AND 1000
+        AND array_position(signed_renewal_info, NULL) IS NULL
+        AND length(array_to_string(signed_renewal_info, '')) <= 16777216),
+    ADD CONSTRAINT submission_payload_is_of_one_kind CHECK (
+        (receipt_data IS NULL) <> (signed_transactions IS NULL)
+        AND (signed_transactions IS NULL) = (signed_renewal_info IS NULL));
+COMMENT ON TABLE submission_payload IS
+    'What was submitted, apart from the submission so that it can be aged out. [by submission_id]';
+
 -- The inbox of notifications: what reports and pages ask about it, and what became of it.
 ALTER TABLE notification
     ADD COLUMN notification_type text CHECK (length(notification_type) BETWEEN 1 AND 128),
