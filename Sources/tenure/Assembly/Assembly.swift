@@ -31,13 +31,15 @@ struct Assembly: Sendable {
     database: ConnectionPool, settings: Settings, transport: any AppStoreTransport,
     logger: Logger, now: @escaping @Sendable () -> Timestamp = { .now }
   ) async throws {
-    let verifier = ReceiptVerifier(
-      transport: transport, endpoints: settings.verifyReceipt, apps: try settings.appStoreApps(),
+    let apps = try settings.appStoreApps()
+    let receipts = ReceiptVerifier(
+      transport: transport, endpoints: settings.verifyReceipt, apps: apps,
       timeout: settings.appStoreTimeout, logger: logger, now: now)
+    let signedData = SignedDataVerifier(apps: apps, now: now)
     ledger = Ledger(database: database)
     catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     intake = SubmissionIntake(
-      ledger: ledger, verifier: verifier, catalogue: catalogue,
+      ledger: ledger, receipts: receipts, signedData: signedData, catalogue: catalogue,
       sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
     entitlements = EntitlementReader(
       ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess)
