@@ -210,7 +210,7 @@ struct SignedTransactionTests {
       #expect(submitted["order"]?["status"] == "fulfilled", "\(submitted)")
       #expect(submitted["order"]?["transaction_id"]?.string == bought.transactionID.rawValue)
       let again = try await api.submit("4711", signed: [transaction])
-      #expect(again["order"]?["order_id"]?.string == nil)
+      #expect(again["order"] == submitted["order"])
       #expect(again["transactions"]?[0]["newly_owned"] == false)
     }
   }
@@ -345,6 +345,24 @@ struct SignedTransactionTests {
     }
   }
 
+  @Test func `nothing that was signed goes into the log`() async throws {
+    let log = RecordedLog()
+    try await TestAPI.run(logger: log.logger) { api in
+      try await api.describe("monthly", "premium")
+      try api.addCustomer("anna")
+      let bought = try api.apple.simulation.buy("monthly", on: "anna")
+      let signed = try api.apple.simulation.signedTransaction(of: bought.transactionID)
+      #expect(try await api.submit("4711", signed: [signed]).status == 200)
+      let refused = try await api.submit("4711", signed: [Self.forged(signed)])
+      #expect(refused.status == 422)
+      // Why is in the log, and of what was sent not even the part that everything signed shares.
+      #expect(log.text.contains(try #require(refused["detail"]?.string)))
+      for part in signed.split(separator: ".") {
+        #expect(!log.text.contains(part.prefix(20)))
+      }
+    }
+  }
+
   // MARK: A server that dies
 
   @Test func `what was stored and not decided is decided by whoever takes it up`() async throws {
@@ -403,9 +421,7 @@ struct SignedTransactionTests {
       #expect(answer["warnings"] == ["owned_by_another_account"])
       #expect(answer["transactions"]?[0]["owner_account_id"] == "4711", "\(answer)")
       #expect(answer["transactions"]?[0]["decision"]?["rule"] == "actively_auto_renewing")
-      #expect(
-        answer["transactions"]?[0]["decision"]?["corrected_at"]?.string
-          == simulation.now.description)
+      #expect(answer["transactions"]?[0]["decision"]?["corrected_at"] != nil)
       let seen = try await api.get("/v1/transactions/\(recovered.transactionID)")
       #expect(seen["evidence"]?["kind"] == "renewal")
       #expect(seen["evidence"]?["ground"] == "renewed_by_apple")

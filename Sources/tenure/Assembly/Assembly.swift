@@ -16,6 +16,8 @@ struct Assembly: Sendable {
   let catalogue: CatalogueCache
   let intake: SubmissionIntake
   let entitlements: EntitlementReader
+  /// What verifies signed transactions and notifications.
+  let signedData: SignedDataVerifier
   private let schema: SchemaMigrator
   private let logger: Logger
   private let now: @Sendable () -> Timestamp
@@ -35,7 +37,15 @@ struct Assembly: Sendable {
     let receipts = ReceiptVerifier(
       transport: transport, endpoints: settings.verifyReceipt, apps: apps,
       timeout: settings.appStoreTimeout, logger: logger, now: now)
-    let signedData = SignedDataVerifier(apps: apps, now: now)
+    signedData = SignedDataVerifier(
+      roots: settings.trustedRoots, apps: apps, acceptsXcode: settings.acceptsXcode, now: now)
+    if settings.acceptsXcode {
+      logger.warning(
+        """
+        What Xcode made is accepted, as of the sandbox, and Apple did not sign it: anybody can \
+        make it. TENURE_APPSTORE_ACCEPT_XCODE is for development only
+        """)
+    }
     ledger = Ledger(database: database)
     catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     intake = SubmissionIntake(
