@@ -166,7 +166,10 @@ package struct SubmissionIntake: Sendable {
   ) async throws -> SubmissionAnswer {
     logger.info(
       "A submission is rejected",
-      metadata: ["submission.id": "\(submission.id)", "problem": "\(problem.code)"])
+      metadata: [
+        "submission.id": "\(submission.id)", "problem": "\(problem.code)",
+        "reason": "\(problem.detail)",
+      ])
     try await ledger.reject(submission, because: problem, exchanges: exchanges, at: now())
     return try await standingOrGone(submission.id)
   }

@@ -111,6 +111,10 @@ struct SchemaStepTests {
         VALUES ('a', 2, now(), 'b', now()), ('c', 1, now(), 'd', NULL);
         INSERT INTO tenure.job (kind, subject, run_at, created_at)
         VALUES ('verify_submission', 'e', now(), now());
+        INSERT INTO tenure.submission (submission_id, account_key, received_at, restore, status)
+        VALUES ('\(Self.submission)', gen_random_uuid(), now(), false, 'pending');
+        INSERT INTO tenure.submission_payload (submission_id, receipt_data)
+        VALUES ('\(Self.submission)', 'f');
         """)
       _ = try await SchemaMigrator(database: database, logger: quiet).migrate()
       let notifications = try await database.query(
@@ -120,8 +124,12 @@ struct SchemaStepTests {
       #expect(notifications.map(\.1) == ["nothing_to_record", nil])
       let jobs = try await database.query("SELECT count(*) FROM tenure.job").decodeOnly(Int.self)
       #expect(jobs == 1)
+      let payload = try await Ledger(database: database).payload(of: Self.submission)
+      #expect(payload == .receipt("f"))
     }
   }
+
+  private static let submission = UUID()
 
   @Test("the steps lead from version 1 to the current one without gaps")
   func noGaps() {

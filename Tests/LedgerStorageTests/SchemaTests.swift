@@ -241,6 +241,46 @@ struct SchemaTests {
   }
 
   @Test(
+    "what was submitted is a receipt or signed data, and each within its limits",
+    arguments: [
+      ("'a'", "NULL", "NULL", true), ("NULL", "ARRAY['a']", "ARRAY[]::text[]", true),
+      ("NULL", "ARRAY['a', 'b']", "ARRAY['c']", true), ("NULL", "NULL", "NULL", false),
+      ("'a'", "ARRAY['a']", "ARRAY[]::text[]", false), ("'a'", "NULL", "ARRAY['c']", false),
+      ("NULL", "ARRAY['a']", "NULL", false), ("NULL", "NULL", "ARRAY['c']", false),
+      ("''", "NULL", "NULL", false), ("NULL", "ARRAY[]::text[]", "ARRAY[]::text[]", false),
+      ("NULL", "ARRAY['']", "ARRAY[]::text[]", false),
+      ("NULL", "ARRAY['a', NULL]", "ARRAY[]::text[]", false),
+      ("NULL", "ARRAY['a']", "ARRAY[NULL]::text[]", false),
+      ("NULL", "array_fill('a'::text, ARRAY[1000])", "ARRAY[]::text[]", true),
+      ("NULL", "array_fill('a'::text, ARRAY[1001])", "ARRAY[]::text[]", false),
+      ("NULL", "ARRAY['a']", "array_fill('a'::text, ARRAY[1001])", false),
+      ("NULL", "ARRAY[repeat('a', 16777217)]", "ARRAY[]::text[]", false),
+    ])
+  func refusesBadPayload(
+    receipt: String, transactions: String, renewalInfo: String, isFine: Bool
+  ) async throws {
+    try await withScratchDatabase { database in
+      try await database.runScript(
+        """
+        INSERT INTO tenure.submission (submission_id, account_key, received_at, restore, status)
+        VALUES ('00000000-0000-0000-0000-000000000001', gen_random_uuid(), now(), false, 'pending')
+        """)
+      let insert: SQL = """
+        INSERT INTO tenure.submission_payload (submission_id, receipt_data, signed_transactions,
+          signed_renewal_info)
+        VALUES ('00000000-0000-0000-0000-000000000001', \(unescaped: receipt),
+          \(unescaped: transactions), \(unescaped: renewalInfo))
+        """
+      do {
+        try await database.execute(insert)
+        #expect(isFine)
+      } catch let error as PostgresError {
+        #expect(!isFine && error.sqlState == .checkViolation, "\(error)")
+      }
+    }
+  }
+
+  @Test(
     "tables refuse bad states",
     arguments: [
       ("an owner without a rule", "owner_account_key", "gen_random_uuid()"),
