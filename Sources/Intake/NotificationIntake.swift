@@ -10,11 +10,12 @@ package import Subscriptions
 ///
 /// A notification is stored durably before it is answered, together with a job. One of version 2 is
 /// verified before it is stored, by its signatures, and recorded in the same request: its job does
-/// something only after a crash or a failure of the database. One of version 1 is only authenticated
-/// by its secret; a worker shows its receipt to Apple, and records what Apple answers.
+/// something only after a crash or a failure of the database. Of version 1 only the secret is
+/// checked; a worker shows its receipt to Apple, and records what Apple answers.
 package struct NotificationIntake: Sendable {
-  /// The longest body that is read, in bytes: Apple's have a few kilobytes, and of version 1 as much
-  /// as a receipt and a hundred transactions take.
+  /// The longest body that is read, in bytes.
+  ///
+  /// Apple's have a few kilobytes, and of version 1 what a receipt and a hundred transactions take.
   package static let longestBody = 4 * 1024 * 1024
   /// What recording may take, on a slow day of the database; then a worker takes over.
   private static let recordingTime: Duration = .seconds(30)
@@ -83,6 +84,7 @@ package struct NotificationIntake: Sendable {
   /// Refuses what was too long to be read.
   ///
   /// - Parameter bytes: Its length as far as it is known.
+  /// - Returns: The refusal.
   package func refuseTooLong(bytes: Int) async -> NotificationAnswer {
     let refusal = NotificationRefusal(
       version: nil, code: .invalidRequest, reason: "too_long",

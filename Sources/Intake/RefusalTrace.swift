@@ -5,7 +5,7 @@ import Subscriptions
 /// Leaves a trace of what was refused, and none of its content.
 ///
 /// Anybody may post anything, as often as they like. So refusals are counted by hour and reason,
-/// and while one statement writes them the next ones gather: a flood takes one connection, and a few
+/// and while one statement writes them the next ones gather: a flood takes one connection and a few
 /// rows.
 actor RefusalTrace {
   private struct Key: Hashable {

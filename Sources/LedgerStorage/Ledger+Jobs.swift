@@ -53,8 +53,10 @@ extension Ledger {
       "DELETE FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker)")
   }
 
-  /// Gives a job up, until somebody starts it again; a pending submission that it was about has no
-  /// next attempt then, and an unprocessed notification has the reason as its problem.
+  /// Gives a job up, until somebody starts it again.
+  ///
+  /// A pending submission that it was about has no next attempt then, and an unprocessed
+  /// notification has the reason as its problem.
   ///
   /// - Parameters:
   ///   - job: Claimed, or given back to the queue by who had claimed it.

@@ -15,8 +15,8 @@ package struct ReportedSwitchOff: Hashable, Sendable {
 }
 
 extension Line {
-  /// The evidence that a reported date makes, once what Apple said is recorded on this line; nil
-  /// where the date is not to be believed, or tells nothing new.
+  /// The evidence that a reported date makes once Apple's word is recorded on this line; nil where
+  /// it is not believed, or tells nothing new.
   ///
   /// It is evidence if all of this holds, *P* being the line's latest charge:
   /// - Apple's last word is *off*. The date moves it back, and never says *on*: an earlier *on*

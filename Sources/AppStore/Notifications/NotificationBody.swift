@@ -9,7 +9,8 @@ package enum NotificationBody: Sendable {
   ///
   /// - Returns: Nil for what is no notification of either version.
   package init?(parsing bytes: some Sequence<UInt8>) {
-    guard let json = try? JSONValue(parsing: bytes), case .object = json else { return nil }
+    guard let json = try? JSONValue(parsing: bytes, toleratesRepetitions: true), case .object = json
+    else { return nil }
     // Whoever sends both shapes at once is believed for the signatures alone.
     if let payload = json["signedPayload"]?.string {
       self = .signed(payload: payload)

@@ -30,14 +30,10 @@ package struct NotificationV1: Sendable {
   package let body: JSONValue
   let password: String?
 
-  /// The longest texts that are taken over from a body, in bytes: the rest is no name of Apple's.
-  private static let longestType = 128
-  private static let longestName = 255
-
   /// Nil for what has no `notification_type`.
   package init?(_ json: JSONValue) {
     guard case .object(let members) = json,
-      let type = json.name("notification_type", upTo: Self.longestType)
+      let type = json.name("notification_type")
     else { return nil }
     notificationType = type
     password = json["password"]?.string
@@ -46,10 +42,10 @@ package struct NotificationV1: Sendable {
     let unified = json["unified_receipt"] ?? .null
     let old = ["latest_receipt_info", "latest_expired_receipt_info"].compactMap { json[$0] }
     environment = [json, unified].lazy.compactMap { Self.environment($0["environment"]) }.first
-    bundleID = ([json] + old).lazy.compactMap { $0.name("bid", upTo: Self.longestName) }.first
+    bundleID = ([json] + old).lazy.compactMap { $0.name("bid") }.first
     originalTransactionID = Self.line(of: json, unified, old)
     autoRenews = json.flag("auto_renew_status")
-    autoRenewProductID = json.name("auto_renew_product_id", upTo: Self.longestName)
+    autoRenewProductID = json.name("auto_renew_product_id")
       .map { ProductID($0) }
     autoRenewStatusChangedAt = json.moment("auto_renew_status_change_date")
     receiptData = [
@@ -62,7 +58,7 @@ package struct NotificationV1: Sendable {
     of json: JSONValue, _ unified: JSONValue, _ old: [JSONValue]
   ) -> OriginalTransactionID? {
     func id(_ item: JSONValue) -> OriginalTransactionID? {
-      item.name("original_transaction_id", upTo: ReceiptItem.longestIdentifier)
+      item.name("original_transaction_id", upTo: AppleIdentifier.longestNumber)
         .map { OriginalTransactionID($0) }
     }
     if let named = id(json) { return named }
@@ -79,8 +75,10 @@ package struct NotificationV1: Sendable {
     }
   }
 
-  /// A name for the notification, which has none: `v1:` and the SHA-256 of the body without its
-  /// password. Apple sends a notification again as it was.
+  /// A name for the notification, which has none of Apple's.
+  ///
+  /// It is `v1:` and the SHA-256 of the body without its password: Apple sends a notification again
+  /// as it was.
   package var id: String {
     "v1:"
       + SHA256.hash(data: body.bytes).map { byte in
@@ -91,17 +89,17 @@ package struct NotificationV1: Sendable {
 }
 
 extension JSONValue {
-  /// A member that is a short text without control characters; nil for anything else.
-  fileprivate func name(_ key: String, upTo limit: Int) -> String? {
+  /// A member that can be part of a key; nil for anything else.
+  fileprivate func name(_ key: String, upTo limit: Int = AppleIdentifier.longest) -> String? {
     let text: String?
     switch self[key] {
     case .string(let value): text = value
     case .integer(let value): text = String(value)
     default: text = nil
     }
-    guard let text, (1...limit).contains(text.utf8.count),
-      text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f })
-    else { return nil }
+    guard let text, !text.isEmpty, AppleIdentifier.fault(of: text, upTo: limit) == nil else {
+      return nil
+    }
     return text
   }
 

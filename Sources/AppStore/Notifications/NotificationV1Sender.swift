@@ -24,7 +24,8 @@ extension AppStoreApps {
     }
     guard let bundleID = notification.bundleID else {
       switch matching.count {
-      case 0: return .wrongSecret("The password is the shared secret of no app that is served here.")
+      case 0:
+        return .wrongSecret("The password is the shared secret of no app that is served here.")
       case 1: return .app(bundleID: matching[0].bundleID)
       default: return .app(bundleID: nil)
       }

@@ -56,15 +56,18 @@ struct TestAPI: Sendable {
     let apps = try AppStoreApps([
       try AppStoreApp(bundleID: app.bundleID, sharedSecret: app.sharedSecret)
     ])
+    let receipts = ReceiptVerifier(
+      transport: apple, apps: apps, timeout: .seconds(10), logger: logger, now: now)
+    let signedData = SignedDataVerifier(
+      roots: try TrustedRoots(pem: apple.signer.rootCertificatePEM), apps: apps, now: now)
     let intake = SubmissionIntake(
-      ledger: ledger,
-      receipts: ReceiptVerifier(
-        transport: apple, apps: apps, timeout: .seconds(10), logger: logger, now: now),
-      signedData: SignedDataVerifier(
-        roots: try TrustedRoots(pem: apple.signer.rootCertificatePEM), apps: apps, now: now),
-      catalogue: catalogue, sandboxAccess: .all, logger: logger, now: now)
+      ledger: ledger, receipts: receipts, signedData: signedData, catalogue: catalogue,
+      sandboxAccess: .all, logger: logger, now: now)
+    let notifications = NotificationIntake(
+      ledger: ledger, receipts: receipts, signedData: signedData, apps: apps, sandboxAccess: .all,
+      logger: logger, now: now)
     let api = API(
-      ledger: ledger, intake: intake, catalogue: catalogue,
+      ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
       entitlements: EntitlementReader(
         ledger: ledger, catalogue: catalogue, sandboxAccess: .all),
       schema: SchemaMigrator(database: database, logger: logger),
