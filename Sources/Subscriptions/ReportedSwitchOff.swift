@@ -22,7 +22,8 @@ extension Line {
   /// - Apple's last word is *off*. The date moves it back, and never says *on*: an earlier *on*
   ///   could take a charge from whoever bought it.
   /// - The date lies before Apple's *off*, at or after *P*, and after any *on* of Apple's: so no
-  ///   charge that is known is decided with it, and it contradicts nothing.
+  ///   charge that is known is decided with it, and it contradicts nothing. Nor does Apple name a
+  ///   token between: tokens count from the *off* on.
   /// - Apple's *off* lies more than 24 hours, and the minute's tolerance, before the end of *P*.
   ///   Whether an *off* is older than a day decides about a charge at the end; here Apple's own is.
   package func evidence(of report: ReportedSwitchOff) -> Evidence? {
@@ -34,8 +35,10 @@ extension Line {
     let margin = AutoRenewal.earlyCharge + AutoRenewal.periodEndTolerance
     guard latest.isSubscription, let end = latest.end, word.since + margin < end,
       latest.date <= report.at, report.at < word.since,
-      !history.statuses.contains(where: {
-        $0.autoRenews == true && $0.asOf >= report.at && $0.asOf <= word.since
+      !history.statuses.contains(where: { status in
+        status.asOf >= report.at
+          && (status.autoRenews == true && status.asOf <= word.since
+            || status.appAccountToken != nil && status.asOf < word.since)
       })
     else { return nil }
     return .renewalStatus(RenewalStatus(asOf: report.at, autoRenews: false), line: report.line)
