@@ -35,22 +35,18 @@ extension KeyedDecodingContainer<AnswerKey> {
     }
   }
 
-  /// A text that can be part of a key: no longer than its column in `schema.sql`, and without
-  /// control characters, which PostgreSQL or a terminal would not take.
-  func identifier(_ key: AnswerKey, upTo limit: Int = 255) throws -> String? {
+  /// A text that can be part of a key: see ``AppleIdentifier``.
+  func identifier(_ key: AnswerKey, upTo limit: Int = AppleIdentifier.longest) throws -> String? {
     guard let text = try text(key) else { return nil }
-    guard text.utf8.count <= limit else {
-      throw UnreadableField(key, "is longer than \(limit) bytes")
-    }
-    guard text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f }) else {
-      throw UnreadableField(key, "contains control characters")
+    if let fault = AppleIdentifier.fault(of: text, upTo: limit) {
+      throw UnreadableField(key, fault)
     }
     return text
   }
 
   /// An `original_transaction_id`, `transaction_id` or `web_order_line_item_id`.
   func transactionIdentifier(_ key: AnswerKey) throws -> String? {
-    try identifier(key, upTo: ReceiptItem.longestIdentifier)
+    try identifier(key, upTo: AppleIdentifier.longestNumber)
   }
 
   /// A `cancellation_reason`; nil if it can't be read: a cancellation holds without its reason.

@@ -4,9 +4,6 @@ import Subscriptions
 ///
 /// https://developer.apple.com/documentation/appstorereceipts/responsebody/latest_receipt_info
 struct ReceiptItem: Decodable, Hashable, Sendable {
-  /// In bytes: what a column for Apple's numbers holds.
-  static let longestIdentifier = 128
-
   let productID: String
   let transactionID: String
   let originalTransactionID: String
@@ -49,7 +46,7 @@ struct ReceiptItem: Decodable, Hashable, Sendable {
     self.purchaseDate = purchaseDate
     self.originalTransactionID = original
     self.transactionID = transactionID ?? "\(original)@\(purchaseDate.milliseconds)"
-    guard self.transactionID.utf8.count <= Self.longestIdentifier else {
+    guard self.transactionID.utf8.count <= AppleIdentifier.longestNumber else {
       throw UnreadableField("transaction_id", "is missing, and its line's is too long")
     }
     webOrderLineItemID = try fields.transactionIdentifier("web_order_line_item_id")
