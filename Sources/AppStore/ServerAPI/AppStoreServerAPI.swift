@@ -66,16 +66,17 @@ package struct AppStoreServerAPI: Sendable {
     to call: ServerAPICall, in environment: Environment?, as body: Body.Type
   ) async throws -> ServerAPIAnswer<Body> {
     let (spoken, response) = try await route(call, in: environment)
+    let json: JSONValue
     do {
-      let json = try JSONValue(parsing: response.body)
-      do {
-        return ServerAPIAnswer(environment: spoken, content: try Body(json: json))
-      } catch let error as JSONError {
-        throw unexpected(call, spoken, response, "it \(error)", isRetryable: false)
-      }
-    } catch let error as JSONError {
+      json = try JSONValue(parsing: response.body)
+    } catch {
       // Something on the way answered, or broke the answer.
-      throw unexpected(call, spoken, response, "it is no JSON: it \(error)", isRetryable: true)
+      throw unexpected(call, spoken, response, "as JSON it \(error)", isRetryable: true)
+    }
+    do {
+      return ServerAPIAnswer(environment: spoken, content: try Body(json: json))
+    } catch {
+      throw unexpected(call, spoken, response, "it \(error)", isRetryable: false)
     }
   }
 

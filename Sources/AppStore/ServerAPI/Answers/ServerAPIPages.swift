@@ -1,4 +1,4 @@
-package import Subscriptions
+import Subscriptions
 
 /// One page of a list that Apple gives out twenty at a time.
 package protocol ServerAPIPage: Hashable, Sendable {
