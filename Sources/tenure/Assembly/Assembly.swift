@@ -16,6 +16,8 @@ struct Assembly: Sendable {
   let catalogue: CatalogueCache
   let intake: ReceiptIntake
   let entitlements: EntitlementReader
+  /// What verifies signed transactions and notifications.
+  let signedData: SignedDataVerifier
   private let schema: SchemaMigrator
   private let logger: Logger
   private let now: @Sendable () -> Timestamp
@@ -31,9 +33,19 @@ struct Assembly: Sendable {
     database: ConnectionPool, settings: Settings, transport: any AppStoreTransport,
     logger: Logger, now: @escaping @Sendable () -> Timestamp = { .now }
   ) async throws {
+    let apps = try settings.appStoreApps()
     let verifier = ReceiptVerifier(
-      transport: transport, endpoints: settings.verifyReceipt, apps: try settings.appStoreApps(),
+      transport: transport, endpoints: settings.verifyReceipt, apps: apps,
       timeout: settings.appStoreTimeout, logger: logger, now: now)
+    signedData = SignedDataVerifier(
+      roots: settings.trustedRoots, apps: apps, acceptsXcode: settings.acceptsXcode, now: now)
+    if settings.acceptsXcode {
+      logger.warning(
+        """
+        What Xcode made is accepted, as of the sandbox, and Apple did not sign it: anybody can \
+        make it. TENURE_APPSTORE_ACCEPT_XCODE is for development only
+        """)
+    }
     ledger = Ledger(database: database)
     catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     intake = ReceiptIntake(

@@ -17,6 +17,10 @@ struct Settings: Sendable {
   var apps: [AppStoreApp] = []
   var verifyReceipt = VerifyReceiptEndpoints.apple
   var appStoreTimeout: Duration = .milliseconds(10_000)
+  /// What all that Apple signs has to lead back to.
+  var trustedRoots = TrustedRoots.apple
+  /// Whether to believe what Xcode made and Apple did not sign: for development only.
+  var acceptsXcode = false
   var sandboxAccess = SandboxAccess.all
   var logLevel = Logger.Level.info
   private var apiKeyText: String?
@@ -37,6 +41,8 @@ struct Settings: Sendable {
     if let limit = try source.integer("TENURE_APPSTORE_TIMEOUT_MS", in: 100...600_000) {
       appStoreTimeout = .milliseconds(limit)
     }
+    trustedRoots = try Self.trustedRoots(source) ?? trustedRoots
+    acceptsXcode = try source.flag("TENURE_APPSTORE_ACCEPT_XCODE") ?? acceptsXcode
     sandboxAccess = try Self.sandboxAccess(source)
     logLevel = try Self.logLevel(source)
   }
@@ -148,6 +154,21 @@ struct Settings: Sendable {
         sandbox: try source.string(names[1]) ?? apple.sandbox)
     } catch let error as AppStoreSettingError {
       throw SettingError(name: names.joined(separator: " or "), fault: "\(error)")
+    }
+  }
+
+  /// Instead of Apple's own: whoever wants that, too, puts it into the file.
+  private static func trustedRoots(_ source: SettingSource) throws -> TrustedRoots? {
+    let name = "TENURE_APPSTORE_ROOT_CERTIFICATES"
+    guard let path = try source.string(name) else { return nil }
+    guard let data = FileManager.default.contents(atPath: path) else {
+      throw SettingError(
+        name: name, fault: "\(path) can't be read: name a file of certificates in PEM")
+    }
+    do {
+      return try TrustedRoots(pem: String(decoding: data, as: UTF8.self))
+    } catch {
+      throw SettingError(name: name, fault: "\(path): \(error)")
     }
   }
 
