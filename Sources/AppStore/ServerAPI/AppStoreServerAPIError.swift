@@ -101,8 +101,10 @@ extension AppStoreServerAPIError {
   ) {
     let body = try? ServerAPIErrorBody(parsing: response.body)
     let code = body?.errorCode
-    var message = (body?.errorMessage ?? "").split(whereSeparator: \.isWhitespace)
-      .joined(separator: " ").prefix(Self.messageLimit)
+    let words = (body?.errorMessage ?? "").unicodeScalars.split {
+      $0.properties.isWhitespace || $0.properties.generalCategory == .control
+    }
+    var message = words.map { String($0) }.joined(separator: " ").prefix(Self.messageLimit)
     if message.hasSuffix(".") { message = message.dropLast() }
     if response.status == 401, let words = Self.clockFault(response.header("Date"), now: now) {
       message = Substring(words)
