@@ -1,13 +1,16 @@
 package import Logging
 package import Subscriptions
 
-/// Asks Apple by way of the App Store Server API
-/// (https://developer.apple.com/documentation/appstoreserverapi).
+/// Asks Apple by way of the App Store Server API.
 ///
-/// It keeps nothing but its bearer tokens and its count of requests. Whatever of an answer is signed
-/// is verified; a part that is refused stands beside the others with its reason. A call without an
-/// answer throws ``AppStoreServerAPIError``, and `CancellationError` when the task is cancelled.
-/// Where the environment is nil, production is asked, and the sandbox if the id is not known there.
+/// https://developer.apple.com/documentation/appstoreserverapi. It keeps nothing but its bearer
+/// tokens and its count of requests. Whatever of an answer is signed is verified; a part that is
+/// refused stands beside the others with its reason. A call without an answer throws
+/// ``AppStoreServerAPIError``, and `CancellationError` when the task is cancelled.
+///
+/// Every call names the app, by its bundle id. Where its environment is nil, production is asked,
+/// and the sandbox if the id is not known there. An id that is said to be a customer's can be that
+/// of any of the customer's transactions, original transactions, or downloads of the app.
 package struct AppStoreServerAPI: Sendable {
   /// How long a request may wait for its turn here; a longer wait is the caller's.
   package static let patience: Duration = .seconds(10)
@@ -62,6 +65,7 @@ package struct AppStoreServerAPI: Sendable {
   ///   - environment: Which of Apple's two to ask; nil: production, then the sandbox.
   ///   - body: What the answer is.
   /// - Returns: Which environment spoke, and what it said.
+  /// - Throws: ``AppStoreServerAPIError``, or `CancellationError`.
   func answer<Body: JSONPayload>(
     to call: ServerAPICall, in environment: Environment?, as body: Body.Type
   ) async throws -> ServerAPIAnswer<Body> {

@@ -41,7 +41,6 @@ package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringCo
   /// The moment before which asking again is no use.
   package var notBefore: Timestamp?
 
-  /// - Parameter isRetryable: Nil: what goes for the kind.
   init(
     _ kind: Kind, _ endpoint: ServerAPIEndpoint, _ environment: Environment?,
     httpStatus: Int? = nil, code: ServerAPIErrorCode? = nil, message: String,

@@ -66,7 +66,9 @@ struct ServerAPIEnvironmentTests {
 
   @Test func `an unknown id is told of both environments`() async throws {
     let client = try ScriptedServerAPI(.refusal(404, code: 4_040_010)).client()
-    let error = await serverAPIError { try await client.subscriptionStatuses(of: "1", in: Self.app) }
+    let error = await serverAPIError {
+      try await client.subscriptionStatuses(of: "1", in: Self.app)
+    }
     #expect(error?.description.contains("in either environment") == true)
   }
 

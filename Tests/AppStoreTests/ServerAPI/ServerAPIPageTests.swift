@@ -47,7 +47,9 @@ struct ServerAPIPageTests {
     let pages = try api.client().transactionHistoryPages(
       of: "1", in: Self.app, environment: .sandbox, after: "2")
     var ids: [String?] = []
-    for try await page in pages { ids += page.content.transactions.map { $0.value?.payload.transactionID } }
+    for try await page in pages {
+      ids += page.content.transactions.map { $0.value?.payload.transactionID }
+    }
     #expect(ids == ["3", "4"])
   }
 

@@ -35,7 +35,8 @@ struct ServerAPIPartTests {
 
   @Test func `one transaction, verified or not`() async throws {
     for (payload, reason) in [
-      (Signed.transaction, nil), (Signed.transaction.with(["environment": "Sandbox"]), .otherEnvironment),
+      (Signed.transaction, nil),
+      (Signed.transaction.with(["environment": "Sandbox"]), .otherEnvironment),
     ] as [(JSONValue, SignedDataRefusal.Reason?)] {
       let api = ScriptedServerAPI(.api(["signedTransactionInfo": try Self.signed(payload)]))
       let part = try await api.client().transactionInfo("11", of: Self.app, in: .production).content

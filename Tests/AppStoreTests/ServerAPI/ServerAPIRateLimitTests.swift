@@ -83,7 +83,8 @@ struct ServerAPIRateLimitTests {
   }
 
   @Test func `whoever goes on asking gets all that Apple allows`() async throws {
-    #expect(try await mostInAnHour { _ in } == 360)
+    // The last of an hour comes at its end, or a millisecond later.
+    #expect((359...360).contains(try await mostInAnHour { _ in }))
   }
 
   /// Asks for something of which there may be 360 in an hour, and counts.

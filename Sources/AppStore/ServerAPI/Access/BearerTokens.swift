@@ -4,7 +4,7 @@ import Synchronization
 
 /// The tokens that requests are authorized with, one per app, each made once and used for minutes.
 ///
-/// https://developer.apple.com/documentation/appstoreserverapi/generating-json-web-tokens-for-api-requests
+/// Apple's article on them is called Generating JSON Web Tokens for API requests.
 final class BearerTokens: Sendable {
   /// Apple allows an hour; what leaks is of use for less.
   static let lifetime = Duration.minutes(5)

@@ -3,19 +3,19 @@ import Foundation
 
 /// The key with which an app's developer asks the App Store Server API.
 ///
-/// App Store Connect makes it, under Users and Access, Integrations, In-App Purchase
-/// (https://developer.apple.com/documentation/appstoreserverapi/creating-api-keys-to-authorize-api-requests).
+/// App Store Connect makes it, under Users and Access, Integrations, In-App Purchase.
 package struct ServerAPIKey: Sendable, CustomStringConvertible {
   package let issuerID: String
   package let keyID: String
   private let privateKey: P256.Signing.PrivateKey
 
-  /// Throws `AppStoreSettingError`, which repeats nothing of the private key.
+  /// Checks the parts of a key.
   ///
   /// - Parameters:
   ///   - issuerID: A UUID, the same for all keys of a team.
   ///   - keyID: Ten letters and digits.
   ///   - privateKey: What the `.p8` file holds: PEM of an elliptic curve's key, P-256.
+  /// - Throws: `AppStoreSettingError`, which repeats nothing of the private key.
   package init(issuerID: String, keyID: String, privateKey: String) throws {
     for (name, text) in [("issuer id", issuerID), ("key id", keyID)] {
       guard !text.isEmpty, !text.contains(where: \.isWhitespace) else {

@@ -35,6 +35,7 @@ struct TokenBucket {
   /// - Parameters:
   ///   - now: The clock.
   ///   - deadline: The last moment for which a turn is wanted.
+  /// - Returns: The turn.
   mutating func take(now: Timestamp, deadline: Timestamp) -> Turn {
     refill(now: now)
     let missing = max(0, 1 - level)

@@ -10,9 +10,10 @@ package protocol ServerAPIPage: Hashable, Sendable {
 /// A list, page by page, each asked for when the one before it is done with.
 ///
 /// The same query goes with every page, to the environment that gave the first one. An error ends
-/// the list; what was read before it is good, and whoever keeps the last page's ``ServerAPIPage/next``
-/// can go on from there.
+/// the list; what was read before it is good, and whoever keeps what the last page names as the
+/// next can go on from there.
 package struct ServerAPIPages<Page: ServerAPIPage>: AsyncSequence, Sendable {
+  /// A page, and the environment that gave it.
   package typealias Element = ServerAPIAnswer<Page>
 
   /// Twenty times as many transactions as one Apple account can sensibly have.

@@ -6,13 +6,8 @@ extension AppStoreServerAPI {
   /// Marks a line's purchases with an account, from the current one on.
   ///
   /// It replaces what the app has set; past transactions keep theirs, and those of family members
-  /// are refused (https://developer.apple.com/documentation/appstoreserverapi/set-app-account-token).
-  ///
-  /// - Parameters:
-  ///   - token: The account's.
-  ///   - id: The original transaction's; Apple takes no other.
-  ///   - bundleID: The app.
-  ///   - environment: Nil where it is not known.
+  /// are refused. Apple takes no other id than the original transaction's.
+  /// https://developer.apple.com/documentation/appstoreserverapi/set-app-account-token
   package func setAppAccountToken(
     _ token: UUID, on id: OriginalTransactionID, of bundleID: String,
     in environment: Environment? = nil
@@ -29,11 +24,8 @@ extension AppStoreServerAPI {
 
   /// Tells Apple what a customer had of a purchase that a refund is asked for.
   ///
-  /// - Parameters:
-  ///   - request: What is told; Apple refuses it without the customer's consent.
-  ///   - id: The transaction that CONSUMPTION_REQUEST names.
-  ///   - bundleID: The app.
-  ///   - environment: Nil where it is not known.
+  /// The transaction is the one that CONSUMPTION_REQUEST names; without the customer's consent
+  /// Apple refuses it.
   package func sendConsumptionInformation(
     _ request: ConsumptionRequest, on id: TransactionID, of bundleID: String,
     in environment: Environment? = nil
@@ -48,14 +40,7 @@ extension AppStoreServerAPI {
 
   /// Extends one subscription for free.
   ///
-  /// At most twice in 365 days, and only where it is active and paid
-  /// (https://developer.apple.com/documentation/appstoreserverapi/extending-the-renewal-date-for-auto-renewable-subscriptions).
-  ///
-  /// - Parameters:
-  ///   - request: By how many days, and why.
-  ///   - id: The original transaction's.
-  ///   - bundleID: The app.
-  ///   - environment: Nil where it is not known.
+  /// At most twice in 365 days, and only where it is active and paid for.
   package func extendRenewalDate(
     _ request: ExtendRenewalDateRequest, of id: OriginalTransactionID, in bundleID: String,
     environment: Environment? = nil
@@ -69,11 +54,6 @@ extension AppStoreServerAPI {
   }
 
   /// Begins to extend every active subscription to a product.
-  ///
-  /// - Parameters:
-  ///   - request: Which product, by how many days, and why.
-  ///   - bundleID: The app.
-  ///   - environment: Each has subscribers of its own.
   package func extendRenewalDates(
     _ request: MassExtendRenewalDateRequest, in bundleID: String, environment: Environment
   ) async throws -> ServerAPIAnswer<MassExtendRenewalDateResponse> {
@@ -84,12 +64,6 @@ extension AppStoreServerAPI {
   }
 
   /// How far Apple has come with extending every active subscription to a product.
-  ///
-  /// - Parameters:
-  ///   - requestIdentifier: The one that was given with the request.
-  ///   - productID: The product.
-  ///   - bundleID: The app.
-  ///   - environment: That of the request.
   package func extensionStatus(
     of requestIdentifier: String, productID: ProductID, in bundleID: String,
     environment: Environment

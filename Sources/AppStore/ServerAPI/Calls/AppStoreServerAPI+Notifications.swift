@@ -3,11 +3,7 @@ package import Subscriptions
 extension AppStoreServerAPI {
   /// One page of the notifications that Apple sent for an app, or tried to send.
   ///
-  /// - Parameters:
-  ///   - query: The same for all pages.
-  ///   - bundleID: The app.
-  ///   - environment: Each has a history of its own.
-  ///   - paginationToken: That of the page before.
+  /// `paginationToken` is that of the page before; the query is the same for all pages.
   package func notificationHistory(
     _ query: NotificationHistoryQuery, of bundleID: String, in environment: Environment,
     paginationToken: String? = nil
@@ -30,11 +26,6 @@ extension AppStoreServerAPI {
   }
 
   /// The notifications that Apple sent for an app, or tried to send, page by page.
-  ///
-  /// - Parameters:
-  ///   - query: Which notifications.
-  ///   - bundleID: The app.
-  ///   - environment: Each has a history of its own.
   package func notificationHistoryPages(
     _ query: NotificationHistoryQuery, of bundleID: String, in environment: Environment
   ) -> ServerAPIPages<NotificationPage> {
@@ -44,9 +35,8 @@ extension AppStoreServerAPI {
     }
   }
 
-  /// Has Apple send a notification of type TEST to the app's server.
-  ///
-  /// - Returns: What to ask for the outcome with.
+  /// Has Apple send a notification of type TEST to the app's server; the answer is the token that
+  /// its outcome is asked for with.
   package func requestTestNotification(
     of bundleID: String, in environment: Environment
   ) async throws -> ServerAPIAnswer<String> {

@@ -2,11 +2,6 @@ package import Subscriptions
 
 extension AppStoreServerAPI {
   /// One transaction, as Apple has it now.
-  ///
-  /// - Parameters:
-  ///   - id: A transaction's.
-  ///   - bundleID: The app that it was bought in.
-  ///   - environment: Nil where it is not known.
   package func transactionInfo(
     _ id: TransactionID, of bundleID: String, in environment: Environment? = nil
   ) async throws -> ServerAPIAnswer<SignedPart<SignedTransaction>> {
@@ -20,14 +15,10 @@ extension AppStoreServerAPI {
     return await answer.map { _ in await transaction(jws, call, answer.environment) }
   }
 
-  /// One page of everything that a customer has bought in an app, in the order of the last change.
+  /// One page of everything that a customer has bought in an app, in the order of the changes.
   ///
-  /// - Parameters:
-  ///   - id: One of the customer's transactions, original transactions, or downloads of the app.
-  ///   - bundleID: The app.
-  ///   - environment: Nil where it is not known.
-  ///   - query: The same for all pages.
-  ///   - revision: That of the page before, or of the last page of an earlier time.
+  /// `revision` is that of the page before, or of the last page of an earlier time; the query is
+  /// the same for all pages.
   package func transactionHistory(
     of id: String, in bundleID: String, environment: Environment? = nil,
     query: TransactionHistoryQuery = TransactionHistoryQuery(), revision: String? = nil
@@ -47,12 +38,7 @@ extension AppStoreServerAPI {
 
   /// Everything that a customer has bought in an app, page by page.
   ///
-  /// - Parameters:
-  ///   - id: One of the customer's transactions, original transactions, or downloads of the app.
-  ///   - bundleID: The app.
-  ///   - environment: Nil where it is not known.
-  ///   - query: Which transactions.
-  ///   - revision: That of the last page of an earlier time; nil: from the beginning.
+  /// After the revision of an earlier time's last page: the news alone.
   package func transactionHistoryPages(
     of id: String, in bundleID: String, environment: Environment? = nil,
     query: TransactionHistoryQuery = TransactionHistoryQuery(), after revision: String? = nil
@@ -65,11 +51,7 @@ extension AppStoreServerAPI {
 
   /// One page of a customer's refunded transactions, in the order of the refunds.
   ///
-  /// - Parameters:
-  ///   - id: One of the customer's transactions, original transactions, or downloads of the app.
-  ///   - bundleID: The app.
-  ///   - environment: Nil where it is not known.
-  ///   - revision: That of the page before, or of the last page of an earlier time.
+  /// `revision` is that of the page before, or of the last page of an earlier time.
   package func refundHistory(
     of id: String, in bundleID: String, environment: Environment? = nil, revision: String? = nil
   ) async throws -> ServerAPIAnswer<TransactionPage> {
@@ -85,11 +67,7 @@ extension AppStoreServerAPI {
 
   /// A customer's refunded transactions, page by page.
   ///
-  /// - Parameters:
-  ///   - id: One of the customer's transactions, original transactions, or downloads of the app.
-  ///   - bundleID: The app.
-  ///   - environment: Nil where it is not known.
-  ///   - revision: That of the last page of an earlier time; nil: from the beginning.
+  /// After the revision of an earlier time's last page: the news alone.
   package func refundHistoryPages(
     of id: String, in bundleID: String, environment: Environment? = nil,
     after revision: String? = nil
@@ -99,13 +77,7 @@ extension AppStoreServerAPI {
     }
   }
 
-  /// Where all of a customer's subscriptions in an app stand.
-  ///
-  /// - Parameters:
-  ///   - id: One of the customer's transactions, original transactions, or downloads of the app.
-  ///   - bundleID: The app.
-  ///   - environment: Nil where it is not known.
-  ///   - statuses: Which alone to tell of; empty: all.
+  /// Where all of a customer's subscriptions in an app stand, or those alone of some statuses.
   package func subscriptionStatuses(
     of id: String, in bundleID: String, environment: Environment? = nil,
     only statuses: [SubscriptionStatus] = []
@@ -131,11 +103,6 @@ extension AppStoreServerAPI {
   }
 
   /// A customer's download of an app.
-  ///
-  /// - Parameters:
-  ///   - id: One of the customer's transactions, original transactions, or downloads of the app.
-  ///   - bundleID: The app.
-  ///   - environment: Nil where it is not known.
   package func appTransactionInfo(
     of id: String, in bundleID: String, environment: Environment? = nil
   ) async throws -> ServerAPIAnswer<SignedPart<JWSAppTransactionDecodedPayload>> {

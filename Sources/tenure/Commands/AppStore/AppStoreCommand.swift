@@ -100,7 +100,8 @@ struct Moment: ExpressibleByArgument {
   let timestamp: Timestamp
 
   init?(argument: String) {
-    guard let timestamp = Timestamp(rfc3339: argument) ?? Timestamp(rfc3339: argument + "T00:00:00Z")
+    guard
+      let timestamp = Timestamp(rfc3339: argument) ?? Timestamp(rfc3339: argument + "T00:00:00Z")
     else { return nil }
     self.timestamp = timestamp
   }

@@ -6,7 +6,8 @@ import Subscriptions
 struct TransactionCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "transaction", abstract: "Shows one transaction as Apple has it now.",
-    discussion: "Without --environment production is asked, and the sandbox if it is unknown there.")
+    discussion: "Without --environment production is asked, and the sandbox if it is unknown there."
+  )
 
   @Argument(help: "A transaction id.")
   var id: String
@@ -99,7 +100,8 @@ struct HistoryCommand: AsyncParsableCommand {
 struct RefundsCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "refunds", abstract: "Lists a customer's refunded transactions of an app.",
-    discussion: "Without --environment production is asked, and the sandbox if it is unknown there.")
+    discussion: "Without --environment production is asked, and the sandbox if it is unknown there."
+  )
 
   @Argument(help: "A transaction id, original transaction id or app transaction id.")
   var id: String
@@ -122,7 +124,8 @@ struct RefundsCommand: AsyncParsableCommand {
 struct StatusesCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "statuses", abstract: "Shows where a customer's subscriptions in an app stand.",
-    discussion: "Without --environment production is asked, and the sandbox if it is unknown there.")
+    discussion: "Without --environment production is asked, and the sandbox if it is unknown there."
+  )
 
   @Argument(help: "A transaction id, original transaction id or app transaction id.")
   var id: String
@@ -152,7 +155,8 @@ struct StatusesCommand: AsyncParsableCommand {
 struct AppTransactionCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "app-transaction", abstract: "Shows a customer's download of an app.",
-    discussion: "Without --environment production is asked, and the sandbox if it is unknown there.")
+    discussion: "Without --environment production is asked, and the sandbox if it is unknown there."
+  )
 
   @Argument(help: "A transaction id, original transaction id or app transaction id.")
   var id: String
