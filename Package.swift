@@ -143,8 +143,8 @@ let package = Package(
     .testTarget(
       name: "AppStoreSimulatorTests",
       dependencies: [
-        "AppStore", "AppStoreSimulator", "Subscriptions", logging, nioCore, nioPosix,
-        serviceLifecycle,
+        "AppStore", "AppStoreSimulator", "Subscriptions", asn1, crypto, logging, nioCore, nioPosix,
+        serviceLifecycle, x509,
       ],
       swiftSettings: strict),
     .testTarget(

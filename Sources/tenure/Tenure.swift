@@ -14,6 +14,6 @@ struct Tenure: AsyncParsableCommand {
     subcommands: [
       ServeCommand.self, WorkCommand.self, MigrateCommand.self, AuditCommand.self,
       RebuildCommand.self, AppStoreCommand.self, DemoCommand.self, SimulateAppStoreCommand.self,
-      BenchCommand.self,
+      BenchCommand.self, FuzzCommand.self,
     ])
 }
