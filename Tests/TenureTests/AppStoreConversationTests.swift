@@ -16,14 +16,14 @@ struct AppStoreConversationTests {
     in environment: Environment = .production,
     _ body: @Sendable (SimulatedApple, OriginalTransactionID) async throws -> Void
   ) async throws {
-    let start = Timestamp.now - .days(7 * Self.weeks) - .hours(1)
+    let start = Timestamp.now - .days(7 * Self.weeks) - .minutes(5)
     try await SimulatedApple.serving(from: start) { apple in
       let simulation = apple.simulation
       try simulation.addAppleID("petra", environment: environment)
       try simulation.addDevice("phone", appleID: "petra", account: "petra")
       try simulation.buy("news.weekly", on: "phone")
       simulation.advance(by: .days(7 * Self.weeks))
-      let line = try #require(simulation.truth(of: "petra").first).originalTransactionID
+      let line = try #require(simulation.truth(of: AppleID("petra")).first).originalTransactionID
       try await body(apple, line)
     }
   }
@@ -41,7 +41,7 @@ struct AppStoreConversationTests {
   @Test("a history of several pages, and later the news alone")
   func history() async throws {
     try await withPetra { apple, line in
-      let truth = apple.simulation.truth(of: "petra")
+      let truth = apple.simulation.truth(of: AppleID("petra"))
       #expect(truth.count > 2 * 20)
       let first = try json(await apple.run("history", line.rawValue, "--format", "json"))
       #expect(Set(ids(first)) == Set(truth.map(\.transactionID.rawValue)))
@@ -70,7 +70,7 @@ struct AppStoreConversationTests {
   @Test("histories and refunds for people")
   func tables() async throws {
     try await withPetra { apple, line in
-      let truth = apple.simulation.truth(of: "petra")
+      let truth = apple.simulation.truth(of: AppleID("petra"))
       try apple.simulation.refund(truth[3].transactionID)
       let history = try await apple.run("history", line.rawValue, "--newest-first")
       #expect(history.status == 0, "\(history.errors)")
@@ -82,7 +82,7 @@ struct AppStoreConversationTests {
         #expect(lines.contains { $0.contains("  \(charge.transactionID)  ") })
       }
       let refunds = try await apple.run("refunds", line.rawValue)
-      #expect(refunds.output.contains("  1.99 USD  revoked \(apple.simulation.now)"))
+      #expect(refunds.output.contains("  1.99 USD  revoked \(apple.simulation.now.day)T"))
       #expect(refunds.output.contains("transactions  1"))
     }
   }
@@ -119,7 +119,7 @@ struct AppStoreConversationTests {
       try apple.simulation.setAutoRenew(false, line)
       let none = try await apple.run("statuses", line.rawValue, "--status", "2")
       #expect(none.output.contains("subscriptions  0"), "\(none.output) \(none.errors)")
-      let last = try #require(apple.simulation.truth(of: "petra").last).transactionID
+      let last = try #require(apple.simulation.truth(of: AppleID("petra")).last).transactionID
       // As the simulation names the orders of its charges.
       let order = "M" + String(try #require(Int(last.rawValue)), radix: 36).uppercased()
       let bought = try await apple.run("order", order)
@@ -147,9 +147,11 @@ struct AppStoreConversationTests {
   @Test("notifications, and those that did not arrive")
   func notifications() async throws {
     try await withPetra { apple, line in
-      try apple.simulation.setNotificationTargets([NotificationTarget(.v2, url: "http://127.0.0.1:1/")])
+      try apple.simulation.setNotificationTargets([
+        NotificationTarget(.v2, url: "http://127.0.0.1:1/")
+      ])
       for _ in 1...25 { try apple.simulation.buy("coins.100", on: "phone") }
-      let from = "\(apple.simulation.now - .hours(1))"
+      let from = "\(apple.simulation.now - .minutes(1))"
       let all = try json(await apple.run("notifications", "--from", from, "--format", "json"))
       #expect(all["notifications"]?.array?.count == 25)
       let first = try #require(all["notifications"]?.array?.first)
@@ -173,7 +175,9 @@ struct AppStoreConversationTests {
     try await withPetra { apple, _ in
       let nowhere = try await apple.run("test-notification")
       #expect(nowhere.errors.contains("code 4040007"), "\(nowhere.errors)")
-      try apple.simulation.setNotificationTargets([NotificationTarget(.v2, url: "http://127.0.0.1:1/")])
+      try apple.simulation.setNotificationTargets([
+        NotificationTarget(.v2, url: "http://127.0.0.1:1/")
+      ])
       let asked = try json(await apple.run("test-notification", "--format", "json"))
       let token = try #require(asked["testNotificationToken"]?.string)
       let outcome = try await apple.run("test-notification", "--token", token)
@@ -186,7 +190,7 @@ struct AppStoreConversationTests {
   @Test("what can be changed is changed")
   func changes() async throws {
     try await withPetra { apple, line in
-      let last = try #require(apple.simulation.truth(of: "petra").last)
+      let last = try #require(apple.simulation.truth(of: AppleID("petra")).last)
       let token = "7e3fb20b-4cdb-47cc-936d-99d65f608138"
       let marked = try await apple.run("set-app-account-token", line.rawValue, token)
       #expect(marked.status == 0, "\(marked.errors)")
