@@ -11,11 +11,7 @@ struct SimulatedApple: Sendable {
   private let settings: [String: String]
   private let directory: URL
 
-  /// Serves as long as `body` runs.
-  ///
-  /// - Parameters:
-  ///   - start: The simulated time; the commands live in the real one.
-  ///   - body: Works with it.
+  /// Serves as long as `body` runs, in simulated time; the commands live in the real one.
   static func serving<Value: Sendable>(
     from start: Timestamp, _ body: @Sendable (SimulatedApple) async throws -> Value
   ) async throws -> Value {
