@@ -10,7 +10,7 @@ extension AppStoreState {
 
   /// Writes the notifications of an event to servers that understand version 1.
   mutating func ring(
-    about event: SimulatedEvent, _ subject: Subject, as version: NotificationVersion,
+    about event: SimulatedEvent, _ subject: Subject, as version: SimulatedNotification.Version,
     at targets: [NotificationTarget]
   ) {
     let isSubscription = lines[subject.line].group != nil

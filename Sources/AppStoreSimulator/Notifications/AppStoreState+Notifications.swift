@@ -19,7 +19,7 @@ extension AppStoreState {
       of: NotificationMail.Addressee(app: lines[line].app, environment: event.environment))
     guard !targets.isEmpty else { return }
     for subject in [Subject(charge: charge, line: line)] + shares(of: event, charge, line) {
-      for version in NotificationVersion.allCases {
+      for version in SimulatedNotification.Version.allCases {
         let targets = targets.filter { $0.version == version }
         guard !targets.isEmpty else { continue }
         switch version {
@@ -78,7 +78,7 @@ extension AppStoreState {
   }
 
   mutating func post(
-    _ content: SimulatedNotification.Content, uuid: UUID, version: NotificationVersion,
+    _ content: SimulatedNotification.Content, uuid: UUID, version: SimulatedNotification.Version,
     type: String, subtype: String?, about event: SimulatedEvent, _ subject: Subject,
     to targets: [NotificationTarget]
   ) {

@@ -158,7 +158,8 @@ struct NotificationMail: Sendable {
 ///
 /// https://developer.apple.com/documentation/appstoreservernotifications/responding-to-app-store-server-notifications
 enum RetryDelays {
-  static func of(_ version: NotificationVersion, _ environment: Environment) -> [Duration] {
+  static func of(_ version: SimulatedNotification.Version, _ environment: Environment) -> [Duration]
+  {
     guard environment == .production else { return [] }
     switch version {
     case .v2: return [.hours(1), .hours(12), .hours(24), .hours(48), .hours(72)]

@@ -2,22 +2,12 @@ package import Subscriptions
 
 package import struct Foundation.UUID
 
-/// Which notifications an app's server gets.
-package enum NotificationVersion: String, CaseIterable, Sendable {
-  /// A doorbell with the whole receipt, authenticated by the shared secret.
-  case v1
-  /// The same in the shape that it had until 2021-03-10, of iOS 6.
-  case v1Before2021 = "v1-before-2021"
-  /// Signed.
-  case v2
-}
-
 /// Where notifications go, as one sets it in App Store Connect.
 package struct NotificationTarget: Hashable, Sendable {
-  package var version: NotificationVersion
+  package var version: SimulatedNotification.Version
   package var url: String
 
-  package init(_ version: NotificationVersion, url: String) {
+  package init(_ version: SimulatedNotification.Version, url: String) {
     self.version = version
     self.url = url
   }
@@ -25,6 +15,16 @@ package struct NotificationTarget: Hashable, Sendable {
 
 /// One thing that Apple tells an app's server.
 package struct SimulatedNotification: Hashable, Sendable {
+  /// Which notifications an app's server gets.
+  package enum Version: String, CaseIterable, Sendable {
+    /// A doorbell with the whole receipt, authenticated by the shared secret.
+    case v1
+    /// The same in the shape that it had until 2021-03-10, of iOS 6.
+    case v1Before2021 = "v1-before-2021"
+    /// Signed.
+    case v2
+  }
+
   /// What is posted.
   enum Content: Hashable, Sendable {
     case signed(String)
@@ -35,7 +35,7 @@ package struct SimulatedNotification: Hashable, Sendable {
   package let number: Int
   /// The same in every attempt.
   package let uuid: UUID
-  package let version: NotificationVersion
+  package let version: Version
   /// As Apple writes it, for example `DID_RENEW`.
   package let type: String
   package let subtype: String?
