@@ -84,6 +84,7 @@ package struct JSONFields<Payload: Sendable>: Sendable {
   let all: [JSONField<Payload>]
   private let indices: [String: Int]
 
+  /// The fields in that order, each of another name.
   package init(_ fields: [JSONField<Payload>]) {
     all = fields
     indices = Dictionary(uniqueKeysWithValues: fields.enumerated().map { ($1.name, $0) })

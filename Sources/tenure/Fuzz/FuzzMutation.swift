@@ -87,6 +87,7 @@ extension SplitMix64 {
   /// - Parameters:
   ///   - value: A sample.
   ///   - donors: Where other members come from.
+  /// - Returns: The changed value.
   mutating func mutated(_ value: JSONValue, donors: [JSONValue]) -> JSONValue {
     (0..<number(in: 1...3)).reduce(into: value) { value, _ in
       value = changed(value, donor: element(donors))

@@ -22,6 +22,7 @@ struct CompactJWS {
   /// - Parameters:
   ///   - text: The whole.
   ///   - headerLength: How long its header is, where that is known.
+  /// - Throws: ``SignedDataFault``.
   init(_ text: String, headerLength: Int? = nil) throws(SignedDataFault) {
     guard text.utf8.count <= Self.longest else {
       throw SignedDataFault(.tooLarge, "is larger than \(Self.longest) bytes")

@@ -22,7 +22,7 @@ struct JWSVerifier: Sendable {
   let now: @Sendable () -> Timestamp
   let chains = ChainCache()
 
-  /// The payload of a JWS, once everything about its signature is right.
+  /// Reads the payload of a JWS, once everything about its signature is right.
   ///
   /// The signature comes before the payload is read, and the payload's date before the chain is
   /// verified as of that date: so only the holder of the leaf's key can say when it was used. An
@@ -32,6 +32,7 @@ struct JWSVerifier: Sendable {
   ///   - text: In the compact form.
   ///   - type: What it should be.
   ///   - receivedAt: Stands in for a date that the payload doesn't name.
+  /// - Returns: The payload.
   /// - Throws: ``SignedDataFault``.
   func payload<Payload: SignedPayload>(
     _ text: String, as type: Payload.Type, receivedAt: Timestamp
