@@ -1,3 +1,5 @@
+import AppStore
+import AppStoreSimulator
 import Foundation
 import NIOCore
 import NIOPosix
@@ -95,7 +97,7 @@ struct CommandTests {
     WrongSettings(["TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": "sandbox"],   "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL"),
     WrongSettings(["TENURE_APPSTORE_TIMEOUT_MS": "99"],                        "TENURE_APPSTORE_TIMEOUT_MS"),
     WrongSettings(["TENURE_APPSTORE_TIMEOUT_MS": "10s"],                       "TENURE_APPSTORE_TIMEOUT_MS"),
-    WrongSettings(["TENURE_APPSTORE_ROOT_CERTIFICATES": "/nowhere/root.pem"],  "TENURE_APPSTORE_ROOT_CERTIFICATES"),
+    WrongSettings(["TENURE_APPSTORE_ROOT_CERTIFICATES": "/nowhere/roots.pem"], "TENURE_APPSTORE_ROOT_CERTIFICATES"),
     WrongSettings(["TENURE_APPSTORE_ROOT_CERTIFICATES": "/dev/null"],          "TENURE_APPSTORE_ROOT_CERTIFICATES"),
     WrongSettings(["TENURE_APPSTORE_ACCEPT_XCODE": "perhaps"],                 "TENURE_APPSTORE_ACCEPT_XCODE"),
     WrongSettings(["TENURE_APPSTORE_KEY_ID": "2X9R4HXF34"],                    "TENURE_APPSTORE_ISSUER_ID: it is not set"),
@@ -142,6 +144,30 @@ struct CommandTests {
     let settings = try Settings(
       await SettingSource(environment: ["TENURE_SANDBOX_ACCESS": text]))
     #expect(settings.sandboxAccess.grants(.sandbox, to: "4711") == isGranted)
+  }
+
+  @Test("the roots of a file are trusted instead of Apple's")
+  func rootCertificates() async throws {
+    try await withTemporaryDirectory { directory in
+      let file = directory.appending(path: "roots.pem")
+      let signers = [try SimulatedSigner(), try SimulatedSigner()]
+      try signers.map(\.rootCertificatePEM).joined()
+        .write(to: file, atomically: true, encoding: .utf8)
+      let settings = try Settings(
+        await SettingSource(environment: [
+          "TENURE_APPSTORE_ROOT_CERTIFICATES": file.path(percentEncoded: false)
+        ]))
+      let apps = try AppStoreApps([AppStoreApp(bundleID: "com.example.app")])
+      for (roots, isTrusted) in [(settings.trustedRoots, true), (.apple, false)] {
+        let verifier = SignedDataVerifier(roots: roots, apps: apps, now: { .now })
+        for signer in signers {
+          let signed = signer.sign(["bundleId": "com.example.app", "receiptType": "Sandbox"])
+          let verdict = await verifier.appTransaction(signed)
+          #expect(((try? verdict.get()) != nil) == isTrusted, "\(verdict)")
+        }
+      }
+      #expect(!settings.acceptsXcode)
+    }
   }
 
   @Test("a value in a file can stand in quotes")
