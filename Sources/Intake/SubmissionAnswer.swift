@@ -5,8 +5,8 @@ package import Subscriptions
 /// Where a submission stands: what its sender is told.
 package enum SubmissionAnswer: Sendable {
   case verified(Verified)
-  /// Stored; Apple could not be reached, or answered something that will change, or it is just being
-  /// decided.
+  /// Stored; Apple could not be reached, or answered something that will change, or it is just
+  /// being decided.
   ///
   /// Without a next attempt it was given up, and the problem says so.
   case pending(id: UUID, retryAt: Timestamp?, problem: SubmissionProblem?)

@@ -7,9 +7,9 @@ package import Subscriptions
 /// What a submission does from arrival to answer; the server and the worker both go through it.
 ///
 /// Whatever it is, it is stored durably before it is verified, and the answer is given only after
-/// everything that follows is committed. So a crash at any moment loses nothing: what was stored and
-/// not decided is a job, and a worker finishes it. A receipt may have to wait for Apple; signed data
-/// is decided at once, and its job does something only after a crash.
+/// everything that follows is committed. So a crash at any moment loses nothing: what was stored
+/// and not decided is a job, and a worker finishes it. A receipt may have to wait for Apple; signed
+/// data is decided at once, and its job does something only after a crash.
 package struct SubmissionIntake: Sendable {
   /// What a decision may take besides verifying: storing it, on a slow day of the database.
   private static let storingTime: Duration = .seconds(30)

@@ -237,7 +237,8 @@ struct SignedTransactionTests {
   static let forgeries = [
     Forgery(
       testDescription: "a changed payload",
-      submit: { _, real in ([forged(real.transaction)], []) }, detail: "`signed_transactions[0]`: "),
+      submit: { _, real in ([forged(real.transaction)], []) },
+      detail: "`signed_transactions[0]`: "),
     Forgery(
       testDescription: "a genuine one beside it",
       submit: { _, real in ([real.transaction, forged(real.transaction)], []) },
