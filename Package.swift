@@ -74,7 +74,9 @@ let package = Package(
     .target(
       name: "LedgerStorage",
       dependencies: ["Postgres", "Subscriptions", crypto, logging],
-      resources: [.embedInCode("Resources/schema.sql")],
+      resources: [
+        .embedInCode("Resources/schema.sql"), .embedInCode("Resources/step-2.sql"),
+      ],
       swiftSettings: strict),
 
     // Apple.
@@ -133,7 +135,7 @@ let package = Package(
     .testTarget(
       name: "LedgerStorageTests",
       dependencies: ["LedgerStorage", "Postgres", "ScratchDatabases", "Subscriptions", logging],
-      swiftSettings: strict),
+      resources: [.copy("Schemas")], swiftSettings: strict),
     .testTarget(
       name: "AppStoreTests",
       dependencies: [
@@ -144,8 +146,8 @@ let package = Package(
     .testTarget(
       name: "AppStoreSimulatorTests",
       dependencies: [
-        "AppStore", "AppStoreSimulator", "Subscriptions", logging, nioCore, nioPosix,
-        serviceLifecycle,
+        "AppStore", "AppStoreSimulator", "Subscriptions", asn1, crypto, logging, nioCore, nioPosix,
+        serviceLifecycle, x509,
       ],
       swiftSettings: strict),
     .testTarget(

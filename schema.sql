@@ -29,8 +29,8 @@ BEGIN
     -- Tables that are there would stay as they are, while the version claimed otherwise.
     IF to_regclass('tenure.schema_version') IS NOT NULL THEN
         SELECT max(version) INTO version_found FROM tenure.schema_version;
-        IF version_found <> 1 THEN
-            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 1.',
+        IF version_found <> 2 THEN
+            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 2.',
                 version_found
                 USING HINT = 'Run `tenure migrate`.';
         END IF;
@@ -161,7 +161,7 @@ CREATE TABLE IF NOT EXISTS submission (
     submission_id  uuid        NOT NULL PRIMARY KEY,
     account_key    uuid        NOT NULL,
     received_at    timestamptz NOT NULL,
-    -- What the app server asked for beside the receipt.
+    -- What the app server asked for beside what it sent.
     transaction_id text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
     order_id       uuid,
     restore        boolean     NOT NULL,
@@ -169,9 +169,9 @@ CREATE TABLE IF NOT EXISTS submission (
     status         text        NOT NULL CHECK (status IN ('pending', 'verified', 'rejected')),
     environment    text        CHECK (environment IN ('production', 'sandbox')),
     decided_at     timestamptz,
-    -- When Apple will be asked again. Null while pending: it was given up (see job).
+    -- When it will be taken up again. Null while pending: it was given up (see job).
     retry_at       timestamptz,
-    -- How often Apple was asked.
+    -- How often it was verified, or tried to be.
     attempts       integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     -- Why it was rejected, or why it is still pending: a stable code and Apple's status.
     problem        text        CHECK (length(problem) BETWEEN 1 AND 64),
@@ -187,13 +187,27 @@ CREATE TABLE IF NOT EXISTS submission (
 COMMENT ON TABLE submission IS
     'What was submitted, by whom, when, and what came of it. [by submission_id]';
 
+-- What was submitted, as it was sent: a receipt or signed data, never both. Never logged.
 CREATE TABLE IF NOT EXISTS submission_payload (
-    submission_id uuid NOT NULL PRIMARY KEY REFERENCES submission,
-    -- The receipt as it was sent (base64). Never logged.
-    receipt_data  text NOT NULL CHECK (length(receipt_data) BETWEEN 1 AND 16777216)
+    submission_id       uuid NOT NULL PRIMARY KEY REFERENCES submission,
+    -- The receipt (base64).
+    receipt_data        text CHECK (length(receipt_data) BETWEEN 1 AND 16777216),
+    -- The transactions that StoreKit 2 signed, each a JWS.
+    signed_transactions text[] CHECK (
+        cardinality(signed_transactions) BETWEEN 1 AND 1000
+        AND array_position(signed_transactions, NULL) IS NULL
+        AND length(array_to_string(signed_transactions, '')) BETWEEN 1 AND 16777216),
+    -- The renewal infos that were sent beside them; empty if there were none.
+    signed_renewal_info text[] CHECK (
+        cardinality(signed_renewal_info) BETWEEN 0 AND 1000
+        AND array_position(signed_renewal_info, NULL) IS NULL
+        AND length(array_to_string(signed_renewal_info, '')) <= 16777216),
+    CONSTRAINT submission_payload_is_of_one_kind CHECK (
+        (receipt_data IS NULL) <> (signed_transactions IS NULL)
+        AND (signed_transactions IS NULL) = (signed_renewal_info IS NULL))
 );
 COMMENT ON TABLE submission_payload IS
-    'Raw receipts, apart from the submission so that they can be aged out. [by submission_id]';
+    'What was submitted, apart from the submission so that it can be aged out. [by submission_id]';
 
 -- What Apple answered, byte by byte (TOAST compresses it).
 CREATE TABLE IF NOT EXISTS submission_exchange (
@@ -214,15 +228,73 @@ COMMENT ON TABLE submission_exchange IS
 
 -- The inbox of Apple's notifications: durable before 200 is said, processed exactly once.
 CREATE TABLE IF NOT EXISTS notification (
-    -- Apple's notificationUUID; of version 1 a hash of the body.
+    -- Apple's notificationUUID; of version 1, which has none, `v1:` and the SHA-256 of the body.
     notification_id text        NOT NULL PRIMARY KEY CHECK (length(notification_id) BETWEEN 1 AND 128),
     version         smallint    NOT NULL CHECK (version IN (1, 2)),
     received_at     timestamptz NOT NULL,
+    -- What Apple signed; of version 1 the JSON without its password.
     body            text        NOT NULL CHECK (length(body) BETWEEN 1 AND 16777216),
     processed_at    timestamptz,
-    problem         text        CHECK (length(problem) BETWEEN 1 AND 1000)
+    -- Why it is not processed yet, or what was wrong with it.
+    problem         text        CHECK (length(problem) BETWEEN 1 AND 1000),
+    -- What the body says, for those who look for it: null where it says nothing. Of version 1
+    -- nobody has vouched for any of it.
+    notification_type text      CHECK (length(notification_type) BETWEEN 1 AND 128),
+    subtype         text        CHECK (length(subtype) BETWEEN 1 AND 128),
+    environment     text        CHECK (environment IN ('production', 'sandbox')),
+    bundle_id       text        CHECK (length(bundle_id) BETWEEN 1 AND 255),
+    original_transaction_id text CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    transaction_id  text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
+    signed_at       timestamptz,
+    -- How often it was tried to process it.
+    attempts        integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    -- What processing came to: entries were appended, everything in it was known, it tells of no
+    -- purchase, or Apple does not vouch for the receipt in it.
+    outcome         text        CHECK (outcome IN
+        ('recorded', 'known', 'nothing_to_record', 'rejected')),
+    CONSTRAINT notification_processed_has_outcome
+        CHECK ((processed_at IS NULL) = (outcome IS NULL)),
+    CONSTRAINT notification_rejected_has_problem CHECK (outcome <> 'rejected' OR problem IS NOT NULL)
 );
 COMMENT ON TABLE notification IS 'Notifications as Apple sent them. [by notification_id]';
+CREATE INDEX IF NOT EXISTS notification_by_time ON notification (received_at);
+
+-- What Apple answered about the receipt in a notification of version 1.
+CREATE TABLE IF NOT EXISTS notification_exchange (
+    notification_id text        NOT NULL REFERENCES notification,
+    number          integer     NOT NULL CHECK (number > 0),
+    endpoint        text        NOT NULL CHECK (length(endpoint) BETWEEN 1 AND 255),
+    asked_at        timestamptz NOT NULL,
+    duration_ms     bigint      NOT NULL CHECK (duration_ms >= 0),
+    -- Null: no answer came.
+    http_status     integer,
+    answer          bytea,
+    -- Why there is no answer, or why it could not be used.
+    fault           text        CHECK (length(fault) BETWEEN 1 AND 1000),
+    PRIMARY KEY (notification_id, number)
+);
+COMMENT ON TABLE notification_exchange IS
+    'The exchanges with Apple about a notification, in order. [by notification_id]';
+
+-- What arrived as a notification and was refused. Anybody may post anything: so nothing of what was
+-- posted is kept, and the table grows by a few rows an hour, whatever is posted.
+CREATE TABLE IF NOT EXISTS notification_refusal (
+    -- The beginning of the hour.
+    hour             timestamptz NOT NULL,
+    -- 0: its shape does not tell.
+    version          smallint    NOT NULL CHECK (version IN (0, 1, 2)),
+    reason           text        NOT NULL CHECK (length(reason) BETWEEN 1 AND 64),
+    refusals         bigint      NOT NULL CHECK (refusals > 0),
+    -- The last one in the hour.
+    last_at          timestamptz NOT NULL,
+    last_detail      text        NOT NULL CHECK (length(last_detail) BETWEEN 1 AND 1000),
+    last_body_bytes  bigint      NOT NULL CHECK (last_body_bytes >= 0),
+    -- Null: it was longer than what is read.
+    last_body_sha256 bytea       CHECK (length(last_body_sha256) = 32),
+    PRIMARY KEY (hour, version, reason)
+);
+COMMENT ON TABLE notification_refusal IS
+    'Refused notifications, counted by hour and reason; never their content. [local]';
 
 -- ------------------------------------------------------------------------------------------------
 -- The ledger: what was learned and what was decided.
@@ -749,7 +821,7 @@ COMMENT ON VIEW current_entitlement IS 'What accounts may use now.';
 -- free again when its worker dies.
 CREATE TABLE IF NOT EXISTS job (
     job_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    kind         text        NOT NULL CHECK (kind IN ('verify_submission')),
+    kind         text        NOT NULL CHECK (kind IN ('verify_submission', 'process_notification')),
     -- What the job is about; one job of a kind for each.
     subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 255),
     run_at       timestamptz NOT NULL,
@@ -837,9 +909,10 @@ BEGIN
         REVOKE UPDATE, DELETE ON ledger_entry, ledger_checkpoint, administrator_action
             FROM tenure_program;
         -- What arrived stays as it arrived; the owner ages it out.
-        REVOKE UPDATE, DELETE ON submission_payload, submission_exchange, notification
+        REVOKE UPDATE, DELETE
+            ON submission_payload, submission_exchange, notification, notification_exchange
             FROM tenure_program;
-        GRANT UPDATE (processed_at, problem) ON notification TO tenure_program;
+        GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
         REVOKE INSERT, UPDATE, DELETE ON schema_version FROM tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
     END IF;
@@ -847,7 +920,9 @@ BEGIN
         GRANT USAGE ON SCHEMA tenure TO tenure_reader;
         GRANT SELECT ON ALL TABLES IN SCHEMA tenure TO tenure_reader;
         -- Raw receipts, answers and bodies are no business of reports.
-        REVOKE SELECT ON submission_payload, submission_exchange, notification FROM tenure_reader;
+        REVOKE SELECT
+            ON submission_payload, submission_exchange, notification, notification_exchange
+            FROM tenure_reader;
     END IF;
     EXECUTE format(
         'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, ledger_checkpoint, administrator_action FROM %I',
@@ -866,6 +941,6 @@ END
 $$;
 
 INSERT INTO schema_version (version, applied_at)
-SELECT 1, now() WHERE NOT EXISTS (SELECT FROM schema_version);
+SELECT 2, now() WHERE NOT EXISTS (SELECT FROM schema_version);
 
 COMMIT;

@@ -23,13 +23,15 @@ extension AppStoreSimulation {
     package var quirks: Set<Quirk>
     /// How long a charge exists before answers show it.
     package var answerLag: Duration
+    /// What signs; nil: one with new keys.
+    package var signer: SimulatedSigner?
 
     /// Describes a simulation; everything but the seed has a usual value.
     package init(
       seed: UInt64, start: Timestamp = Timestamp(CalendarDate(year: 2026, month: 1, day: 1)),
       speed: Double = 0, apps: [SimulatedApp] = [.sample],
       renewalLead: ClosedRange<Duration> = .zero ... .hours(24), sandboxRates: Bool = false,
-      quirks: Set<Quirk> = [], answerLag: Duration = .zero
+      quirks: Set<Quirk> = [], answerLag: Duration = .zero, signer: SimulatedSigner? = nil
     ) {
       self.seed = seed
       self.start = start
@@ -39,6 +41,7 @@ extension AppStoreSimulation {
       self.sandboxRates = sandboxRates
       self.quirks = quirks
       self.answerLag = answerLag
+      self.signer = signer
     }
   }
 }

@@ -12,18 +12,20 @@ package import struct Foundation.UUID
 package final class AppStoreSimulation: Sendable {
   /// The time in which everything happens.
   package let clock: SimulatedClock
+  let signer: SimulatedSigner
   private let state: Mutex<AppStoreState>
 
   /// Opens the App Store with these apps; throws where two products or apps have one id.
   package init(configuration: Configuration) throws {
     clock = SimulatedClock(start: configuration.start, speed: configuration.speed)
+    signer = try configuration.signer ?? SimulatedSigner()
     var state = AppStoreState(configuration: configuration)
     for app in configuration.apps { try state.add(app) }
     self.state = Mutex(state)
   }
 
   /// Brings the state up to the clock, then works on it.
-  private func act<Result: Sendable>(
+  func act<Result: Sendable>(
     _ body: (inout AppStoreState) throws -> Result
   ) rethrows -> Result {
     try state.withLock { state in

@@ -6,7 +6,7 @@ import Subscriptions
 /// Does one claimed job, and sees to it that it ends well, comes back, or is given up in the end.
 struct JobRunner: Sendable {
   let ledger: Ledger
-  let intake: ReceiptIntake
+  let intake: SubmissionIntake
   let logger: Logger
   let now: @Sendable () -> Timestamp
 

@@ -32,7 +32,7 @@ package struct Worker: Service {
   ///   - logger: For what goes wrong.
   ///   - now: The clock by which jobs are due.
   package init(
-    ledger: Ledger, intake: ReceiptIntake, name: String, logger: Logger,
+    ledger: Ledger, intake: SubmissionIntake, name: String, logger: Logger,
     now: @escaping @Sendable () -> Timestamp
   ) {
     self.ledger = ledger

@@ -12,7 +12,7 @@ package import Subscriptions
 /// routes.
 package struct API: Sendable {
   let ledger: Ledger
-  let intake: ReceiptIntake
+  let intake: SubmissionIntake
   let catalogue: CatalogueCache
   let entitlements: EntitlementReader
   let schema: SchemaMigrator
@@ -30,7 +30,7 @@ package struct API: Sendable {
   ///   - logger: What requests are logged with.
   ///   - now: The time.
   package init(
-    ledger: Ledger, intake: ReceiptIntake, catalogue: CatalogueCache,
+    ledger: Ledger, intake: SubmissionIntake, catalogue: CatalogueCache,
     entitlements: EntitlementReader, schema: SchemaMigrator, keys: APIKeys, logger: Logger,
     now: @escaping @Sendable () -> Timestamp
   ) {

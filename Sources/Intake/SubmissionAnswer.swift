@@ -5,13 +5,14 @@ package import Subscriptions
 /// Where a submission stands: what its sender is told.
 package enum SubmissionAnswer: Sendable {
   case verified(Verified)
-  /// Stored; Apple could not be reached, or answered something that will change.
+  /// Stored; Apple could not be reached, or answered something that will change, or it is just
+  /// being decided.
   ///
   /// Without a next attempt it was given up, and the problem says so.
   case pending(id: UUID, retryAt: Timestamp?, problem: SubmissionProblem?)
   case rejected(id: UUID, problem: SubmissionProblem)
 
-  /// The answer to a submission that Apple vouched for.
+  /// The answer to a submission that Apple vouches for.
   package struct Verified: Sendable {
     package var id: UUID
     package var environment: Environment
@@ -26,7 +27,8 @@ package enum SubmissionAnswer: Sendable {
 
 /// What the sender of a verified submission should know.
 package enum SubmissionWarning: String, Codable, CaseIterable, Sendable {
-  /// The named transaction is not in the receipt: it is looked for again later.
+  /// The named transaction is not in what was submitted; if that was a receipt, it is looked for
+  /// again later.
   case transactionNotInReceipt = "transaction_not_in_receipt"
   case ownedByAnotherAccount = "owned_by_another_account"
   case orderAccountMismatch = "order_account_mismatch"

@@ -9,8 +9,8 @@ extension SubmissionOutcome {
   ///   - result: What recording came to.
   ///   - submission: Who submitted, and what was named.
   ///   - selected: The transactions that were claimed.
-  ///   - isEmpty: Whether Apple listed no transaction at all, not even one that can't be read.
-  ///   - lacksNamed: Whether Apple did not list the transaction that was named.
+  ///   - isEmpty: Whether there is no transaction at all, not even one that can't be read.
+  ///   - lacksNamed: Whether the transaction that was named is not there.
   ///   - catalogue: The products that are described.
   ///   - sandboxAccess: Whose sandbox purchases grant anything.
   init(

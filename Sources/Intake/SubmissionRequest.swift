@@ -1,23 +1,25 @@
 package import Foundation
+package import LedgerStorage
 package import Subscriptions
 
 /// What an app server submits.
 package struct SubmissionRequest: Sendable {
   package var accountID: String
-  /// Base64, as the device has it.
-  package var receiptData: String
+  package var payload: SubmissionPayload
   package var transactionID: TransactionID?
   package var orderID: UUID?
   /// Whether the customer asked for everything that was ever bought.
+  ///
+  /// It changes nothing of signed data, each of which is selected anyway.
   package var isRestore: Bool
   package var bundleID: String?
 
   package init(
-    accountID: String, receiptData: String, transactionID: TransactionID? = nil,
+    accountID: String, payload: SubmissionPayload, transactionID: TransactionID? = nil,
     orderID: UUID? = nil, isRestore: Bool = false, bundleID: String? = nil
   ) {
     self.accountID = accountID
-    self.receiptData = receiptData
+    self.payload = payload
     self.transactionID = transactionID
     self.orderID = orderID
     self.isRestore = isRestore

@@ -21,10 +21,7 @@ extension Ledger {
       VALUES (\(new.id), \(account.key), \(new.receivedAt), \(new.transactionID), \(new.orderID),
         \(new.isRestore), \(new.bundleID), 'pending', \(retryAt))
       """,
-      """
-      INSERT INTO tenure.submission_payload (submission_id, receipt_data)
-      VALUES (\(new.id), \(new.receiptData))
-      """,
+      new.payload.insert(for: new.id),
       Job.insert(.verifySubmission(new.id), runAt: retryAt, at: new.receivedAt),
     ])
     return Submission(
@@ -61,13 +58,6 @@ extension Ledger {
       }, outcome: outcome)
   }
 
-  /// The receipt of a submission; nil if it was aged out.
-  package func receiptData(of submission: UUID) async throws -> String? {
-    try await database.query(
-      "SELECT receipt_data FROM tenure.submission_payload WHERE submission_id = \(submission)"
-    ).decodeFirst(String.self)
-  }
-
   /// The exchanges with Apple about a submission, in order.
   package func exchanges(of submission: UUID) async throws -> [SubmissionExchange] {
     try await database.query(
@@ -100,6 +90,8 @@ extension Ledger {
   /// What a verified submission is recorded with.
   package struct VerifiedSubmission: Sendable {
     package var submission: Submission
+    /// As what the evidence came.
+    package var source: EntrySource.Kind
     package var environment: Environment
     package var evidence: [Evidence]
     /// The transactions that the submission claims, by purchase date.
@@ -111,11 +103,12 @@ extension Ledger {
     package var worker: String?
 
     package init(
-      submission: Submission, environment: Environment, evidence: [Evidence],
-      selected: [TransactionKey], exchanges: [SubmissionExchange],
+      submission: Submission, source: EntrySource.Kind, environment: Environment,
+      evidence: [Evidence], selected: [TransactionKey], exchanges: [SubmissionExchange],
       lookAgainAt: Timestamp? = nil, worker: String? = nil
     ) {
       self.submission = submission
+      self.source = source
       self.environment = environment
       self.evidence = evidence
       self.selected = selected
@@ -165,9 +158,9 @@ extension Ledger {
   /// Records a verified submission: evidence, claims, decisions, holdings, orders and the outcome,
   /// all in one database transaction.
   ///
-  /// A server and a worker may have asked Apple about one submission at the same time. What Apple
-  /// said is evidence either way; but the submission claims once, and keeps the answer that it was
-  /// verified with. A rejection, though, gives way: Apple has vouched for the receipt.
+  /// A server and a worker may have verified one submission at the same time. What Apple said is
+  /// evidence either way; but the submission claims once, and keeps the answer that it was verified
+  /// with. A rejection, though, gives way: Apple has vouched for the receipt.
   ///
   /// - Parameters:
   ///   - verified: What Apple said, and what of it is claimed.
@@ -198,7 +191,7 @@ extension Ledger {
         await transaction.rollBack()
         return nil
       }
-      let claims = standing.awaitsApple || standing.status == .rejected
+      let claims = standing.isOpen || standing.status == .rejected
 
       let arrival = Arrival(
         evidence: verified.evidence,
@@ -206,7 +199,7 @@ extension Ledger {
           ? Arrival.AccountClaim(
             account: submission.account, transactions: verified.selected,
             receivedAt: submission.receivedAt) : nil,
-        source: EntrySource(.receipt, id: submission.id.uuidString.lowercased()))
+        source: EntrySource(verified.source, id: submission.id.uuidString.lowercased()))
       let (recording, writes) = try await record(
         arrival, on: locked, knowing: try KnownAccount.accounts(from: after[0]), at: now,
         in: transaction)
@@ -311,7 +304,7 @@ extension Ledger {
       guard let standing = try Standing(from: results) else { return }
       try await transaction.commit(
         with: Self.insert(exchanges, of: submission, after: standing.lastExchange)
-          + (standing.awaitsApple ? statements(standing) : [Self.countAttempt(of: submission)]))
+          + (standing.isOpen ? statements(standing) : [Self.countAttempt(of: submission)]))
     }
   }
 
@@ -324,7 +317,7 @@ extension Ledger {
     /// The number of its last exchange; 0 for none.
     var lastExchange: Int
 
-    var awaitsApple: Bool { Submission.awaitsApple(status, retryAt: retryAt) }
+    var isOpen: Bool { Submission.isOpen(status, retryAt: retryAt) }
 
     /// The statements that lock a submission, so that only one process decides it, and then read
     /// it; ``init(from:)`` reads their results.

@@ -1,26 +1,25 @@
 package import Foundation
 package import Subscriptions
 
-/// A receipt as an app server submitted it.
+/// What an app server submitted, as it arrived.
 package struct NewSubmission: Sendable {
   package var id: UUID
   package var accountID: String
   package var receivedAt: Timestamp
-  /// Base64, as it was sent.
-  package var receiptData: String
+  package var payload: SubmissionPayload
   package var transactionID: TransactionID?
   package var orderID: UUID?
   package var isRestore: Bool
   package var bundleID: String?
 
   package init(
-    id: UUID, accountID: String, receivedAt: Timestamp, receiptData: String,
+    id: UUID, accountID: String, receivedAt: Timestamp, payload: SubmissionPayload,
     transactionID: TransactionID?, orderID: UUID?, isRestore: Bool, bundleID: String?
   ) {
     self.id = id
     self.accountID = accountID
     self.receivedAt = receivedAt
-    self.receiptData = receiptData
+    self.payload = payload
     self.transactionID = transactionID
     self.orderID = orderID
     self.isRestore = isRestore
@@ -32,7 +31,7 @@ package struct NewSubmission: Sendable {
 package struct Submission: Sendable {
   /// Where a submission stands.
   package enum Status: String, CaseIterable, Sendable {
-    /// Apple could not be asked, or was not asked yet.
+    /// Apple could not be asked, or it is not decided yet.
     case pending
     case verified
     case rejected
@@ -48,18 +47,18 @@ package struct Submission: Sendable {
   package let bundleID: String?
   package let status: Status
   package let environment: Environment?
-  /// When Apple is asked again; nil of a pending one: it was given up.
+  /// When it is taken up again; nil of a pending one: it was given up.
   package let retryAt: Timestamp?
-  /// How often Apple was asked.
+  /// How often it was verified, or tried to be.
   package let attempts: Int
   package let problem: SubmissionProblem?
   /// What was answered, in Intake's form; nil before the decision.
   package let outcome: String?
 
-  /// Whether Apple is still to be asked: it is pending, or a named transaction is looked for.
-  package var awaitsApple: Bool { Self.awaitsApple(status, retryAt: retryAt) }
+  /// Whether it is still to be taken up: it is pending, or a named transaction is looked for.
+  package var isOpen: Bool { Self.isOpen(status, retryAt: retryAt) }
 
-  static func awaitsApple(_ status: Status, retryAt: Timestamp?) -> Bool {
+  static func isOpen(_ status: Status, retryAt: Timestamp?) -> Bool {
     status == .pending || status == .verified && retryAt != nil
   }
 }

@@ -1,4 +1,4 @@
-/// Which charges of a receipt a submission claims.
+/// Which charges of what was submitted the submission claims.
 ///
 /// A receipt lists what the Apple ID ever bought, in no order, and some of it may belong to others.
 /// So everything in it is recorded, but only what the submission can be about is claimed.
@@ -9,8 +9,10 @@ package enum ClaimSelection: Hashable, Sendable {
   case restore
   /// The latest of each group, and whatever else of the group is still running.
   case latest
+  /// Signed transactions were sent one by one: each is selected by being sent.
+  case submitted
 
-  /// Selects from the merged records of a receipt.
+  /// Selects from the merged records of a submission.
   ///
   /// A submission never selects what was purchased after it was received, however late Apple
   /// verifies it.
@@ -30,7 +32,7 @@ package enum ClaimSelection: Hashable, Sendable {
     switch self {
     case .transaction(let id):
       return eligible.filter { $0.key.transactionID == id }
-    case .restore:
+    case .restore, .submitted:
       return eligible
     case .latest:
       let groups = Dictionary(grouping: eligible) { Group(of: $0, in: catalogue) }

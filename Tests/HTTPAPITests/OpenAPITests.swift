@@ -41,18 +41,21 @@ struct OpenAPITests {
         for (type, content) in description.resolved(response)["content"]?.members ?? [] {
           guard type.hasSuffix("json") else { continue }
           let schema = try #require(content["schema"], "\(path) \(status)")
-          guard let example = content["example"] else {
-            #expect((Int(status) ?? 0) >= 400, "\(path) \(status) has no example")
-            continue
+          let examples = description.examples(of: content)
+          #expect(!examples.isEmpty || (Int(status) ?? 0) >= 400, "\(path) \(status)")
+          for example in examples {
+            #expect(description.faults(of: example, schema, at: path) == [])
+            checked += 1
           }
-          #expect(description.faults(of: example, schema, at: path) == [])
-          checked += 1
         }
       }
       if let content = operation["requestBody"]?["content"]?["application/json"] {
-        let (schema, example) = (content["schema"] ?? .null, content["example"] ?? .null)
-        #expect(description.faults(of: example, schema, at: path) == [])
-        checked += 1
+        let examples = description.examples(of: content)
+        #expect(!examples.isEmpty, "\(path)")
+        for example in examples {
+          #expect(description.faults(of: example, content["schema"] ?? .null, at: path) == [])
+          checked += 1
+        }
       }
     }
     #expect(checked > 20)
@@ -107,6 +110,17 @@ struct OpenAPITests {
     #expect(
       schema?["properties"]?["receipt_data"]?["maxLength"]?.integer
         == Int64(ReceiptRequest.maximumReceiptLength))
+    for field in [SignedDataField.transactions, .renewalInfo] {
+      #expect(
+        schema?["properties"]?[field.name]?["maxItems"]?.integer
+          == Int64(SignedDataField.maximumCount))
+    }
+    #expect(
+      schema?["properties"]?["signed_transactions"]?["description"]?.string?
+        .contains("up to \(SignedDataField.maximumTotalLength) characters") == true)
+    #expect(
+      description.schema(named: "JWS")["maxLength"]?.integer
+        == Int64(SignedDataField.maximumLength))
     let batch = description.operations.first { $0.path == "/v1/entitlements/query" }?.operation
     let accounts = batch?["requestBody"]?["content"]?["application/json"]?["schema"]
     #expect(

@@ -27,6 +27,9 @@ struct ValidationTests {
 
   static let long = String(repeating: "a", count: 256)
   static let many = "[" + Array(repeating: "\"a\"", count: 1001).joined(separator: ",") + "]"
+  static let longJWS = String(repeating: "a", count: 262_145)
+  static let manyLongJWS =
+    "[" + Array(repeating: "\"\(longJWS.dropFirst())\"", count: 65).joined(separator: ",") + "]"
   static let nobody = "00000000-0000-0000-0000-000000000000"
 
   // swift-format-ignore
@@ -75,8 +78,24 @@ struct ValidationTests {
     Case(.post, "/v1/receipts", #"{"account_id":"a","receipt_data":"a-b_"}"#,       "receipt_data"),
     Case(.post, "/v1/receipts", #"{"account_id":"a","receipt_data":"aa=a"}"#,       "receipt_data"),
     Case(.post, "/v1/receipts", #"{"account_id":"a","receipt_data":["aaaa"]}"#,     "receipt_data"),
-    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_transactions":["a"]}"#, "signed_transactions"),
     Case(.post, "/v1/receipts", #"{"account_id":"a","receipt_data":"aaaa","signed_transactions":["a"]}"#, "signed_transactions"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","receipt_data":"aaaa","signed_transactions":[]}"#, "signed_transactions"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","receipt_data":"aaaa","signed_renewal_info":["a"]}"#, "signed_renewal_info"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","receipt_data":null,"signed_transactions":null}"#, "receipt_data"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_renewal_info":["a"]}"#, "signed_renewal_info"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_transactions":[]}"#,    "signed_transactions"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_transactions":"a"}"#,   "signed_transactions"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_transactions":["a",7]}"#, "signed_transactions[1]"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_transactions":["a",""]}"#, "signed_transactions[1]"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_transactions":["a b"]}"#, "signed_transactions[0]"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_transactions":["a\u0000"]}"#, "signed_transactions[0]"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_transactions":["é"]}"#, "signed_transactions[0]"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_transactions":\#(many)}"#, "signed_transactions"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_transactions":["\#(longJWS)"]}"#, "signed_transactions[0]"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_transactions":\#(manyLongJWS)}"#, "signed_transactions"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_transactions":["a"],"signed_renewal_info":["a"," "]}"#, "signed_renewal_info[1]"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_transactions":["a"],"signed_renewal_info":\#(many)}"#, "signed_renewal_info"),
+    Case(.post, "/v1/receipts", #"{"account_id":"a","signed_transactions":["a"],"order_id":"17"}"#, "order_id"),
     Case(.post, "/v1/receipts", #"{"account_id":"a","receipt_data":"aaaa","order_id":"17"}"#, "order_id"),
     Case(.post, "/v1/receipts", #"{"account_id":"a","receipt_data":"aaaa","transaction_id":17}"#, "transaction_id"),
     Case(.post, "/v1/receipts", #"{"account_id":"a","receipt_data":"aaaa","transaction_id":""}"#, "transaction_id"),
@@ -135,12 +154,13 @@ struct ValidationTests {
       let description = OpenAPIDescription.shared
       for (method, path, operation) in description.operations {
         guard let content = operation["requestBody"]?["content"]?["application/json"],
-          let schema = content["schema"].map(description.resolved),
-          let example = content["example"]
+          let schema = content["schema"].map(description.resolved)
         else { continue }
-        let required = try #require(schema["required"]?.array, "\(path)")
+        let required = try #require(schema["required"]?.array, "\(path)").compactMap(\.string)
         #expect(!required.isEmpty)
-        for field in required.compactMap(\.string) {
+        for (example, field) in description.examples(of: content).flatMap({ example in
+          required.map { (example, $0) }
+        }) {
           let body = JSONValue.object(
             example.members.filter { $0.key != field }
               .map { JSONValue.Member(key: $0.key, value: $0.value) })

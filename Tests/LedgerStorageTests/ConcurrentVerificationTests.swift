@@ -57,7 +57,7 @@ struct ConcurrentVerificationTests {
         submission, until: day(0.5), because: waiting, exchanges: [exchange("none")], worker: nil)
       let stored = try await ledger.submission(submission.id)
       #expect(stored?.status == .verified)
-      #expect(stored?.awaitsApple == false)
+      #expect(stored?.isOpen == false)
       #expect(try await ledger.answers(to: submission) == ["refused", "none"])
     }
   }
@@ -94,8 +94,8 @@ struct ConcurrentVerificationTests {
         exchanges: [], at: day(0.2))
       let recorded = try await ledger.record(
         Ledger.VerifiedSubmission(
-          submission: submission, environment: .production, evidence: [charge("1", on: 0)],
-          selected: [], exchanges: [], lookAgainAt: day(0.4)),
+          submission: submission, source: .receipt, environment: .production,
+          evidence: [charge("1", on: 0)], selected: [], exchanges: [], lookAgainAt: day(0.4)),
         at: day(0.3), grantsAccess: { _, _ in true },
         outcome: { Ledger.StoredOutcome(text: "{}", order: nil, value: $0) })
       #expect(recorded != nil)

@@ -16,7 +16,7 @@ struct JobTests {
       let ledger = Ledger(database: database)
       let submission = try await ledger.store(
         NewSubmission(
-          id: UUID(), accountID: "4711", receivedAt: start, receiptData: "receipt",
+          id: UUID(), accountID: "4711", receivedAt: start, payload: .receipt("receipt"),
           transactionID: nil, orderID: nil, isRestore: false, bundleID: nil),
         retryAt: start)
       try await test(ledger, submission)

@@ -72,11 +72,11 @@ struct ReadingTests {
       #expect(try await ledger.allHoldings(of: "anna", knownAt: nil).holdings.count == 3)
       let submission = try await ledger.store(
         NewSubmission(
-          id: UUID(), accountID: "anna", receivedAt: day(60), receiptData: "receipt",
+          id: UUID(), accountID: "anna", receivedAt: day(60), payload: .receipt("receipt"),
           transactionID: nil, orderID: nil, isRestore: false, bundleID: nil), retryAt: day(60)
       ).id
       #expect(try await ledger.submission(submission) != nil)
-      #expect(try await ledger.receiptData(of: submission) != nil)
+      #expect(try await ledger.payload(of: submission) != nil)
       _ = try await ledger.exchanges(of: submission)
       _ = try await ledger.acknowledgeDelivery(of: key("3"), by: account.key, at: day(61))
       _ = try await ledger.claimJobs(limit: 1, worker: "w", at: start, lease: .seconds(1))

@@ -30,7 +30,9 @@ struct SchemaTests {
     #expect(SchemaMigrator.schema == file, "An old copy is built in: build again.")
   }
 
-  @Test("an older or newer database refuses the file, and stays as it is", arguments: [0, 2])
+  @Test(
+    "an older or newer database refuses the file, and stays as it is",
+    arguments: [0, 1, SchemaMigrator.currentVersion + 1])
   func refusesFile(version: Int) async throws {
     try await withScratchDatabase { database in
       // No version is below 1: the check is in the way of nobody but this test.
@@ -64,11 +66,14 @@ struct SchemaTests {
     }
   }
 
+  private static let current = SchemaMigrator.currentVersion
+
   private static let steps = [
     SchemaMigrator.Step(
-      version: 2,
+      version: current + 1,
       sql: "CREATE TABLE tenure.second (id integer); INSERT INTO tenure.second VALUES (1)"),
-    SchemaMigrator.Step(version: 3, sql: "ALTER TABLE tenure.second ADD COLUMN name text;"),
+    SchemaMigrator.Step(
+      version: current + 2, sql: "ALTER TABLE tenure.second ADD COLUMN name text;"),
   ]
 
   @Test("steps are applied in order, once, however many programs migrate")
@@ -79,11 +84,11 @@ struct SchemaTests {
         for _ in 1...3 { group.addTask { _ = try await migrator.migrate() } }
         try await group.waitForAll()
       }
-      #expect(try await migrator.migrate() == 3)
+      #expect(try await migrator.migrate() == Self.current + 2)
       let versions = try await database.query(
         "SELECT version FROM tenure.schema_version ORDER BY version"
       ).decode(Int.self)
-      #expect(versions == [1, 2, 3])
+      #expect(versions == Array(Self.current...Self.current + 2))
       let rows = try await database.query("SELECT id, name FROM tenure.second")
         .decode(Int.self, String?.self)
       #expect(rows.count == 1)
@@ -101,16 +106,17 @@ struct SchemaTests {
   func failingStep() async throws {
     try await withScratchDatabase { database in
       let failing = SchemaMigrator.Step(
-        version: 3, sql: "ALTER TABLE tenure.second ADD COLUMN name text; SELECT 1 / 0;")
+        version: Self.current + 2,
+        sql: "ALTER TABLE tenure.second ADD COLUMN name text; SELECT 1 / 0;")
       let migrator = SchemaMigrator(
         database: database, logger: quiet, steps: [Self.steps[0], failing])
       let error = await #expect(throws: PostgresError.self) { try await migrator.migrate() }
       #expect(error?.sqlState == SQLState(rawValue: "22012"))
       let reached = try await migrator.version()
-      #expect(reached == 2)
+      #expect(reached == Self.current + 1)
       let mended = SchemaMigrator(database: database, logger: quiet, steps: Self.steps)
-      #expect(try await mended.migrate() == 2)
-      #expect(try await mended.version() == 3)
+      #expect(try await mended.migrate() == Self.current + 1)
+      #expect(try await mended.version() == Self.current + 2)
     }
   }
 
@@ -128,9 +134,9 @@ struct SchemaTests {
           _ = try await transaction.query("SELECT 1")
         }
         try await transaction.commit()
-        #expect(try await version == 1)
+        #expect(try await version == Self.current)
       }
-      #expect(try await migrator.version() == 3)
+      #expect(try await migrator.version() == Self.current + 2)
     }
   }
 
@@ -167,14 +173,14 @@ struct SchemaTests {
       let migrator = SchemaMigrator(database: database, logger: quiet)
       _ = try await database.execute(
         "INSERT INTO tenure.schema_version (version, applied_at) VALUES (99, now())")
-      await #expect(throws: LedgerError.schemaVersion(found: 99, needed: 1)) {
+      await #expect(throws: LedgerError.schemaVersion(found: 99, needed: Self.current)) {
         try await migrator.check()
       }
-      await #expect(throws: LedgerError.schemaVersion(found: 99, needed: 1)) {
+      await #expect(throws: LedgerError.schemaVersion(found: 99, needed: Self.current)) {
         try await migrator.migrate()
       }
       try await database.runScript("DROP SCHEMA tenure CASCADE")
-      await #expect(throws: LedgerError.schemaVersion(found: nil, needed: 1)) {
+      await #expect(throws: LedgerError.schemaVersion(found: nil, needed: Self.current)) {
         try await migrator.check()
       }
     }
@@ -199,7 +205,9 @@ struct SchemaTests {
 
   @Test(
     "what arrived stays as it arrived, but a notification is marked when it is processed",
-    arguments: ["submission_payload", "submission_exchange", "notification"])
+    arguments: [
+      "submission_payload", "submission_exchange", "notification", "notification_exchange",
+    ])
   func rawEvidence(table: String) async throws {
     try await withScratchDatabase { database in
       let rights = try await database.query(
@@ -229,6 +237,46 @@ struct SchemaTests {
           """)
       }
       #expect(error?.sqlState == .checkViolation)
+    }
+  }
+
+  @Test(
+    "what was submitted is a receipt or signed data, and each within its limits",
+    arguments: [
+      ("'a'", "NULL", "NULL", true), ("NULL", "ARRAY['a']", "ARRAY[]::text[]", true),
+      ("NULL", "ARRAY['a', 'b']", "ARRAY['c']", true), ("NULL", "NULL", "NULL", false),
+      ("'a'", "ARRAY['a']", "ARRAY[]::text[]", false), ("'a'", "NULL", "ARRAY['c']", false),
+      ("NULL", "ARRAY['a']", "NULL", false), ("NULL", "NULL", "ARRAY['c']", false),
+      ("''", "NULL", "NULL", false), ("NULL", "ARRAY[]::text[]", "ARRAY[]::text[]", false),
+      ("NULL", "ARRAY['']", "ARRAY[]::text[]", false),
+      ("NULL", "ARRAY['a', NULL]", "ARRAY[]::text[]", false),
+      ("NULL", "ARRAY['a']", "ARRAY[NULL]::text[]", false),
+      ("NULL", "array_fill('a'::text, ARRAY[1000])", "ARRAY[]::text[]", true),
+      ("NULL", "array_fill('a'::text, ARRAY[1001])", "ARRAY[]::text[]", false),
+      ("NULL", "ARRAY['a']", "array_fill('a'::text, ARRAY[1001])", false),
+      ("NULL", "ARRAY[repeat('a', 16777217)]", "ARRAY[]::text[]", false),
+    ])
+  func refusesBadPayload(
+    receipt: String, transactions: String, renewalInfo: String, isFine: Bool
+  ) async throws {
+    try await withScratchDatabase { database in
+      try await database.runScript(
+        """
+        INSERT INTO tenure.submission (submission_id, account_key, received_at, restore, status)
+        VALUES ('00000000-0000-0000-0000-000000000001', gen_random_uuid(), now(), false, 'pending')
+        """)
+      let insert: SQL = """
+        INSERT INTO tenure.submission_payload (submission_id, receipt_data, signed_transactions,
+          signed_renewal_info)
+        VALUES ('00000000-0000-0000-0000-000000000001', \(unescaped: receipt),
+          \(unescaped: transactions), \(unescaped: renewalInfo))
+        """
+      do {
+        try await database.execute(insert)
+        #expect(isFine)
+      } catch let error as PostgresError {
+        #expect(!isFine && error.sqlState == .checkViolation, "\(error)")
+      }
     }
   }
 

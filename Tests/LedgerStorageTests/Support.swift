@@ -66,7 +66,7 @@ extension Ledger {
   func store(by account: String, on date: Double, order: UUID? = nil) async throws -> Submission {
     try await store(
       NewSubmission(
-        id: UUID(), accountID: account, receivedAt: day(date), receiptData: "receipt",
+        id: UUID(), accountID: account, receivedAt: day(date), payload: .receipt("receipt"),
         transactionID: nil, orderID: order, isRestore: false, bundleID: nil),
       retryAt: day(date) + .minutes(1))
   }
@@ -79,7 +79,7 @@ extension Ledger {
   ) async throws -> RecordedSubmission? {
     try await record(
       VerifiedSubmission(
-        submission: submission, environment: .production, evidence: evidence,
+        submission: submission, source: .receipt, environment: .production, evidence: evidence,
         selected: selected, exchanges: exchanges),
       at: day(date), grantsAccess: { _, _ in true },
       outcome: { StoredOutcome(text: outcome, order: nil, value: $0) })?.value

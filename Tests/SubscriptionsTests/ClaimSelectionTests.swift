@@ -70,6 +70,9 @@ struct ClaimSelectionTests {
     Case("a named transaction",        by: .transaction("1"), months,                         ["1"]),
     Case("a named transaction that is not there", by: .transaction("9"), months,              []),
 
+    Case("what was sent one by one",  by: .submitted, months + gems,                          ["1", "21", "22", "2", "3"]),
+    Case("what was sent too early",   by: .submitted, at: day(60, minus(five + ms)), months,  ["1", "2"]),
+
     Case("bought 5 minutes later",                at: day(60, minus(five)), months,       ["2", "3"]),
     Case("bought 5 minutes and 1 ms later",       at: day(60, minus(five + ms)), months,  ["2"]),
     Case("a restore before the purchase", by: .restore, at: day(59), months,                  ["1", "2"]),

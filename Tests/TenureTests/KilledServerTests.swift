@@ -9,13 +9,14 @@ import Testing
 
 @testable import tenure
 
-/// `kill -9` of `tenure serve` at random moments, while a crowd of customers submits receipts.
+/// `kill -9` of `tenure serve` at random moments, while a crowd of customers submits receipts and
+/// signed transactions.
 @Suite("A server that is killed")
 struct KilledServerTests {
   static let submissions = 1000
   static let kills = 10
 
-  @Test("loses no receipt, gives no charge two owners and fulfils no order twice")
+  @Test("loses no submission, gives no charge two owners and fulfils no order twice")
   func losesNothing() async throws {
     let seed = Seed.chosen()
     print("A server that is killed: TENURE_TEST_SEED=\(seed)")

@@ -42,7 +42,7 @@ struct WorkerTests {
 
     func submit(_ receipt: String) async throws -> UUID {
       let answer = try await assembly.intake.submit(
-        SubmissionRequest(accountID: "4711", receiptData: receipt))
+        SubmissionRequest(accountID: "4711", payload: .receipt(receipt)))
       guard case .pending(let id, _, _) = answer else { throw CancellationError() }
       return id
     }
@@ -63,12 +63,14 @@ struct WorkerTests {
   }
 
   /// Runs a worker on a database and a clock of its own.
-  private func withWorker(_ test: @Sendable (Stage) async throws -> Void) async throws {
+  private func withWorker(
+    _ flags: [String: String] = ["TENURE_BUNDLE_IDS": "com.example.app"],
+    _ test: @Sendable (Stage) async throws -> Void
+  ) async throws {
     let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
     try await withScratchDatabase { database in
       let (apple, clock) = (DeafAppStore(), SimulatedClock(start: .now))
-      let settings = try Settings(
-        await SettingSource(flags: ["TENURE_BUNDLE_IDS": "com.example.app"], environment: [:]))
+      let settings = try Settings(await SettingSource(flags: flags, environment: [:]))
       let assembly = try await Assembly(
         database: database, settings: settings, transport: apple, logger: quiet,
         now: { clock.now })
@@ -149,6 +151,41 @@ struct WorkerTests {
         "ALTER TABLE tenure.submission_exchange ADD CHECK (number < 1000)")
       stage.clock.advance(by: .days(31))
       try await stage.until { try await stage.count("parked_at IS NOT NULL") == 1 }
+    }
+  }
+
+  @Test("signed data that a dead server left behind is decided, without Apple")
+  func signedData() async throws {
+    let simulation = try AppStoreSimulation(
+      configuration: AppStoreSimulation.Configuration(seed: 1, start: .now))
+    try simulation.addAppleID("anna")
+    try simulation.addDevice("anna", appleID: "anna")
+    let bought = try simulation.buy("monthly", on: "anna")
+    let payload = SubmissionPayload.signedData(
+      transactions: [try simulation.signedTransaction(of: bought.transactionID)],
+      renewalInfo: [try simulation.signedRenewalInfo(of: bought.originalTransactionID)])
+    try await withTemporaryDirectory { directory in
+      let roots = directory.appending(path: "roots.pem")
+      try simulation.rootCertificatePEM.write(to: roots, atomically: true, encoding: .utf8)
+      try await withWorker([
+        "TENURE_BUNDLE_IDS": SimulatedApp.sample.bundleID,
+        "TENURE_APPSTORE_ROOT_CERTIFICATES": roots.path(percentEncoded: false),
+      ]) { stage in
+        let submission = try await stage.assembly.ledger.store(
+          NewSubmission(
+            id: UUID(), accountID: "4711", receivedAt: stage.clock.now, payload: payload,
+            transactionID: nil, orderID: nil, isRestore: false, bundleID: nil),
+          retryAt: stage.clock.now)
+        try await stage.until { try await stage.count("true") == 0 }
+        guard
+          case .verified(let answer) = try await stage.assembly.intake.standing(
+            of: submission.id)
+        else {
+          Issue.record("It is not verified.")
+          return
+        }
+        #expect(answer.transactions.map(\.isNewlyOwned) == [true])
+      }
     }
   }
 

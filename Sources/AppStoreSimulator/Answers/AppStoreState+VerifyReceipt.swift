@@ -73,12 +73,9 @@ extension AppStoreState {
   ) -> AnswerItem {
     let charge = charges[number]
     let line = lines[charge.line]
-    let first = line.charges.first.map { charges[$0].purchaseDate } ?? charge.purchaseDate
     var item = AnswerItem(
       charge: charge, line: line, transactionID: charge.transactionID,
-      purchaseDate: charge.purchaseDate,
-      // Real answers date the first purchase of a subscription a second after its charge.
-      originalPurchaseDate: line.group == nil ? first : first + .seconds(1),
+      purchaseDate: charge.purchaseDate, originalPurchaseDate: originalPurchaseDate(of: charge),
       revocation: charge.revocation(asOf: moment))
     if let restoration = receipt.restoration,
       let name = customers[customer].restorations[restoration].names[number]

@@ -12,7 +12,9 @@ struct Line: Sendable {
   let group: String?
   let ownership: OwnershipType
   /// The purchaser's line, of which this is a family member's share.
-  let sharedFrom: Int?
+  var sharedFrom: Int?
+  /// The line that this one continues under another original id, after a migration.
+  var previous: Int?
   /// In the order in which they were made.
   var charges: [Int] = []
   /// Set exactly on the purchaser's line of a subscription: shares follow it.
@@ -62,19 +64,22 @@ struct Charge: Sendable {
     var reversedAt: Timestamp?
   }
 
-  let line: Int
+  /// Changes with a migration alone.
+  var line: Int
   let product: SimulatedProduct
   let kind: SimulatedCharge.Kind
   let transactionNumber: Int
   let webOrderLineItemID: WebOrderLineItemID?
   let madeAt: Timestamp
   let purchaseDate: Timestamp
-  let expiresDate: Timestamp?
+  /// Changes with an extension alone.
+  var expiresDate: Timestamp?
   let quantity: Int
   let periodType: PeriodType
   let offer: SimulatedOffer?
   let priceMilliunits: Int64
-  let appAccountToken: UUID?
+  /// Changes with Set App Account Token alone.
+  var appAccountToken: UUID?
   let account: AppAccountID?
   /// Family members' charges made from this one.
   var shares: [Int] = []

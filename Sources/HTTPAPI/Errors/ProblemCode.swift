@@ -19,6 +19,7 @@ enum ProblemCode: String, CaseIterable, Sendable {
   case unsupportedMediaType = "unsupported_media_type"
   case receiptRejected = "receipt_rejected"
   case wrongBundleID = "wrong_bundle_id"
+  case invalidSignature = "invalid_signature"
   case internalError = "internal_error"
   case unavailable
 
@@ -34,7 +35,7 @@ enum ProblemCode: String, CaseIterable, Sendable {
     case .ambiguous, .notTheOwner: .conflict
     case .contentTooLarge: .contentTooLarge
     case .unsupportedMediaType: .unsupportedMediaType
-    case .receiptRejected, .wrongBundleID: .unprocessableContent
+    case .receiptRejected, .wrongBundleID, .invalidSignature: .unprocessableContent
     case .internalError: .internalServerError
     case .unavailable: .serviceUnavailable
     }
@@ -59,7 +60,8 @@ enum ProblemCode: String, CaseIterable, Sendable {
     case .contentTooLarge: "The request's body is too large"
     case .unsupportedMediaType: "The request's body is not JSON"
     case .receiptRejected: "The receipt was rejected"
-    case .wrongBundleID: "The receipt is of another app"
+    case .wrongBundleID: "What was submitted is of another app"
+    case .invalidSignature: "The signed data can't be trusted"
     case .internalError: "Something went wrong here"
     case .unavailable: "Not available now"
     }

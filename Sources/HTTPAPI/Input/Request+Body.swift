@@ -5,7 +5,7 @@ import NIOCore
 
 /// How large the bodies of requests may be, in bytes.
 enum BodyLimit {
-  /// A receipt of 16 MB with room for the escapes and fields around it.
+  /// A receipt or signed data of 16 MB with room for the escapes and fields around it.
   static let receipt = 20 * 1024 * 1024
   /// A thousand account ids of 255 characters, each of up to four bytes, and some.
   static let batch = 2 * 1024 * 1024

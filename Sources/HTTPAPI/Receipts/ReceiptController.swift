@@ -5,9 +5,9 @@ import Intake
 import LedgerStorage
 import Subscriptions
 
-/// Submitted receipts.
+/// Submitted purchases: receipts and signed transactions.
 struct ReceiptController: Sendable {
-  let intake: ReceiptIntake
+  let intake: SubmissionIntake
   let ledger: Ledger
   let catalogue: CatalogueCache
 

@@ -1,5 +1,6 @@
 import Foundation
 import Intake
+import LedgerStorage
 import Subscriptions
 
 /// The body of a submission.
@@ -10,6 +11,7 @@ struct ReceiptRequest: Decodable {
   private var accountID: String
   private var receiptData: String?
   private var signedTransactions: [String]?
+  private var signedRenewalInfo: [String]?
   private var transactionID: String?
   private var orderID: String?
   private var restore: Bool?
@@ -19,6 +21,7 @@ struct ReceiptRequest: Decodable {
     case accountID = "account_id"
     case receiptData = "receipt_data"
     case signedTransactions = "signed_transactions"
+    case signedRenewalInfo = "signed_renewal_info"
     case transactionID = "transaction_id"
     case orderID = "order_id"
     case restore
@@ -30,7 +33,7 @@ struct ReceiptRequest: Decodable {
   /// - Throws: A ``Problem`` that names the field.
   func submission() throws -> SubmissionRequest {
     SubmissionRequest(
-      accountID: try TextField.accountID.checked(accountID), receiptData: try checkedReceipt(),
+      accountID: try TextField.accountID.checked(accountID), payload: try checkedPayload(),
       transactionID: try transactionID.map {
         TransactionID(try TextField.transactionID.checked($0))
       },
@@ -38,23 +41,55 @@ struct ReceiptRequest: Decodable {
       isRestore: restore ?? false, bundleID: try bundleID.map(TextField.bundleID.checked))
   }
 
-  private func checkedReceipt() throws -> String {
-    guard signedTransactions == nil else {
-      throw Problem.invalid(
-        "signed_transactions", "can't be verified by this version: send `receipt_data`")
+  /// One of the two kinds, and nothing of the other.
+  private func checkedPayload() throws -> SubmissionPayload {
+    if let signedTransactions {
+      guard receiptData == nil else {
+        throw Problem.invalid(
+          "signed_transactions", "can't be sent beside `receipt_data`: send one of the two")
+      }
+      return try Self.signedData(signedTransactions, signedRenewalInfo ?? [])
     }
-    guard var receiptData else { throw Problem.invalid("receipt_data", "is missing") }
+    guard signedRenewalInfo == nil else {
+      throw Problem.invalid("signed_renewal_info", "goes only with `signed_transactions`")
+    }
+    guard let receiptData else {
+      throw Problem.invalid("receipt_data", "is missing: send it, or `signed_transactions`")
+    }
+    return .receipt(try Self.checkedReceipt(receiptData))
+  }
+
+  private static func signedData(
+    _ signedTransactions: [String], _ signedRenewalInfo: [String]
+  ) throws -> SubmissionPayload {
+    guard !signedTransactions.isEmpty else {
+      throw Problem.invalid("signed_transactions", "must not be empty")
+    }
+    let transactions = try SignedDataField.transactions.checked(signedTransactions)
+    let renewalInfo = try SignedDataField.renewalInfo.checked(signedRenewalInfo)
+    let length = (transactions + renewalInfo).reduce(0) { $0 + $1.utf8.count }
+    guard length <= SignedDataField.maximumTotalLength else {
+      throw Problem.invalid(
+        "signed_transactions",
+        "may have up to \(SignedDataField.maximumTotalLength) characters in all, together with "
+          + "`signed_renewal_info`")
+    }
+    return .signedData(transactions: transactions, renewalInfo: renewalInfo)
+  }
+
+  private static func checkedReceipt(_ text: String) throws -> String {
+    var receiptData = text
     receiptData.removeBase64Wrapping()
     guard !receiptData.isEmpty else { throw Problem.invalid("receipt_data", "must not be empty") }
-    guard receiptData.utf8.count <= Self.maximumReceiptLength else {
+    guard receiptData.utf8.count <= maximumReceiptLength else {
       throw Problem.invalid(
-        "receipt_data", "may have up to \(Self.maximumReceiptLength) characters")
+        "receipt_data", "may have up to \(maximumReceiptLength) characters")
     }
     guard !receiptData.utf8.contains(UInt8(ascii: " ")) else {
       throw Problem.invalid(
         "receipt_data", "has a space inside: `+` becomes one when it is sent as a form")
     }
-    guard Self.isBase64(receiptData) else {
+    guard isBase64(receiptData) else {
       throw Problem.invalid("receipt_data", "must be base64, as the device has the receipt")
     }
     return receiptData

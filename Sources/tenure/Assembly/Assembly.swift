@@ -14,7 +14,7 @@ import Subscriptions
 struct Assembly: Sendable {
   let ledger: Ledger
   let catalogue: CatalogueCache
-  let intake: ReceiptIntake
+  let intake: SubmissionIntake
   let entitlements: EntitlementReader
   /// What verifies signed transactions and notifications.
   let signedData: SignedDataVerifier
@@ -34,7 +34,7 @@ struct Assembly: Sendable {
     logger: Logger, now: @escaping @Sendable () -> Timestamp = { .now }
   ) async throws {
     let apps = try settings.appStoreApps()
-    let verifier = ReceiptVerifier(
+    let receipts = ReceiptVerifier(
       transport: transport, endpoints: settings.verifyReceipt, apps: apps,
       timeout: settings.appStoreTimeout, logger: logger, now: now)
     signedData = SignedDataVerifier(
@@ -48,8 +48,8 @@ struct Assembly: Sendable {
     }
     ledger = Ledger(database: database)
     catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
-    intake = ReceiptIntake(
-      ledger: ledger, verifier: verifier, catalogue: catalogue,
+    intake = SubmissionIntake(
+      ledger: ledger, receipts: receipts, signedData: signedData, catalogue: catalogue,
       sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
     entitlements = EntitlementReader(
       ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess)

@@ -1,5 +1,6 @@
 import Foundation
 import Intake
+import LedgerStorage
 import Postgres
 import Subscriptions
 
@@ -31,7 +32,7 @@ struct SampleSubmission: Sendable {
   }()
 
   var request: SubmissionRequest {
-    SubmissionRequest(accountID: accountID, receiptData: receiptData, orderID: orderID)
+    SubmissionRequest(accountID: accountID, payload: .receipt(receiptData), orderID: orderID)
   }
 
   /// Makes samples, for half of which an order has been opened.

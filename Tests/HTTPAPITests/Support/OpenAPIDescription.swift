@@ -58,6 +58,12 @@ struct OpenAPIDescription: Sendable {
     return faults(of: answer.json, schema(named: "Problem"), at: "")
   }
 
+  /// The examples of a content, whether it has one or several.
+  func examples(of content: JSONValue) -> [JSONValue] {
+    if let example = content["example"] { return [example] }
+    return content["examples"]?.members.compactMap { $0.value["value"] } ?? []
+  }
+
   func schema(named name: String) -> JSONValue {
     document["components"]?["schemas"]?[name] ?? .null
   }

@@ -7,6 +7,8 @@ import Synchronization
 /// Stands in for the network to Apple: the simulated App Store answers, or what a test laid ready.
 final class StandInAppStore: AppStoreTransport {
   let simulation: AppStoreSimulation
+  /// What signs in Apple's place, and whatever a test wants signed.
+  let signer: SimulatedSigner
 
   private struct State {
     var answers: [String: [UInt8]] = [:]
@@ -17,8 +19,10 @@ final class StandInAppStore: AppStoreTransport {
   private let state = Mutex(State())
 
   init() throws {
-    simulation = try AppStoreSimulation(
-      configuration: AppStoreSimulation.Configuration(seed: 1, renewalLead: .zero ... .zero))
+    signer = try SimulatedSigner()
+    var configuration = AppStoreSimulation.Configuration(seed: 1, renewalLead: .zero ... .zero)
+    configuration.signer = signer
+    simulation = try AppStoreSimulation(configuration: configuration)
   }
 
   /// Answers with these bytes whoever asks about the receipt.

@@ -23,7 +23,7 @@ struct TestAPI: Sendable {
   let client: any TestClientProtocol
   let api: API
   let apple: StandInAppStore
-  let intake: ReceiptIntake
+  let intake: SubmissionIntake
   let ledger: Ledger
   let database: ConnectionPool
 
@@ -45,7 +45,7 @@ struct TestAPI: Sendable {
 
   /// Puts together what the program puts together.
   static func assemble(_ database: ConnectionPool, logger: Logger = quietLogger) async throws
-    -> (api: API, apple: StandInAppStore, intake: ReceiptIntake)
+    -> (api: API, apple: StandInAppStore, intake: SubmissionIntake)
   {
     let apple = try StandInAppStore()
     let clock = apple.simulation.clock
@@ -53,15 +53,16 @@ struct TestAPI: Sendable {
     let ledger = Ledger(database: database)
     let catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     let app = SimulatedApp.sample
-    let verifier = ReceiptVerifier(
-      transport: apple,
-      apps: try AppStoreApps([
-        try AppStoreApp(bundleID: app.bundleID, sharedSecret: app.sharedSecret)
-      ]),
-      timeout: .seconds(10), logger: logger, now: now)
-    let intake = ReceiptIntake(
-      ledger: ledger, verifier: verifier, catalogue: catalogue, sandboxAccess: .all,
-      logger: logger, now: now)
+    let apps = try AppStoreApps([
+      try AppStoreApp(bundleID: app.bundleID, sharedSecret: app.sharedSecret)
+    ])
+    let intake = SubmissionIntake(
+      ledger: ledger,
+      receipts: ReceiptVerifier(
+        transport: apple, apps: apps, timeout: .seconds(10), logger: logger, now: now),
+      signedData: SignedDataVerifier(
+        roots: try TrustedRoots(pem: apple.signer.rootCertificatePEM), apps: apps, now: now),
+      catalogue: catalogue, sandboxAccess: .all, logger: logger, now: now)
     let api = API(
       ledger: ledger, intake: intake, catalogue: catalogue,
       entitlements: EntitlementReader(
@@ -160,9 +161,28 @@ struct TestAPI: Sendable {
     _ account: String, receipt: String, _ more: KeyValuePairs<String, JSONValue> = [:],
     sourceLocation: SourceLocation = #_sourceLocation
   ) async throws -> Answer {
+    try await submit(account, [("receipt_data", .string(receipt))], more, sourceLocation)
+  }
+
+  /// Submits signed transactions, and renewal infos beside them if there are any.
+  func submit(
+    _ account: String, signed transactions: [String], renewalInfo: [String] = [],
+    _ more: KeyValuePairs<String, JSONValue> = [:],
+    sourceLocation: SourceLocation = #_sourceLocation
+  ) async throws -> Answer {
+    var kinds = [("signed_transactions", JSONValue.array(transactions.map { .string($0) }))]
+    if !renewalInfo.isEmpty {
+      kinds.append(("signed_renewal_info", .array(renewalInfo.map { .string($0) })))
+    }
+    return try await submit(account, kinds, more, sourceLocation)
+  }
+
+  private func submit(
+    _ account: String, _ kinds: [(String, JSONValue)], _ more: KeyValuePairs<String, JSONValue>,
+    _ sourceLocation: SourceLocation
+  ) async throws -> Answer {
     let members =
-      [("account_id", JSONValue.string(account)), ("receipt_data", .string(receipt))]
-      + more.map { ($0.key, $0.value) }
+      [("account_id", JSONValue.string(account))] + kinds + more.map { ($0.key, $0.value) }
     return try await call(
       .post, "/v1/receipts",
       .object(members.map { JSONValue.Member(key: $0.0, value: $0.1) }),

@@ -10,22 +10,25 @@ struct Proof: Sendable {
   let database: ConnectionPool
   let simulation: AppStoreSimulation
 
-  /// Every submission that was answered is stored: its receipt to the last character, for its
+  /// Every submission that was answered is stored: what was sent to the last character, for its
   /// account.
   func everyAnsweredReceiptIsStored(_ answers: [Shop.Answered]) async throws {
     let rows = try await database.query(
       """
-      SELECT s.submission_id, k.account_id, p.receipt_data
+      SELECT s.submission_id, k.account_id,
+        coalesce(p.receipt_data, array_to_string(p.signed_transactions, ' ')),
+        p.signed_transactions IS NOT NULL
       FROM tenure.submission AS s
       JOIN tenure.account_by_key AS k ON k.account_key = s.account_key
       JOIN tenure.submission_payload AS p ON p.submission_id = s.submission_id
       """
-    ).decode(UUID.self, String.self, String.self)
-    let stored = Dictionary(uniqueKeysWithValues: rows.map { ($0, (account: $1, receipt: $2)) })
+    ).decode(UUID.self, String.self, String.self, Bool.self)
+    let stored = Dictionary(uniqueKeysWithValues: rows.map { ($0.0, (account: $0.1, sent: $0.2)) })
+    #expect(Set(rows.map(\.3)) == [false, true], "receipts and signed transactions")
     #expect(Set(answers.map(\.id)).count == answers.count, "one answer, one submission")
     for answer in answers {
       #expect(stored[answer.id]?.account == answer.account, "\(answer.id)")
-      #expect(stored[answer.id]?.receipt == answer.receiptData, "\(answer.id)")
+      #expect(stored[answer.id]?.sent == answer.sent, "\(answer.id)")
     }
     print(
       "  \(answers.count) answers (\(answers.count { $0.httpStatus == 202 }) of them \"later\"),"

@@ -23,7 +23,8 @@ struct Shop: Sendable {
   struct Answered: Sendable {
     var id: UUID
     var account: String
-    var receiptData: String
+    /// The receipt or the signed transaction.
+    var sent: String
     var httpStatus: UInt
   }
 
@@ -39,11 +40,14 @@ struct Shop: Sendable {
     seed: UInt64, crowd: Crowd, appStorePort: Int, database: ConnectionPool, directory: URL
   ) async throws -> Shop {
     let appStore = "http://127.0.0.1:\(appStorePort)"
+    let roots = directory.appending(path: "roots.pem")
+    try crowd.simulation.rootCertificatePEM.write(to: roots, atomically: true, encoding: .utf8)
     let settings = [
       "TENURE_BUNDLE_IDS": Crowd.app.bundleID,
       "TENURE_APPSTORE_SHARED_SECRET": Crowd.app.sharedSecret,
       "TENURE_APPSTORE_VERIFY_RECEIPT_URL": "\(appStore)/verifyReceipt",
       "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": "\(appStore)/sandbox/verifyReceipt",
+      "TENURE_APPSTORE_ROOT_CERTIFICATES": roots.path(percentEncoded: false),
       "TENURE_LOG_LEVEL": "error",
     ]
     let server = try await RestartedServer(
@@ -85,7 +89,8 @@ struct Shop: Sendable {
               return answers
             }
             beginning.yield(number)
-            answers.append(try await submit(next, withOrder: random.chance(0.5)))
+            answers.append(
+              try await submit(next, withOrder: random.chance(0.5), signed: random.chance(0.5)))
           }
         }
       }
@@ -124,12 +129,20 @@ struct Shop: Sendable {
     }
   }
 
-  private func submit(_ submission: SimulatedSubmission, withOrder: Bool) async throws -> Answered {
-    var body = [
-      "account_id": submission.account.rawValue, "receipt_data": submission.receiptData,
-    ]
+  /// Sends the receipt; or if a purchase is named, perhaps what StoreKit 2 has signed of it.
+  private func submit(
+    _ submission: SimulatedSubmission, withOrder: Bool, signed: Bool
+  ) async throws -> Answered {
+    var body: [String: any Sendable] = ["account_id": submission.account.rawValue]
+    var sent = submission.receiptData
+    if signed, let transaction = submission.transactionID {
+      sent = try simulation.signedTransaction(of: transaction)
+      body["signed_transactions"] = [sent]
+    } else {
+      body["receipt_data"] = sent
+    }
     if let transaction = submission.transactionID {
-      body["transaction_id"] = transaction.rawValue
+      if !signed { body["transaction_id"] = transaction.rawValue }
       if withOrder {
         let product = try simulation.truth(of: transaction).productID
         let (_, order) = try await post(
@@ -139,20 +152,17 @@ struct Shop: Sendable {
           .uuidString
       }
     }
-    if submission.restores { body["restore"] = "true" }
+    if submission.restores { body["restore"] = true }
     let (status, answer) = try await post(body, to: "/v1/receipts", expecting: [200, 202, 422])
     return Answered(
       id: try JSONDecoder().decode(ReceiptAnswer.self, from: answer).submissionID,
-      account: submission.account.rawValue, receiptData: submission.receiptData,
-      httpStatus: status)
+      account: submission.account.rawValue, sent: sent, httpStatus: status)
   }
 
   /// Sends a request until it is answered.
-  private func post(_ members: [String: String], to path: String, expecting statuses: Set<UInt>)
-    async throws -> (status: UInt, body: Data)
-  {
-    var members: [String: any Sendable] = members
-    if members["restore"] != nil { members["restore"] = true }
+  private func post(
+    _ members: [String: any Sendable], to path: String, expecting statuses: Set<UInt>
+  ) async throws -> (status: UInt, body: Data) {
     let body = try JSONSerialization.data(withJSONObject: members)
     let end = ContinuousClock.now + Self.patience
     while true {

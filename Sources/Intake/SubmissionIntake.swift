@@ -4,18 +4,18 @@ package import LedgerStorage
 package import Logging
 package import Subscriptions
 
-/// What a submitted receipt does from arrival to answer; the server and the worker both go through
-/// it.
+/// What a submission does from arrival to answer; the server and the worker both go through it.
 ///
-/// The receipt is stored durably before Apple is asked, and the answer is given only after
-/// everything that follows from Apple's is committed. So a crash at any moment loses nothing: what
-/// was stored and not decided is a job, and a worker finishes it.
-package struct ReceiptIntake: Sendable {
-  /// What a decision may take besides asking Apple: storing it, on a slow day of the database.
+/// Whatever it is, it is stored durably before it is verified, and the answer is given only after
+/// everything that follows is committed. So a crash at any moment loses nothing: what was stored
+/// and not decided is a job, and a worker finishes it. A receipt may have to wait for Apple; signed
+/// data is decided at once, and its job does something only after a crash.
+package struct SubmissionIntake: Sendable {
+  /// What a decision may take besides verifying: storing it, on a slow day of the database.
   private static let storingTime: Duration = .seconds(30)
 
   private let ledger: Ledger
-  private let verifier: ReceiptVerifier
+  private let verifier: SubmissionVerifier
   private let catalogue: CatalogueCache
   private let entitlements: EntitlementReader
   private let sandboxAccess: SandboxAccess
@@ -26,17 +26,19 @@ package struct ReceiptIntake: Sendable {
   ///
   /// - Parameters:
   ///   - ledger: Where everything is kept.
-  ///   - verifier: What asks Apple.
+  ///   - receipts: What asks Apple about receipts.
+  ///   - signedData: What verifies signatures.
   ///   - catalogue: What tells products' types.
   ///   - sandboxAccess: Whose sandbox purchases grant anything.
   ///   - logger: For what operators should know; never with a receipt in it.
   ///   - now: The clock by which submissions are received.
   package init(
-    ledger: Ledger, verifier: ReceiptVerifier, catalogue: CatalogueCache,
-    sandboxAccess: SandboxAccess, logger: Logger, now: @escaping @Sendable () -> Timestamp
+    ledger: Ledger, receipts: ReceiptVerifier, signedData: SignedDataVerifier,
+    catalogue: CatalogueCache, sandboxAccess: SandboxAccess, logger: Logger,
+    now: @escaping @Sendable () -> Timestamp
   ) {
     self.ledger = ledger
-    self.verifier = verifier
+    verifier = SubmissionVerifier(receipts: receipts, signedData: signedData)
     self.catalogue = catalogue
     self.sandboxAccess = sandboxAccess
     entitlements = EntitlementReader(
@@ -46,7 +48,9 @@ package struct ReceiptIntake: Sendable {
   }
 
   /// Longer than a decision takes: after this time others may take over.
-  package var longestDecision: Duration { verifier.longestVerification + Self.storingTime }
+  package var longestDecision: Duration {
+    verifier.receipts.longestVerification + Self.storingTime
+  }
 
   /// Takes a submission from its arrival to its answer.
   package func submit(_ request: SubmissionRequest) async throws -> SubmissionAnswer {
@@ -54,24 +58,24 @@ package struct ReceiptIntake: Sendable {
     let submission = try await ledger.store(
       NewSubmission(
         id: UUID.version7(at: receivedAt), accountID: request.accountID, receivedAt: receivedAt,
-        receiptData: request.receiptData, transactionID: request.transactionID,
+        payload: request.payload, transactionID: request.transactionID,
         orderID: request.orderID, isRestore: request.isRestore, bundleID: request.bundleID),
-      retryAt: receivedAt + longestDecision)
-    return try await decide(submission, receiptData: request.receiptData, worker: nil)
+      retryAt: receivedAt + verifier.longestVerification(of: request.payload) + Self.storingTime)
+    return try await decide(submission, payload: request.payload, worker: nil)
   }
 
-  /// Asks Apple again about a stored submission.
+  /// Takes up a stored submission that is still open.
   ///
   /// - Parameters:
   ///   - id: The submission.
   ///   - worker: Who has claimed its job; nil: nobody.
-  /// - Returns: Nil if there is nothing left to do: it is decided, or its receipt was aged out.
+  /// - Returns: Nil if there is nothing left to do: it is decided, or what was sent was aged out.
   /// - Throws: What the database says.
   package func resume(_ id: UUID, worker: String? = nil) async throws -> SubmissionAnswer? {
-    guard let submission = try await ledger.submission(id), submission.awaitsApple,
-      let receiptData = try await ledger.receiptData(of: id)
+    guard let submission = try await ledger.submission(id), submission.isOpen,
+      let payload = try await ledger.payload(of: id)
     else { return nil }
-    return try await decide(submission, receiptData: receiptData, worker: worker)
+    return try await decide(submission, payload: payload, worker: worker)
   }
 
   /// Tells where a submission stands; nil if there is none of this id.
@@ -83,15 +87,15 @@ package struct ReceiptIntake: Sendable {
   // MARK: Deciding
 
   private func decide(
-    _ submission: Submission, receiptData: String, worker: String?
+    _ submission: Submission, payload: SubmissionPayload, worker: String?
   ) async throws -> SubmissionAnswer {
-    let verification = await verifier.verify(receiptData, bundleID: submission.bundleID)
-    let exchanges = verification.exchanges.map(SubmissionExchange.init)
+    let verification = await verifier.verify(payload, of: submission)
+    let exchanges = verification.exchanges
     switch verification.verdict {
-    case .verified(let receipt):
-      return try await record(receipt, of: submission, exchanges: exchanges, worker: worker)
-    case .rejected(let rejection):
-      return try await reject(submission, SubmissionProblem(rejection), exchanges)
+    case .verified(let evidence):
+      return try await record(evidence, of: submission, exchanges: exchanges, worker: worker)
+    case .rejected(let problem):
+      return try await reject(submission, problem, exchanges)
     case .retry(let retry):
       if let limit = retry.limit,
         limit.isReached(after: try await ledger.shortAnswers(to: submission.id), now: now())
@@ -117,29 +121,21 @@ package struct ReceiptIntake: Sendable {
   }
 
   private func record(
-    _ receipt: VerifiedReceipt, of submission: Submission, exchanges: [SubmissionExchange],
+    _ verified: VerifiedEvidence, of submission: Submission, exchanges: [SubmissionExchange],
     worker: String?
   ) async throws -> SubmissionAnswer {
-    let selection: ClaimSelection =
-      if let id = submission.transactionID {
-        .transaction(id)
-      } else if submission.isRestore { .restore } else { .latest }
     let catalogue = catalogue.catalogue
-    let selected = selection.select(
-      from: receipt.records, receivedAt: submission.receivedAt, catalogue: catalogue
-    ).map(\.key)
+    let selected = verified.selected(by: submission, catalogue: catalogue)
     let now = now()
-    let lacksNamed =
-      submission.transactionID.map { id in
-        !receipt.records.contains { $0.key.transactionID == id }
-      } ?? false
+    let lacksNamed = verified.lacksTransaction(namedBy: submission)
     // What was bought may be what can't be read: Apple's next answer or our next version can tell.
-    let isUnclear = selected.isEmpty && !receipt.unreadable.isEmpty
-    let looksOn = now < submission.receivedAt + RetrySchedule.lookingForTransaction
+    let isUnclear = selected.isEmpty && !verified.unreadable.isEmpty
+    let looksOn =
+      verified.canGrow && now < submission.receivedAt + RetrySchedule.lookingForTransaction
     let recorded = try await ledger.record(
       Ledger.VerifiedSubmission(
-        submission: submission, environment: receipt.environment, evidence: receipt.evidence,
-        selected: selected, exchanges: exchanges,
+        submission: submission, source: verified.source, environment: verified.environment,
+        evidence: verified.evidence, selected: selected, exchanges: exchanges,
         lookAgainAt: (lacksNamed || isUnclear) && looksOn
           ? RetrySchedule.next(afterAttempts: submission.attempts + 5, at: now) : nil,
         worker: worker),
@@ -148,7 +144,7 @@ package struct ReceiptIntake: Sendable {
       outcome: { [sandboxAccess] result in
         let outcome = SubmissionOutcome(
           result, of: submission, selected: selected,
-          isEmpty: receipt.records.isEmpty && receipt.unreadable.isEmpty, lacksNamed: lacksNamed,
+          isEmpty: verified.records.isEmpty && verified.unreadable.isEmpty, lacksNamed: lacksNamed,
           catalogue: catalogue, sandboxAccess: sandboxAccess)
         return Ledger.StoredOutcome(
           text: String(decoding: try JSONEncoder().encode(outcome), as: UTF8.self),
@@ -159,9 +155,9 @@ package struct ReceiptIntake: Sendable {
       return try await standingOrGone(submission.id)
     }
     let (outcome, recording) = recorded.value
-    log(receipt, of: submission, outcome: outcome)
-    return verified(
-      submission, environment: receipt.environment, outcome: outcome,
+    log(verified, of: submission, outcome: outcome)
+    return answer(
+      to: submission, in: verified.environment, outcome: outcome,
       families: recording.families, order: recorded.order, holding: recorded.holdings)
   }
 
@@ -170,7 +166,10 @@ package struct ReceiptIntake: Sendable {
   ) async throws -> SubmissionAnswer {
     logger.info(
       "A submission is rejected",
-      metadata: ["submission.id": "\(submission.id)", "problem": "\(problem.code)"])
+      metadata: [
+        "submission.id": "\(submission.id)", "problem": "\(problem.code)",
+        "reason": "\(problem.detail)",
+      ])
     try await ledger.reject(submission, because: problem, exchanges: exchanges, at: now())
     return try await standingOrGone(submission.id)
   }
@@ -226,14 +225,14 @@ package struct ReceiptIntake: Sendable {
         if let id = outcome.orderID {
           try await ledger.order(id, of: submission.account)
         } else { nil }
-      return verified(
-        submission, environment: environment, outcome: outcome, families: families, order: order,
+      return answer(
+        to: submission, in: environment, outcome: outcome, families: families, order: order,
         holding: try await ledger.holdings(of: submission.accountID))
     }
   }
 
-  private func verified(
-    _ submission: Submission, environment: Environment, outcome: SubmissionOutcome,
+  private func answer(
+    to submission: Submission, in environment: Environment, outcome: SubmissionOutcome,
     families: [LineID: RecordedFamily], order: StoredOrder?, holding held: AccountHoldings
   ) -> SubmissionAnswer {
     let newlyOwned = Set(outcome.newlyOwned)
@@ -255,17 +254,18 @@ package struct ReceiptIntake: Sendable {
   }
 
   private func log(
-    _ receipt: VerifiedReceipt, of submission: Submission, outcome: SubmissionOutcome
+    _ verified: VerifiedEvidence, of submission: Submission, outcome: SubmissionOutcome
   ) {
     logger.info(
       "A submission is verified",
       metadata: [
-        "submission.id": "\(submission.id)", "environment": "\(receipt.environment.rawValue)",
-        "transactions": "\(receipt.records.count)", "selected": "\(outcome.selected.count)",
+        "submission.id": "\(submission.id)", "source": "\(verified.source.rawValue)",
+        "environment": "\(verified.environment.rawValue)",
+        "transactions": "\(verified.records.count)", "selected": "\(outcome.selected.count)",
         "newly_owned": "\(outcome.newlyOwned.count)",
         "warnings": "\(outcome.warnings.map(\.rawValue).joined(separator: " "))",
       ])
-    for record in receipt.unreadable {
+    for record in verified.unreadable {
       logger.log(
         level: outcome.selected.isEmpty ? .error : .warning,
         "A record of Apple's answer can't be read; it stands in the exchange",
@@ -284,20 +284,5 @@ extension SubmissionProblem {
         + "trying, and is stored. An operator can start it again: "
         + "\(Job.Task.verifySubmission(submission.id).restartStatement).\(last)",
       appleStatus: submission.problem?.appleStatus)
-  }
-
-  fileprivate init(_ rejection: ReceiptRejection) {
-    self.init(
-      code: rejection.code.rawValue, detail: rejection.reason,
-      appleStatus: rejection.appleStatus)
-  }
-}
-
-extension SubmissionExchange {
-  fileprivate init(_ exchange: Exchange) {
-    self.init(
-      endpoint: exchange.url, askedAt: exchange.startedAt, duration: exchange.duration,
-      httpStatus: exchange.httpStatus, answer: exchange.response.map(\.body),
-      fault: exchange.fault)
   }
 }
