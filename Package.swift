@@ -90,8 +90,8 @@ let package = Package(
     .target(
       name: "AppStoreSimulator",
       dependencies: [
-        "AppStore", "Subscriptions", asn1, asyncHTTPClient, crypto, heap, httpTypes, hummingbird,
-        logging, nioCore, serviceLifecycle, x509,
+        "AppStore", "Subscriptions", asn1, asyncHTTPClient, crypto, cryptoExtras, heap, httpTypes,
+        hummingbird, logging, nioCore, serviceLifecycle, x509,
       ],
       swiftSettings: strict),
 

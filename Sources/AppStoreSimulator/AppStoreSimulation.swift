@@ -19,7 +19,7 @@ package final class AppStoreSimulation: Sendable {
   package init(configuration: Configuration) throws {
     clock = SimulatedClock(start: configuration.start, speed: configuration.speed)
     signer = try configuration.signer ?? SimulatedSigner()
-    var state = AppStoreState(configuration: configuration)
+    var state = AppStoreState(configuration: configuration, signer: signer)
     for app in configuration.apps { try state.add(app) }
     self.state = Mutex(state)
   }

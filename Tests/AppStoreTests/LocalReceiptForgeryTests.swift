@@ -95,7 +95,7 @@ struct LocalReceiptForgeryTests {
       ),
       (
         .missingCertificate, "another serial number",
-        { receipt, _ in receipt.leafRequest.serialNumber = 43 }
+        { receipt, _ in receipt.leafRequest.serialNumber += 1 }
       ),
       (
         .missingCertificate, "another issuer",

@@ -96,7 +96,8 @@ extension ReceiptSigner.Name {
   fileprivate func names(_ certificate: Certificate) -> Bool {
     switch self {
     case .issuer(let issuer, let serialNumber):
-      certificate.issuer == issuer && certificate.serialNumber.bytes == serialNumber
+      certificate.issuer == issuer
+        && certificate.serialNumber.bytes.drop { $0 == 0 } == serialNumber
     case .subjectKeyIdentifier(let identifier):
       (try? certificate.extensions.subjectKeyIdentifier)?.keyIdentifier == identifier
     }

@@ -82,7 +82,9 @@ extension ReceiptSigner.Name {
     guard let issuer = fields.next(), let serialNumber = fields.next(),
       let name = try? DistinguishedName(derEncoded: issuer)
     else { throw ReceiptFault("the signer's name can't be read") }
-    self = .issuer(name, serialNumber: try serialNumber.integerBytes("the serial number"))
+    // As X509 has serial numbers: without the zero that says that they are positive.
+    let number = try serialNumber.integerBytes("the serial number").drop { $0 == 0 }
+    self = .issuer(name, serialNumber: number)
   }
 }
 

@@ -14,6 +14,9 @@ package struct SimulatedSigner: Sendable {
   /// The certificate to trust, as PEM.
   package let rootCertificatePEM: String
 
+  /// What signs receipts below the same root.
+  let receipts: SimulatedReceiptSigner
+
   private let key: P256.Signing.PrivateKey
   /// The protected header with the chain, as it stands in every JWS.
   private let header: String
@@ -36,6 +39,12 @@ package struct SimulatedSigner: Sendable {
       "Simulated ECC App Store Receipt Signing", for: Certificate.PublicKey(key.publicKey),
       by: "Simulated Developer Relations Certification Authority", signing: intermediateKey,
       extensions: Self.signing())
+    receipts = try SimulatedReceiptSigner(below: [intermediate, root]) { key in
+      try Self.certificate(
+        "Simulated App Store Receipt Signing", for: key,
+        by: "Simulated Developer Relations Certification Authority", signing: intermediateKey,
+        extensions: Self.signing())
+    }
 
     let chain = try [leaf, intermediate, root].map { try $0.serializeAsPEM() }
     rootCertificatePEM = chain[2].pemString + "\n"

@@ -28,6 +28,7 @@ struct AppStoreState: Sendable {
   /// By every name that a charge has or had.
   var chargeNumbers: [TransactionID: Int] = [:]
   var events: [SimulatedEvent] = []
+  let signer: SimulatedSigner
 
   private var dues = Heap<Due>()
   private var dueSequence = 0
@@ -36,13 +37,14 @@ struct AppStoreState: Sendable {
     .production: 430_001_000_000_000, .sandbox: 2_000_000_100_000_000,
   ]
 
-  init(configuration: AppStoreSimulation.Configuration) {
+  init(configuration: AppStoreSimulation.Configuration, signer: SimulatedSigner) {
     self.configuration = configuration
     now = configuration.start
     var seeds = SplitMix64(seed: configuration.seed)
     life = SplitMix64(seed: seeds.next())
     answering = SplitMix64(seed: seeds.next())
     faults = FaultPlan(seed: seeds.next())
+    self.signer = signer
     quirks = configuration.quirks
     answerLag = configuration.answerLag
   }

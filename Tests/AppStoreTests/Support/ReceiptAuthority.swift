@@ -12,7 +12,8 @@ struct ReceiptAuthority {
   struct Request {
     var subject = "Receipt Signing"
     var issuer = "Intermediate"
-    var serialNumber = 42
+    /// Its highest bit is set, so that it needs a zero in front.
+    var serialNumber = 0x9F6C
     var marker: ASN1ObjectIdentifier?
     var isAuthority = false
     var usage = KeyUsage(digitalSignature: true)
