@@ -98,7 +98,7 @@ let package = Package(
     // What Tenure does with both.
     .target(
       name: "Intake",
-      dependencies: ["AppStore", "LedgerStorage", "Subscriptions", logging],
+      dependencies: ["AppStore", "LedgerStorage", "Subscriptions", crypto, logging],
       swiftSettings: strict),
     .target(
       name: "BackgroundJobs",

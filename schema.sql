@@ -239,8 +239,8 @@ CREATE TABLE IF NOT EXISTS notification (
     problem         text        CHECK (length(problem) BETWEEN 1 AND 1000),
     -- What the body says, for those who look for it: null where it says nothing. Of version 1
     -- nobody has vouched for any of it.
-    notification_type text      CHECK (length(notification_type) BETWEEN 1 AND 128),
-    subtype         text        CHECK (length(subtype) BETWEEN 1 AND 128),
+    notification_type text      CHECK (length(notification_type) BETWEEN 1 AND 255),
+    subtype         text        CHECK (length(subtype) BETWEEN 1 AND 255),
     environment     text        CHECK (environment IN ('production', 'sandbox')),
     bundle_id       text        CHECK (length(bundle_id) BETWEEN 1 AND 255),
     original_transaction_id text CHECK (length(original_transaction_id) BETWEEN 1 AND 128),

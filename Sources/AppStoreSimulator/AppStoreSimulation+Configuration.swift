@@ -26,13 +26,16 @@ extension AppStoreSimulation {
     package var answerLag: Duration
     /// What signs; nil: one with new keys.
     package var signer: SimulatedSigner?
+    /// How many times Apple's number of requests the App Store Server API takes; nil: any number.
+    package var rateLimitScale: Double?
 
     /// Describes a simulation; everything but the seed has a usual value.
     package init(
       seed: UInt64, start: Timestamp = Timestamp(CalendarDate(year: 2026, month: 1, day: 1)),
       speed: Double = 0, apps: [SimulatedApp] = [.sample],
       renewalLead: ClosedRange<Duration> = .zero ... .hours(24), sandboxRates: Bool = false,
-      quirks: Set<Quirk> = [], answerLag: Duration = .zero, signer: SimulatedSigner? = nil
+      quirks: Set<Quirk> = [], answerLag: Duration = .zero, signer: SimulatedSigner? = nil,
+      rateLimitScale: Double? = nil
     ) {
       self.seed = seed
       self.start = start
@@ -43,6 +46,7 @@ extension AppStoreSimulation {
       self.quirks = quirks
       self.answerLag = answerLag
       self.signer = signer
+      self.rateLimitScale = rateLimitScale
     }
   }
 }

@@ -13,12 +13,15 @@ package final class AppStoreSimulation: Sendable {
   /// The time in which everything happens.
   package let clock: SimulatedClock
   let signer: SimulatedSigner
+  /// The key with which servers ask the App Store Server API.
+  package let apiKey: SimulatedAPIKey
   private let state: Mutex<AppStoreState>
 
   /// Opens the App Store with these apps; throws where two products or apps have one id.
   package init(configuration: Configuration) throws {
     clock = SimulatedClock(start: configuration.start, speed: configuration.speed)
     signer = try configuration.signer ?? SimulatedSigner()
+    apiKey = SimulatedAPIKey()
     var state = AppStoreState(configuration: configuration, signer: signer)
     for app in configuration.apps { try state.add(app) }
     self.state = Mutex(state)
@@ -30,6 +33,7 @@ package final class AppStoreSimulation: Sendable {
   ) rethrows -> Result {
     try state.withLock { state in
       state.process(until: clock.now)
+      defer { state.settle() }
       return try body(&state)
     }
   }
@@ -180,6 +184,28 @@ package final class AppStoreSimulation: Sendable {
     try act { try $0.acceptPrice(line: try $0.lineNumber(line)) }
   }
 
+  /// Moves the end of what is paid by some days, without a charge, as
+  /// `Extend a Subscription Renewal Date` does.
+  @discardableResult
+  package func extend(_ line: OriginalTransactionID, days: Int) throws -> SimulatedEvent {
+    try act { state in
+      let number = try state.lineNumber(line)
+      if let refusal = state.refusal(toExtend: number, days: days) {
+        throw SimulationError(.notPossible, refusal.message)
+      }
+      return state.extend(number, days: days)
+    }
+  }
+
+  /// Lets a line go on under a new original id, as a migration to the Advanced Commerce API does.
+  ///
+  /// What is paid for and has not ended goes with it, under the same transaction ids; earlier
+  /// charges stay where they are.
+  @discardableResult
+  package func migrate(_ line: OriginalTransactionID) throws -> SimulatedEvent {
+    try act { try $0.migrate(try $0.lineNumber(line)) }
+  }
+
   // MARK: Cards
 
   /// Lets the payments of an Apple ID fail from now on.
@@ -213,6 +239,21 @@ package final class AppStoreSimulation: Sendable {
   @discardableResult
   package func reverseRefund(_ transaction: TransactionID) throws -> SimulatedEvent {
     try act { try $0.reverseRefund(try $0.chargeNumber(transaction)) }
+  }
+
+  /// Lets a customer ask for the money of a charge back.
+  @discardableResult
+  package func requestRefund(
+    _ transaction: TransactionID,
+    reason: SimulatedEvent.RefundRequestReason = .unintendedPurchase
+  ) throws -> SimulatedEvent {
+    try act { try $0.requestRefund(try $0.chargeNumber(transaction), reason: reason) }
+  }
+
+  /// Lets Apple decline such a request.
+  @discardableResult
+  package func declineRefund(_ transaction: TransactionID) throws -> SimulatedEvent {
+    try act { try $0.declineRefund(try $0.chargeNumber(transaction)) }
   }
 
   /// Takes an Apple ID into the family of another, which shares what it bought and can be shared.

@@ -38,6 +38,8 @@ package struct SimulatedCharge: Hashable, Sendable {
   package let account: AppAccountID?
   package let upgradedAt: Timestamp?
   package let revokedAt: Timestamp?
+  /// What the customer's invoice calls it; a family member has none.
+  package let orderID: String?
 
   /// The charge's own id.
   package var transactionID: TransactionID { transactionIDs[0] }

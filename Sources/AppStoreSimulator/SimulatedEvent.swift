@@ -32,6 +32,15 @@ package struct SimulatedEvent: Hashable, Sendable {
     case restored
     case priceIncreaseAsked
     case priceIncreaseAccepted
+    /// An offer on a subscription that runs; see ``Redemption`` for what it does.
+    case offerRedeemed(Redemption)
+    /// The end of the period was moved without a charge.
+    case renewalExtended(days: Int)
+    /// The customer wants the money back, and Apple asks the app what it knows.
+    case refundRequested(RefundRequestReason)
+    case refundDeclined
+    /// The line goes on under another original id.
+    case migrated(from: OriginalTransactionID)
 
     /// A word for logs and for the control interface.
     package var name: String {
@@ -54,8 +63,34 @@ package struct SimulatedEvent: Hashable, Sendable {
       case .restored: "restored"
       case .priceIncreaseAsked: "price_increase_asked"
       case .priceIncreaseAccepted: "price_increase_accepted"
+      case .offerRedeemed: "offer_redeemed"
+      case .renewalExtended: "renewal_extended"
+      case .refundRequested: "refund_requested"
+      case .refundDeclined: "refund_declined"
+      case .migrated: "migrated"
       }
     }
+  }
+
+  /// What an offer on a running subscription does.
+  package enum Redemption: String, Sendable {
+    /// The next renewal of the same product costs less.
+    case renewal
+    /// A higher product begins at once.
+    case upgrade
+    /// The next renewal is of another product.
+    case downgrade
+  }
+
+  /// Why a customer wants the money back: Apple's `consumptionRequestReason`.
+  ///
+  /// https://developer.apple.com/documentation/appstoreservernotifications/consumptionrequestreason
+  package enum RefundRequestReason: String, CaseIterable, Sendable {
+    case unintendedPurchase = "UNINTENDED_PURCHASE"
+    case fulfillmentIssue = "FULFILLMENT_ISSUE"
+    case unsatisfied = "UNSATISFIED_WITH_PURCHASE"
+    case legal = "LEGAL"
+    case other = "OTHER"
   }
 
   /// 1, 2, 3, … in the order of happening.

@@ -6,6 +6,13 @@ package struct SimulatedOffer: Hashable, Sendable {
     case promotional
     /// Redeemed with a code; shown by receipts as `offer_code_ref_name`.
     case code
+
+    /// The field of receipts that names it.
+    var receiptKey: String {
+      self == .promotional ? "promotional_offer_id" : "offer_code_ref_name"
+    }
+    /// Apple's `offerType`.
+    var number: Int64 { self == .promotional ? 2 : 3 }
   }
 
   package var kind: Kind

@@ -7,6 +7,7 @@ import Subscriptions
 struct JobRunner: Sendable {
   let ledger: Ledger
   let intake: SubmissionIntake
+  let notifications: NotificationIntake
   let logger: Logger
   let now: @Sendable () -> Timestamp
 
@@ -44,6 +45,13 @@ struct JobRunner: Sendable {
         try await ledger.complete(job)
         return nil
       }
+    case .processNotification(let id):
+      // Processing takes the job out of the queue together with what it records; a retry moves it.
+      if let openReason = try await notifications.process(id, worker: job.worker) {
+        return openReason
+      }
+      try await ledger.complete(job)
+      return nil
     }
   }
 

@@ -28,15 +28,17 @@ package struct Worker: Service {
   /// - Parameters:
   ///   - ledger: Where the queue is.
   ///   - intake: What finishes submissions.
+  ///   - notifications: What processes notifications.
   ///   - name: Who this worker is, in the queue; unique among those that run.
   ///   - logger: For what goes wrong.
   ///   - now: The clock by which jobs are due.
   package init(
-    ledger: Ledger, intake: SubmissionIntake, name: String, logger: Logger,
-    now: @escaping @Sendable () -> Timestamp
+    ledger: Ledger, intake: SubmissionIntake, notifications: NotificationIntake, name: String,
+    logger: Logger, now: @escaping @Sendable () -> Timestamp
   ) {
     self.ledger = ledger
-    runner = JobRunner(ledger: ledger, intake: intake, logger: logger, now: now)
+    runner = JobRunner(
+      ledger: ledger, intake: intake, notifications: notifications, logger: logger, now: now)
     lease = intake.longestDecision
     self.name = name
     self.logger = logger

@@ -19,6 +19,10 @@ extension API {
       .get("/readyz", use: health.readyz)
       .get("/openapi.yaml", use: OpenAPIDocument.serve)
 
+    let notifications = NotificationController(intake: notifications)
+    router
+      .post("/v1/appstore/notifications", use: notifications.receive)
+
     // Role app.
     let app = router.group().add(middleware: Permission(role: .app))
 

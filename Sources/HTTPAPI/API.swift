@@ -13,6 +13,7 @@ package import Subscriptions
 package struct API: Sendable {
   let ledger: Ledger
   let intake: SubmissionIntake
+  let notifications: NotificationIntake
   let catalogue: CatalogueCache
   let entitlements: EntitlementReader
   let schema: SchemaMigrator
@@ -23,6 +24,7 @@ package struct API: Sendable {
   /// - Parameters:
   ///   - ledger: Where everything is kept.
   ///   - intake: What submitted receipts go through.
+  ///   - notifications: What Apple's notifications go through.
   ///   - catalogue: The products, kept fresh by whoever assembles the program.
   ///   - entitlements: What answers the hot path.
   ///   - schema: What tells whether the database fits this program, for `/readyz`.
@@ -30,12 +32,14 @@ package struct API: Sendable {
   ///   - logger: What requests are logged with.
   ///   - now: The time.
   package init(
-    ledger: Ledger, intake: SubmissionIntake, catalogue: CatalogueCache,
+    ledger: Ledger, intake: SubmissionIntake, notifications: NotificationIntake,
+    catalogue: CatalogueCache,
     entitlements: EntitlementReader, schema: SchemaMigrator, keys: APIKeys, logger: Logger,
     now: @escaping @Sendable () -> Timestamp
   ) {
     self.ledger = ledger
     self.intake = intake
+    self.notifications = notifications
     self.catalogue = catalogue
     self.entitlements = entitlements
     self.schema = schema

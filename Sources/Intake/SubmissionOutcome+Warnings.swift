@@ -50,8 +50,10 @@ extension SubmissionOutcome {
       if !sandboxAccess.grants(key.line.environment, to: submission.accountID) {
         found.insert(.sandboxNotGranted)
       }
+      // A notification may have given it to the account by its token before: nobody was told then.
       let isNewlyOwned = family.changes.contains {
-        $0.charge == charge.id && $0.changesOwner && $0.decision.owner == submission.account
+        $0.charge == charge.id && ($0.changesOwner || $0.action == .claimed)
+          && $0.decision.owner == submission.account
       }
       if seen.insert(charge.id).inserted, isNewlyOwned { newlyOwned.append(key) }
     }

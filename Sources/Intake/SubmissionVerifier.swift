@@ -99,7 +99,7 @@ extension SubmissionProblem {
 }
 
 extension SubmissionExchange {
-  fileprivate init(_ exchange: Exchange) {
+  init(_ exchange: Exchange) {
     self.init(
       endpoint: exchange.url, askedAt: exchange.startedAt, duration: exchange.duration,
       httpStatus: exchange.httpStatus, answer: exchange.response.map(\.body),

@@ -8,6 +8,8 @@ package struct Job: Hashable, Sendable {
   package enum Task: Hashable, Sendable {
     /// Take up a submission that is still open: mostly, ask Apple again.
     case verifySubmission(UUID)
+    /// Process a notification that was stored.
+    case processNotification(String)
   }
 
   package let id: Int64
@@ -24,12 +26,14 @@ extension Job.Task {
   var kind: String {
     switch self {
     case .verifySubmission: "verify_submission"
+    case .processNotification: "process_notification"
     }
   }
 
   var subject: String {
     switch self {
     case .verifySubmission(let id): id.uuidString.lowercased()
+    case .processNotification(let id): id
     }
   }
 
@@ -37,7 +41,7 @@ extension Job.Task {
   package var restartStatement: String {
     """
     UPDATE tenure.job SET parked_at = NULL, created_at = now(), run_at = now() \
-    WHERE subject = '\(subject)'
+    WHERE subject = '\(subject.replacing("'", with: "''"))'
     """
   }
 
@@ -46,6 +50,7 @@ extension Job.Task {
     case "verify_submission":
       guard let id = UUID(uuidString: subject) else { return nil }
       self = .verifySubmission(id)
+    case "process_notification": self = .processNotification(subject)
     default: return nil
     }
   }

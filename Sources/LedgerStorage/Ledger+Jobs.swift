@@ -53,8 +53,10 @@ extension Ledger {
       "DELETE FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker)")
   }
 
-  /// Gives a job up, until somebody starts it again; a pending submission that it was about has no
-  /// next attempt then.
+  /// Gives a job up, until somebody starts it again.
+  ///
+  /// A pending submission that it was about has no next attempt then, and an unprocessed
+  /// notification has the reason as its problem.
   ///
   /// - Parameters:
   ///   - job: Claimed, or given back to the queue by who had claimed it.
@@ -79,6 +81,13 @@ extension Ledger {
           """
           UPDATE tenure.submission SET retry_at = NULL
           WHERE submission_id = \(id) AND status = 'pending'
+          """
+        ])
+      case .processNotification(let id):
+        _ = try await transaction.commit(with: [
+          """
+          UPDATE tenure.notification SET problem = \(reason.storedSentence)
+          WHERE notification_id = \(id) AND processed_at IS NULL
           """
         ])
       }

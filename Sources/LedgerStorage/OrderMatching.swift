@@ -53,11 +53,34 @@ struct OrderMatching {
       }
     }
 
-    let decided = recording.families.values.flatMap(\.changes).filter(\.changesOwner)
+    try await fulfilOldest(by: submitted + decided, atHand: atHand, transaction)
+    if result.fulfilledOrder == nil {
+      result.fulfilledOrder =
+        submitted
+        .first { $0.decision.owner == account && fulfilments[$0.charge.id] != nil }
+        .flatMap { fulfilments[$0.charge.id] }
+    }
+  }
+
+  /// Matches every charge that got an owner, where nobody submitted anything.
+  mutating func matchDecided(in ledger: Ledger, _ transaction: Transaction) async throws {
+    try await followRefunds(in: ledger, transaction)
+    try await fulfilOldest(by: decided, atHand: nil, transaction)
+  }
+
+  /// The charges that got an owner by this recording, as payments.
+  private var decided: [PurchaseOrder.Payment] {
+    recording.families.values.flatMap(\.changes).filter(\.changesOwner)
       .compactMap { payment($0.charge) }
+  }
+
+  /// Lets each payment that nobody bought anything else with fulfil its owner's oldest open order.
+  private mutating func fulfilOldest(
+    by payments: [PurchaseOrder.Payment], atHand: OrdersAtHand?, _ transaction: Transaction
+  ) async throws {
     var seen: Set<Charge.ID> = []
-    let payments = (submitted + decided).filter { seen.insert($0.charge.id).inserted }
-    let open = payments.filter { fulfilments[$0.charge.id] == nil && !$0.isAutomaticRenewal }
+    let open = payments.filter { seen.insert($0.charge.id).inserted }
+      .filter { fulfilments[$0.charge.id] == nil && !$0.isAutomaticRenewal }
     for owner in Set(open.compactMap(\.decision.owner)).sorted() {
       let products = Set(open.filter { $0.decision.owner == owner }.map(\.charge.productID))
       var orders = try await orders(of: owner, for: products, atHand: atHand, transaction)
@@ -69,19 +92,15 @@ struct OrderMatching {
         fulfil(order, by: payment.charge)
       }
     }
-    if result.fulfilledOrder == nil {
-      result.fulfilledOrder =
-        submitted
-        .first { $0.decision.owner == account && fulfilments[$0.charge.id] != nil }
-        .flatMap { fulfilments[$0.charge.id] }
-    }
   }
 
   private func orders(
-    of account: AccountKey, for products: Set<ProductID>, atHand: OrdersAtHand,
+    of account: AccountKey, for products: Set<ProductID>, atHand: OrdersAtHand?,
     _ transaction: Transaction
   ) async throws -> [PurchaseOrder] {
-    if account == atHand.account, products.isSubset(of: atHand.products) { return atHand.awaiting }
+    if let atHand, account == atHand.account, products.isSubset(of: atHand.products) {
+      return atHand.awaiting
+    }
     return try await Ledger.orders(
       from: transaction.query(Ledger.lockOrdersAwaitingPayment(of: account, for: products)))
   }

@@ -14,5 +14,6 @@ struct Tenure: AsyncParsableCommand {
     subcommands: [
       ServeCommand.self, WorkCommand.self, MigrateCommand.self, AuditCommand.self,
       RebuildCommand.self, DemoCommand.self, SimulateAppStoreCommand.self, BenchCommand.self,
+      FuzzCommand.self,
     ])
 }

@@ -143,5 +143,3 @@ struct RenewalStatusTests {
       ])
   }
 }
-
-private func at(_ milliseconds: Int64) -> Timestamp { Timestamp(milliseconds: milliseconds) }

@@ -18,6 +18,21 @@ package func withScratchDatabase<Value: Sendable>(
   configure: @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in },
   _ body: @Sendable (ConnectionPool) async throws -> Value
 ) async throws -> Value {
+  await ScratchServer.shared.takePlace()
+  do {
+    let value = try await withClone(configure: configure, body)
+    await ScratchServer.shared.leavePlace()
+    return value
+  } catch {
+    await ScratchServer.shared.leavePlace()
+    throw error
+  }
+}
+
+private func withClone<Value: Sendable>(
+  configure: @Sendable (inout ConnectionPool.Configuration) -> Void,
+  _ body: @Sendable (ConnectionPool) async throws -> Value
+) async throws -> Value {
   let uri = try await ScratchServer.shared.cloneTemplate()
   var configuration = ConnectionPool.Configuration(uri: uri)
   // Hundreds of tests share two cores: waiting for one's turn is no failure here.
@@ -44,9 +59,30 @@ private actor ScratchServer {
   static let shared = ScratchServer()
 
   private static let template = "tenure_template"
+  private static let connectionLimit = 300
+  /// How many tests have a database at once, each with a pool or two; the others wait their turn.
+  private static let placeLimit = 40
 
   private var starting: Task<PrivatePostgres, any Error>?
   private var clones = 0
+  private var freePlaces = placeLimit
+  private var waiting: [CheckedContinuation<Void, Never>] = []
+
+  func takePlace() async {
+    guard freePlaces == 0 else {
+      freePlaces -= 1
+      return
+    }
+    await withCheckedContinuation { waiting.append($0) }
+  }
+
+  func leavePlace() {
+    if waiting.isEmpty {
+      freePlaces += 1
+    } else {
+      waiting.removeFirst().resume()
+    }
+  }
 
   /// Makes a database like the template.
   ///
@@ -85,7 +121,7 @@ private actor ScratchServer {
     let directory = FileManager.default.temporaryDirectory
       .appending(path: "tenure-tests-\(ProcessInfo.processInfo.processIdentifier)")
     var options = PrivatePostgres.Options.temporary
-    options.settings["max_connections"] = "300"
+    options.settings["max_connections"] = "\(connectionLimit)"
     let server = try await PrivatePostgres.start(in: directory, options: options)
     let maintenance = ConnectionPool(
       configuration: ConnectionPool.Configuration(uri: await server.uri()), logger: quiet)

@@ -189,6 +189,47 @@ struct WorkerTests {
     }
   }
 
+  @Test("a notification that a dead server left behind is processed")
+  func leftBehind() async throws {
+    try await withWorker { stage in
+      // It was stored, and its server was killed before it had asked anybody.
+      _ = try await stage.assembly.ledger.store(
+        NewNotification(
+          id: "v1:1", version: .one, receivedAt: stage.clock.now,
+          body: #"{"notification_type": "CANCEL", "latest_receipt": "cmVjZWlwdA=="}"#,
+          notificationType: "CANCEL", bundleID: "com.example.app"),
+        processAt: stage.clock.now)
+      func attempts() async throws -> Int {
+        try await stage.database.query("SELECT attempts FROM tenure.notification")
+          .decodeOnly(Int.self)
+      }
+      try await stage.until { try await attempts() == 1 }
+      #expect(try await stage.count("kind = 'process_notification'") == 1)
+      stage.apple.setUp()
+      stage.clock.advance(by: .hours(2))
+      try await stage.until { try await stage.count("true") == 0 }
+      let processed = try #require(try await stage.assembly.ledger.notification("v1:1"))
+      #expect(processed.outcome == .rejected)
+      #expect(processed.problem?.contains("21003") == true)
+      #expect(processed.attempts == 2)
+    }
+  }
+
+  @Test("a notification that can't be processed for 30 days is given up, and says why")
+  func unprocessable() async throws {
+    try await withWorker { stage in
+      _ = try await stage.assembly.ledger.store(
+        NewNotification(
+          id: "n1", version: .two, receivedAt: stage.clock.now, body: "a.b.c"),
+        processAt: stage.clock.now)
+      stage.clock.advance(by: .days(31))
+      try await stage.until { try await stage.count("parked_at IS NOT NULL") == 1 }
+      let given = try #require(try await stage.assembly.ledger.notification("n1"))
+      #expect(given.outcome == nil)
+      #expect(given.problem != nil)
+    }
+  }
+
   @Test("a lease outlasts whatever Apple may take", arguments: [100, 10_000, 600_000])
   func lease(timeout: Int) async throws {
     let settings = try Settings(

@@ -17,14 +17,19 @@ extension JSONValue {
   /// the value. The members keep their order. A whole number that fits 64 bits is one; any other
   /// number becomes the nearest `Double`.
   ///
-  /// - Parameter bytes: The whole text.
+  /// - Parameters:
+  ///   - bytes: The whole text.
+  ///   - toleratesRepetitions: Whether a member may stand twice with one value, as notifications of
+  ///     version 1 have been seen to write it: it is one member then, and no two readers differ.
   /// - Throws: ``JSONError``.
-  package init(parsing bytes: some Sequence<UInt8>) throws {
-    self = try Self.parse(Array(bytes))
+  package init(parsing bytes: some Sequence<UInt8>, toleratesRepetitions: Bool = false) throws {
+    self = try Self.parse(Array(bytes), toleratesRepetitions)
   }
 
-  private static func parse(_ bytes: [UInt8]) throws(JSONError) -> JSONValue {
-    var reader = JSONReader(bytes: bytes)
+  private static func parse(
+    _ bytes: [UInt8], _ toleratesRepetitions: Bool
+  ) throws(JSONError) -> JSONValue {
+    var reader = JSONReader(bytes: bytes, toleratesRepetitions: toleratesRepetitions)
     return try reader.whole()
   }
 }
@@ -32,9 +37,13 @@ extension JSONValue {
 /// Reads one JSON text from its first byte to its last.
 private struct JSONReader {
   private let bytes: [UInt8]
+  private let toleratesRepetitions: Bool
   private var position = 0
 
-  init(bytes: [UInt8]) { self.bytes = bytes }
+  init(bytes: [UInt8], toleratesRepetitions: Bool) {
+    self.bytes = bytes
+    self.toleratesRepetitions = toleratesRepetitions
+  }
 
   mutating func whole() throws(JSONError) -> JSONValue {
     skipSpace()
@@ -75,6 +84,7 @@ private struct JSONReader {
       skipSpace()
     } while skip(UInt8(ascii: ","))
     guard skip(UInt8(ascii: "}")) else { throw JSONError("has an object that does not end") }
+    if toleratesRepetitions { return .object(try withoutRepetitions(members)) }
     try refuseDuplicates(members)
     return .object(members)
   }
@@ -86,6 +96,22 @@ private struct JSONReader {
     for member in members where !seen.insert(member.key).inserted {
       throw JSONError("has a member twice in one object")
     }
+  }
+
+  /// The members, each once; two of one name must be the same.
+  private func withoutRepetitions(
+    _ members: [JSONValue.Member]
+  ) throws(JSONError) -> [JSONValue.Member] {
+    var values: [String: JSONValue] = [:]
+    var different: [JSONValue.Member] = []
+    for member in members {
+      if let known = values.updateValue(member.value, forKey: member.key) {
+        guard known == member.value else { throw JSONError("has a member twice in one object") }
+      } else {
+        different.append(member)
+      }
+    }
+    return different
   }
 
   private mutating func array(depth: Int) throws(JSONError) -> JSONValue {

@@ -49,8 +49,7 @@ struct AnswerItem {
       members.append("subscription_group_identifier", group)
     }
     if let offer = charge.offer {
-      members.append(
-        offer.kind == .promotional ? "promotional_offer_id" : "offer_code_ref_name", offer.name)
+      members.append(offer.kind.receiptKey, offer.name)
     }
     if let token = charge.appAccountToken {
       members.append("app_account_token", token.uuidString.lowercased())

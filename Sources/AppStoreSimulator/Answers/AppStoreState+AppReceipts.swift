@@ -126,7 +126,7 @@ extension AppStoreState {
   /// One entry for each subscription; the family's shares say what the purchaser's says.
   ///
   /// https://developer.apple.com/documentation/appstorereceipts/responsebody
-  private func pendingRenewals(_ customer: Int, app: Int) -> [JSONValue] {
+  func pendingRenewals(_ customer: Int, app: Int) -> [JSONValue] {
     customers[customer].lines.compactMap { number -> JSONValue? in
       let line = lines[number]
       guard line.app == app, line.group != nil,
@@ -178,6 +178,9 @@ extension AppStoreState {
       members.append("price_consent_status", "1")
       members.append("price_increase_status", "1")
     case nil: break
+    }
+    if let offer = renewal.offer {
+      members.append(offer.kind.receiptKey, offer.name)
     }
     return .object(members)
   }

@@ -62,7 +62,7 @@ extension AppStoreState {
     }
   }
 
-  private func flat(_ item: AnswerItem, app: Int) -> JSONValue {
+  func flat(_ item: AnswerItem, app: Int) -> JSONValue {
     let number = String(apps[app].appAppleID)
     var members = item.namesAndDates
     members.append("app_item_id", number)

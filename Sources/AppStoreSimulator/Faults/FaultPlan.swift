@@ -31,6 +31,13 @@ package struct FaultPlan: Sendable {
     .internalError(21199, isRetryable: true, asNumber: false), .slow(milliseconds: 50),
   ]
 
+  /// The same of clients of the App Store Server API.
+  package static let usualServerKinds: [SimulatedFault] = [
+    .reset, .cutOff, .unavailable, .html, .truncated, .tooManyRequests(retryAfterSeconds: 1),
+    .serverError(5_000_000), .serverError(5_000_001), .serverError(4_040_002),
+    .slow(milliseconds: 50),
+  ]
+
   /// The fault that a request at `moment` meets; nil: it is answered well.
   package mutating func takeFault(at moment: Timestamp) -> SimulatedFault? {
     if let outageEnd {

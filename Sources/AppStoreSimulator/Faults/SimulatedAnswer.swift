@@ -15,8 +15,8 @@ package struct SimulatedAnswer: Hashable, Sendable {
 
   package var httpStatus: Int
   package var contentType: String
-  /// The header `Retry-After`.
-  package var retryAfterSeconds: Int?
+  /// The header `Retry-After`: seconds, or of the App Store Server API an instant.
+  package var retryAfter: String?
   package var body: [UInt8]
   package var delivery = Delivery.whole
   /// In real time.
@@ -60,8 +60,11 @@ extension SimulatedAnswer {
     case .truncated: answer.body.removeLast(body.count - body.count / 2)
     case .tooManyRequests(let seconds):
       answer = SimulatedAnswer(httpStatus: 429, contentType: "text/html", body: Self.page)
-      answer.retryAfterSeconds = seconds
+      answer.retryAfter = String(seconds)
     case .status(let status): return SimulatedAnswer(status: status)
+    case .serverError(let code):
+      let error = ServerAPIError.ofFaults.first { $0.code == code } ?? .internalError
+      return error.answer
     case .internalError(let status, let isRetryable, let asNumber):
       return SimulatedAnswer([
         "status": .integer(Int64(status)),

@@ -15,6 +15,8 @@ package enum SimulatedFault: Hashable, Sendable {
   case tooManyRequests(retryAfterSeconds: Int)
   /// Apple's status alone, for example 21002, 21005 or 21009.
   case status(Int)
+  /// Of the App Store Server API: 4040002, 4040004, 4040006, 5000000 or 5000001.
+  case serverError(Int64)
   /// A status from 21100 to 21199, with `is-retryable` as a number or as a boolean.
   case internalError(Int, isRetryable: Bool, asNumber: Bool)
   /// The right answer, late by so much real time.
@@ -27,7 +29,7 @@ extension SimulatedFault {
   /// Reads the words of the control interface.
   ///
   /// `timeout`, `reset`, `cut_off`, `unavailable`, `html`, `truncated`, `429` or `429:SECONDS`,
-  /// a status as `21005`, `21100:retryable` and `21100:final` (`:0` and `:1` for numbers),
+  /// an error of the App Store Server API as `5000001`, a status as `21005`, `21100:retryable` and `21100:final` (`:0` and `:1` for numbers),
   /// `slow:MILLISECONDS`, `large:BYTES`.
   package init?(name: String) {
     let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
@@ -51,6 +53,8 @@ extension SimulatedFault {
     case ("large", _):
       guard let number, (0...Self.largestAnswerBytes).contains(number) else { return nil }
       self = .large(bytes: number)
+    case (_, nil) where ServerAPIError.ofFaults.contains { $0.code == Int64(word) }:
+      self = .serverError(Int64(word) ?? 0)
     default:
       guard let status = Int(word), (21_000...21_199).contains(status) else { return nil }
       switch argument {

@@ -9,6 +9,7 @@ import Subscriptions
 ///
 /// - `POST /verifyReceipt` is Apple's production address, `POST /sandbox/verifyReceipt` the
 /// sandbox's.
+/// - `/inApps/…` and `/sandbox/inApps/…` are the App Store Server API of the two.
 /// - `/simulator` is for people and tests: `GET /simulator` says what can be done there.
 ///
 /// For example:
@@ -40,14 +41,18 @@ package struct AppStoreSimulatorServer: Service {
   package let simulation: AppStoreSimulation
   private let configuration: Configuration
   private let logger: Logger
+  /// Delivers notifications while the server runs; nil: somebody else does, step by step.
+  private let sender: NotificationSender?
   private let boundPort = BoundPort()
 
   /// Prepares a server; nothing listens before `run`.
   package init(
-    simulation: AppStoreSimulation, configuration: Configuration = Configuration(), logger: Logger
+    simulation: AppStoreSimulation, configuration: Configuration = Configuration(),
+    sender: NotificationSender? = nil, logger: Logger
   ) {
     self.simulation = simulation
     self.configuration = configuration
+    self.sender = sender
     self.logger = logger
   }
 
@@ -67,7 +72,12 @@ package struct AppStoreSimulatorServer: Service {
       logger: logger)
     defer { boundPort.settle(.failure(CancellationError())) }
     do {
-      try await application.run()
+      guard let sender else { return try await application.run() }
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        group.addTask { try await sender.run() }
+        defer { group.cancelAll() }
+        try await application.run()
+      }
     } catch {
       boundPort.settle(.failure(error))
       throw error
@@ -76,10 +86,13 @@ package struct AppStoreSimulatorServer: Service {
 
   private func router() -> Router<SimulatorContext> {
     let router = Router(context: SimulatorContext.self)
-    let verifyReceipt = VerifyReceiptRoutes(
-      simulation: simulation, longestSilence: configuration.longestSilence)
+    let delivery = AnswerDelivery(longestSilence: configuration.longestSilence)
+    let verifyReceipt = VerifyReceiptRoutes(simulation: simulation, delivery: delivery)
     router.addRoutes(verifyReceipt.endpoints(.production), atPath: "/verifyReceipt")
     router.addRoutes(verifyReceipt.endpoints(.sandbox), atPath: "/sandbox/verifyReceipt")
+    let serverAPI = ServerAPIRoutes(simulation: simulation, delivery: delivery)
+    router.addRoutes(serverAPI.endpoints(.production, below: ""), atPath: "/inApps")
+    router.addRoutes(serverAPI.endpoints(.sandbox, below: "/sandbox"), atPath: "/sandbox/inApps")
     router.addRoutes(ControlRoutes(simulation: simulation).endpoints, atPath: "/simulator")
     return router
   }

@@ -98,6 +98,10 @@ extension SimulatedEvent {
     case .renewalFailed(let graceUntil):
       members.append("grace_until", graceUntil.map { .string($0.description) } ?? .null)
     case .expired(let intent): members.append("expiration_intent", .integer(Int64(intent)))
+    case .offerRedeemed(let redemption): members.append("redemption", redemption.rawValue)
+    case .renewalExtended(let days): members.append("days", .integer(Int64(days)))
+    case .refundRequested(let reason): members.append("reason", reason.rawValue)
+    case .migrated(let line): members.append("previous_original_transaction_id", line.rawValue)
     default: break
     }
     return .object(members)
@@ -131,6 +135,7 @@ extension SimulatedCharge {
     members.append("account", text(account))
     members.append("upgraded_at", text(upgradedAt))
     members.append("revoked_at", text(revokedAt))
+    members.append("order_id", text(orderID))
     return .object(members)
   }
 }

@@ -18,7 +18,7 @@ struct ControlRoutes {
       let path = RouterPath(action.name)
       if action.isQuestion {
         routes.get(path) { request, _ in
-          respond { try perform(action, ControlRequest(query: pairs(of: request))) }
+          respond { try perform(action, ControlRequest(query: request.decodedQuery)) }
         }
       } else {
         routes.post(path) { request, _ in
@@ -30,12 +30,6 @@ struct ControlRoutes {
       }
     }
     return routes
-  }
-
-  private func pairs(of request: Request) -> [(key: String, value: String)] {
-    request.uri.queryParameters.map { key, value in
-      (key: String(key), value: value.removingPercentEncoding ?? String(value))
-    }
   }
 
   private func perform(_ action: ControlAction, _ request: ControlRequest) throws -> JSONValue {
@@ -65,5 +59,14 @@ struct ControlRoutes {
     Response(
       status: status, headers: [.contentType: "application/json"],
       body: ResponseBody(byteBuffer: ByteBuffer(bytes: json.bytes + [UInt8(ascii: "\n")])))
+  }
+}
+
+extension Request {
+  /// What stands behind the question mark, in its order.
+  var decodedQuery: [(key: String, value: String)] {
+    uri.queryParameters.map { key, value in
+      (key: String(key), value: value.removingPercentEncoding ?? String(value))
+    }
   }
 }

@@ -1,21 +1,10 @@
-import HTTPTypes
 import Hummingbird
-import NIOCore
-import ServiceLifecycle
 import Subscriptions
 
-#if canImport(Darwin)
-  import Darwin
-#elseif canImport(Musl)
-  import Musl
-#else
-  import Glibc
-#endif
-
-/// Apple's endpoint, and the ways in which it can fail below HTTP.
+/// Apple's old endpoint.
 struct VerifyReceiptRoutes {
   let simulation: AppStoreSimulation
-  let longestSilence: Duration
+  let delivery: AnswerDelivery
 
   /// Receipts grow without limit in production; a real one of 15 years stays far below.
   private static let mostBodyBytes = 16 << 20
@@ -26,61 +15,12 @@ struct VerifyReceiptRoutes {
       var request = request
       let body = try await request.collectBody(upTo: Self.mostBodyBytes)
       let answer = simulation.verifyReceipt(body.readableBytesView, at: environment)
-      return try await deliver(answer, to: request, on: context.channel)
+      return try await delivery.deliver(answer, to: request, on: context.channel)
     }
     routes.get { request, context in
-      try await deliver(simulation.verifyReceiptWithoutPost(), to: request, on: context.channel)
+      try await delivery.deliver(
+        simulation.verifyReceiptWithoutPost(), to: request, on: context.channel)
     }
     return routes
-  }
-
-  private func deliver(_ answer: SimulatedAnswer, to request: Request, on channel: any Channel)
-    async throws -> Response
-  {
-    if answer.delay > .zero { try await wait(answer.delay) }
-    switch answer.delivery {
-    case .whole:
-      return response(answer, body: ResponseBody(byteBuffer: ByteBuffer(bytes: answer.body)))
-    case .cutOff(let bytes):
-      let part = ByteBuffer(bytes: answer.body.prefix(bytes))
-      return response(
-        answer,
-        body: ResponseBody(contentLength: answer.body.count) { writer in
-          try await writer.write(part)
-          throw ConnectionFault()
-        })
-    case .never:
-      // Waits for the client's patience to end, not only for our own.
-      let longestSilence = longestSilence
-      try? await request.body.consumeWithCancellationOnInboundClose { _ in
-        try await Self.wait(longestSilence)
-      }
-      try? await channel.close()
-      throw ConnectionFault()
-    case .reset:
-      // Closing with a linger time of zero sends RST instead of FIN.
-      if let options = channel as? any SocketOptionProvider {
-        try await options.setSoLinger(linger(l_onoff: 1, l_linger: 0)).get()
-      }
-      try await channel.close()
-      throw ConnectionFault()
-    }
-  }
-
-  /// The connection is gone on purpose: nothing more can be written to it.
-  private struct ConnectionFault: Error {}
-
-  private func wait(_ duration: Duration) async throws { try await Self.wait(duration) }
-
-  private static func wait(_ duration: Duration) async throws {
-    try await cancelWhenGracefulShutdown { try await Task.sleep(for: duration) }
-  }
-
-  private func response(_ answer: SimulatedAnswer, body: ResponseBody) -> Response {
-    var headers = HTTPFields()
-    headers[.contentType] = answer.contentType
-    if let seconds = answer.retryAfterSeconds { headers[.retryAfter] = String(seconds) }
-    return Response(
-      status: HTTPResponse.Status(code: answer.httpStatus), headers: headers, body: body)
   }
 }

@@ -60,7 +60,7 @@ extension AppStoreState {
       payload.offerType = 1
       payload.offerPeriod = charge.product.introductoryOffer?.period.description
     case .offer:
-      payload.offerType = charge.offer?.kind == .promotional ? 2 : 3
+      payload.offerType = charge.offer?.kind.number
       payload.offerIdentifier = charge.offer?.name
       payload.offerPeriod = charge.product.period?.description
     }
@@ -94,7 +94,7 @@ extension AppStoreState {
     payload.autoRenewStatus = renewal.isOn ? 1 : 0
     payload.renewalDate = charge.expiresDate
     if line.ownership == .purchased {
-      payload.renewalPrice = renewal.product.priceMilliunits
+      payload.renewalPrice = renewal.price
       payload.currency = renewal.product.currency
       payload.appAccountToken = renewal.appAccountToken?.uuidString.lowercased()
     }
@@ -112,6 +112,12 @@ extension AppStoreState {
     case .asked: payload.priceIncreaseStatus = 0
     case .accepted: payload.priceIncreaseStatus = 1
     case nil: break
+    }
+    if let offer = renewal.offer {
+      payload.offerType = offer.kind.number
+      payload.offerIdentifier = offer.name
+      payload.offerPeriod = renewal.product.period?.description
+      payload.offerDiscountType = offer.priceMilliunits == 0 ? .freeTrial : .payUpFront
     }
     payload.recentSubscriptionStartDate = recentStart(of: number)
     payload.appTransactionID = appTransactionID(customer: line.customer, app: line.app)

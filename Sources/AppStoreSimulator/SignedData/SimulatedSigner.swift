@@ -16,10 +16,12 @@ package struct SimulatedSigner: Sendable {
 
   /// What signs receipts below the same root.
   let receipts: SimulatedReceiptSigner
+  /// The protected header with the chain.
+  package let header: JSONValue
 
   private let key: P256.Signing.PrivateKey
-  /// The protected header with the chain, as it stands in every JWS.
-  private let header: String
+  /// The header as it stands in every JWS.
+  private let encodedHeader: String
 
   /// Makes new keys and certificates.
   ///
@@ -49,17 +51,22 @@ package struct SimulatedSigner: Sendable {
     let chain = try [leaf, intermediate, root].map { try $0.serializeAsPEM() }
     rootCertificatePEM = chain[2].pemString + "\n"
     let x5c = chain.map { JSONValue.string(Data($0.derBytes).base64EncodedString()) }
-    header = Base64URL.text(
-      JSONValue.object([
-        JSONValue.Member(key: "alg", value: "ES256"),
-        JSONValue.Member(key: "x5c", value: .array(x5c)),
-      ]).bytes)
+    header = ["alg": "ES256", "x5c": .array(x5c)]
+    encodedHeader = Base64URL.text(header.bytes)
     self.key = key
   }
 
   /// The payload as a JWS in compact form (RFC 7515), signed with ES256.
   package func sign(_ payload: JSONValue) -> String {
-    let signed = "\(header).\(Base64URL.text(payload.bytes))"
+    sign("\(encodedHeader).\(Base64URL.text(payload.bytes))")
+  }
+
+  /// Anything as a JWS: for tests of what Apple would never sign.
+  package func sign(_ payload: [UInt8], header: [UInt8]) -> String {
+    sign("\(Base64URL.text(header)).\(Base64URL.text(payload))")
+  }
+
+  private func sign(_ signed: String) -> String {
     guard let signature = try? key.signature(for: Data(signed.utf8)) else {
       preconditionFailure("A key that was just made signs.")
     }

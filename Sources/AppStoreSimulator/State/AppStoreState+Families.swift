@@ -22,7 +22,7 @@ extension AppStoreState {
       guard let charge = standingCharge(of: line), charges[charge].product.isFamilyShareable,
         charges[charge].expiresDate.map({ $0 > now }) ?? true
       else { continue }
-      share(charge, with: member)
+      share(charge, with: member, joins: true)
     }
   }
 
@@ -45,7 +45,9 @@ extension AppStoreState {
   }
 
   /// Books a member's share of a purchaser's charge, on the member's own line.
-  mutating func share(_ number: Int, with member: Int) {
+  ///
+  /// `joins`: not because of a new charge, but of a new member.
+  mutating func share(_ number: Int, with member: Int, joins: Bool = false) {
     guard !customers[member].isDeleted else { return }
     let charge = charges[number]
     let source = lines[charge.line]
@@ -61,7 +63,18 @@ extension AppStoreState {
         end: charge.expiresDate, periodType: charge.periodType, priceMilliunits: 0))
     charges[number].shares.append(share)
     let kind: SimulatedEvent.Kind =
-      source.group == nil ? .boughtOnce : existing == nil ? .subscribed : .renewed
+      switch charge.kind {
+      case _ where source.group == nil: .boughtOnce
+      case _ where existing == nil: .subscribed
+      case .renewal where !joins: .renewed
+      case .recovery where !joins: .recovered
+      case .purchase where !joins && lines[line].charges.contains(where: wasReplacedNow): .upgraded
+      case .purchase, .renewal, .recovery: .resubscribed
+      }
     note(kind, charge: share)
+  }
+
+  private func wasReplacedNow(_ number: Int) -> Bool {
+    charges[number].upgradedAt == now.wholeSecond
   }
 }

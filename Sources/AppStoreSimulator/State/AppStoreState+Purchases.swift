@@ -96,19 +96,26 @@ extension AppStoreState {
     switch PlanChange(from: charges[current].product, to: order.product) {
     case .atOnce:
       supersede(line, by: order.product)
-      return beginRun(of: line, order, as: .upgraded, inherits: true)
+      return beginRun(
+        of: line, order, as: order.offer == nil ? .upgraded : .offerRedeemed(.upgrade),
+        inherits: true)
+    case .none where order.offer != nil:
+      return changeRenewal(of: line, order, as: .offerRedeemed(.renewal))
     case .none where renewal.isOn && renewal.product.id == order.product.id:
       throw SimulationError(
         .notPossible, "This Apple ID is subscribed to \(order.product.id) already.")
     case .none, .atRenewal:
-      return changeRenewal(of: line, order)
+      return changeRenewal(
+        of: line, order,
+        as: order.offer == nil
+          ? .renewalProductChanged(order.product.id) : .offerRedeemed(.downgrade))
     }
   }
 
   private func ownLine(of order: PurchaseOrder) -> Int? {
     customers[order.customer].lines.first {
       lines[$0].app == order.app && lines[$0].group == order.product.group
-        && lines[$0].ownership == .purchased
+        && lines[$0].ownership == .purchased && lines[$0].next == nil
     }
   }
 
@@ -117,11 +124,12 @@ extension AppStoreState {
     of line: Int, _ order: PurchaseOrder, as kind: SimulatedEvent.Kind, inherits: Bool = false
   ) -> SimulatedEvent {
     let token = order.appAccountToken ?? (inherits ? lines[line].renewal?.appAccountToken : nil)
-    let schedule = lines[line].renewal?.schedule ?? 0
+    let previous = lines[line].renewal
     let start = now.wholeSecond
     lines[line].renewal = Renewal(
-      product: order.product, appAccountToken: token, account: order.account, anchor: start,
-      schedule: schedule)
+      switchedAt: previous.map { $0.isOn ? $0.switchedAt : now } ?? nil, product: order.product,
+      appAccountToken: token, account: order.account, extensions: previous?.extensions ?? [],
+      anchor: start, schedule: previous?.schedule ?? 0)
 
     var terms = Terms(
       line: line, product: order.product, kind: .purchase, start: start,
@@ -163,9 +171,11 @@ extension AppStoreState {
     for number in lines[line].charges where charges[number].stands {
       guard let end = charges[number].expiresDate, end > now else { continue }
       charges[number].upgradedAt = now.wholeSecond
+      touch(number)
       for share in charges[number].shares where charges[share].stands {
         if successor.isFamilyShareable {
           charges[share].upgradedAt = now.wholeSecond
+          touch(share)
         } else {
           revoke(share, reason: "0", as: .familyAccessRevoked)
         }
@@ -173,15 +183,18 @@ extension AppStoreState {
     }
   }
 
-  /// Switches renewal on, with the product asked for; nothing is charged now.
-  private mutating func changeRenewal(of line: Int, _ order: PurchaseOrder) -> SimulatedEvent {
+  /// Switches renewal on, with the product and the offer asked for; nothing is charged now.
+  private mutating func changeRenewal(
+    of line: Int, _ order: PurchaseOrder, as kind: SimulatedEvent.Kind
+  ) -> SimulatedEvent {
     let wasOn = lines[line].renewal?.isOn ?? false
-    lines[line].renewal?.isOn = true
+    switchRenewal(of: line, on: true)
     lines[line].renewal?.product = order.product
+    lines[line].renewal?.offer = order.offer
     lines[line].renewal?.account = order.account
     if let token = order.appAccountToken { lines[line].renewal?.appAccountToken = token }
     if !wasOn { note(.autoRenewTurnedOn, line: line, by: order.account) }
-    return note(.renewalProductChanged(order.product.id), line: line, by: order.account)
+    return note(kind, line: line, by: order.account)
   }
 
   // MARK: Charging
@@ -247,6 +260,7 @@ extension AppStoreState {
     let number = charges.count - 1
     chargeNumbers[charges[number].transactionID] = number
     lines[terms.line].charges.append(number)
+    touch(number)
     return number
   }
 }

@@ -22,7 +22,7 @@ extension AppStoreState {
     case .periodEnd: endPeriod(of: due.line, renewal)
     case .graceEnd: note(.gracePeriodExpired, line: due.line)
     case .retryEnd:
-      lines[due.line].renewal?.isOn = false
+      switchRenewal(of: due.line, on: false)
       expire(due.line, intent: 2)
     }
   }
@@ -86,10 +86,12 @@ extension AppStoreState {
     let charge = record(
       Terms(
         line: line, product: renewal.product, kind: kind, start: start,
-        end: advancePeriod(of: line), priceMilliunits: renewal.product.priceMilliunits,
+        end: advancePeriod(of: line), periodType: renewal.offer == nil ? .normal : .offer,
+        offer: renewal.offer, priceMilliunits: renewal.price,
         appAccountToken: renewal.appAccountToken, account: renewal.account))
     lines[line].renewal?.phase = .paid
     lines[line].renewal?.priceConsent = nil
+    lines[line].renewal?.offer = nil
     lines[line].renewal?.renewalsInARow += 1
     scheduleRenewal(of: line)
     note(kind == .recovery ? .recovered : .renewed, charge: charge)
@@ -110,7 +112,7 @@ extension AppStoreState {
     case nil: renew(line)
     case 2: beginRetry(of: line)
     case .some(let intent):
-      if intent == 1 { lines[line].renewal?.isOn = false }
+      if intent == 1 { switchRenewal(of: line, on: false) }
       expire(line, intent: intent)
     }
   }
@@ -143,6 +145,12 @@ extension AppStoreState {
     note(.expired(intent: intent), line: line)
   }
 
+  mutating func switchRenewal(of line: Int, on isOn: Bool) {
+    guard lines[line].renewal?.isOn != isOn else { return }
+    lines[line].renewal?.isOn = isOn
+    lines[line].renewal?.switchedAt = now
+  }
+
   // MARK: What customers do about it
 
   mutating func setAutoRenew(
@@ -158,7 +166,7 @@ extension AppStoreState {
       throw SimulationError(
         .notPossible, "Auto-renewal of \(lines[line].id) is \(isOn ? "on" : "off") already.")
     }
-    lines[line].renewal?.isOn = isOn
+    switchRenewal(of: line, on: isOn)
     if isOn, let account { lines[line].renewal?.account = account }
     let event = note(isOn ? .autoRenewTurnedOn : .autoRenewTurnedOff, line: line, by: account)
     if !isOn, case .retrying(_, let graceUntil) = renewal.phase {

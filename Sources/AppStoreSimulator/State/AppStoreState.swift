@@ -13,6 +13,8 @@ struct AppStoreState: Sendable {
   var life: SplitMix64
   var answering: SplitMix64
   var faults: FaultPlan
+  /// Faults of the App Store Server API.
+  var serverFaults: FaultPlan
   var quirks: Set<Quirk>
   var answerLag: Duration
 
@@ -29,9 +31,14 @@ struct AppStoreState: Sendable {
   var chargeNumbers: [TransactionID: Int] = [:]
   var events: [SimulatedEvent] = []
   let signer: SimulatedSigner
+  var mail: NotificationMail
+  var limits: RateLimits
 
   private var dues = Heap<Due>()
   private var dueSequence = 0
+  private var modifications = 0
+  /// How many events were made notifications of.
+  private var settledEvents = 0
   /// Separate number spaces, as Apple's look in practice.
   private var lastNumbers: [Environment: Int] = [
     .production: 430_001_000_000_000, .sandbox: 2_000_000_100_000_000,
@@ -44,6 +51,10 @@ struct AppStoreState: Sendable {
     life = SplitMix64(seed: seeds.next())
     answering = SplitMix64(seed: seeds.next())
     faults = FaultPlan(seed: seeds.next())
+    serverFaults = FaultPlan(seed: seeds.next())
+    serverFaults.kinds = FaultPlan.usualServerKinds
+    mail = NotificationMail(seed: seeds.next())
+    limits = RateLimits(scale: configuration.rateLimitScale)
     self.signer = signer
     quirks = configuration.quirks
     answerLag = configuration.answerLag
@@ -57,6 +68,7 @@ struct AppStoreState: Sendable {
       dues.removeMin()
       now = max(now, due.at)
       perform(due)
+      settle()
     }
     now = max(now, moment)
   }
@@ -69,6 +81,21 @@ struct AppStoreState: Sendable {
 
   func periodLengths(_ environment: Environment) -> PeriodLengths {
     PeriodLengths(areSandboxRates: configuration.sandboxRates && environment == .sandbox)
+  }
+
+  /// Makes notifications of what happened, as Apple knows it now.
+  mutating func settle() {
+    while settledEvents < events.count {
+      let event = events[settledEvents]
+      settledEvents += 1
+      if mail.hasTargets { notify(about: event) }
+    }
+  }
+
+  /// Notes that what Apple says of a charge has changed.
+  mutating func touch(_ charge: Int) {
+    modifications += 1
+    charges[charge].modification = modifications
   }
 
   // MARK: Numbers
@@ -178,6 +205,7 @@ struct AppStoreState: Sendable {
       expiresDate: charge.expiresDate, priceMilliunits: charge.priceMilliunits,
       currency: charge.product.currency, quantity: charge.quantity,
       appAccountToken: charge.appAccountToken, account: charge.account,
-      upgradedAt: charge.upgradedAt, revokedAt: charge.revocation(asOf: now)?.at)
+      upgradedAt: charge.upgradedAt, revokedAt: charge.revocation(asOf: now)?.at,
+      orderID: line.ownership == .purchased ? charge.orderID : nil)
   }
 }

@@ -1,3 +1,4 @@
+import AppStore
 import Subscriptions
 
 import struct Foundation.UUID
@@ -15,6 +16,8 @@ struct Line: Sendable {
   var sharedFrom: Int?
   /// The line that this one continues under another original id, after a migration.
   var previous: Int?
+  /// The line that continues this one.
+  var next: Int?
   /// In the order in which they were made.
   var charges: [Int] = []
   /// Set exactly on the purchaser's line of a subscription: shares follow it.
@@ -38,6 +41,8 @@ struct Renewal: Sendable {
 
   var phase = Phase.paid
   var isOn = true
+  /// When that was switched last.
+  var switchedAt: Timestamp?
   /// What the next period is of.
   var product: SimulatedProduct
   /// Renewals carry the token of the purchase, or of the latest change of plan.
@@ -45,6 +50,10 @@ struct Renewal: Sendable {
   /// Who last bought or changed something here.
   var account: AppAccountID?
   var priceConsent: PriceConsent?
+  /// A discount on the next period.
+  var offer: SimulatedOffer?
+  /// When the renewal date was extended.
+  var extensions: [Timestamp] = []
   /// Switched off during grace: then pending_renewal_info does not mention the line.
   var wasLeftDuringGrace = false
   /// Periods are counted from here, so that the 31st stays the 31st after a February.
@@ -53,6 +62,9 @@ struct Renewal: Sendable {
   var renewalsInARow = 0
   /// Goes up with each schedule; what was planned under an older one is void.
   var schedule = 0
+
+  /// What the next period costs.
+  var price: Int64 { offer?.priceMilliunits ?? product.priceMilliunits }
 }
 
 /// One payment, or a family member's share in one.
@@ -89,6 +101,10 @@ struct Charge: Sendable {
   var revocations: [Revocation] = []
   /// When the app finished a consumable, which then leaves the receipts.
   var finishedAt: Timestamp?
+  /// Orders charges by their last change, among those of all lines.
+  var modification = 0
+  /// What the app's server told about it after a request for a refund.
+  var consumptionReports: [JSONValue] = []
 
   var transactionID: TransactionID { TransactionID(String(transactionNumber)) }
 

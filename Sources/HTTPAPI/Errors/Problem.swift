@@ -8,6 +8,8 @@ struct Problem: Error, Sendable {
   let code: ProblemCode
   /// What happened this time, in a sentence for the caller's developer.
   let detail: String
+  /// The code's own, but for notifications.
+  var status: HTTPResponse.Status
   /// The field, query parameter or part of the path that is at fault.
   var field: String?
   var submission: RejectedSubmission?
@@ -24,6 +26,7 @@ struct Problem: Error, Sendable {
   init(_ code: ProblemCode, _ detail: String, field: String? = nil) {
     self.code = code
     self.detail = detail
+    status = code.status
     self.field = field
   }
 }
@@ -77,7 +80,7 @@ extension Problem: JSONWritable {
     json.object { json in
       json.member("type", "urn:tenure:problem:\(code.rawValue)")
       json.member("title", code.title)
-      json.member("status", code.status.code)
+      json.member("status", status.code)
       json.member("detail", detail)
       json.member("code", code.rawValue)
       json.memberIfPresent("field", field)
@@ -93,7 +96,7 @@ extension Problem: JSONWritable {
 extension Response {
   init(_ problem: Problem) {
     self.init(
-      problem, status: problem.code.status, mediaType: "application/problem+json",
+      problem, status: problem.status, mediaType: "application/problem+json",
       headers: problem.headers)
   }
 }

@@ -20,13 +20,14 @@ enum ProblemCode: String, CaseIterable, Sendable {
   case receiptRejected = "receipt_rejected"
   case wrongBundleID = "wrong_bundle_id"
   case invalidSignature = "invalid_signature"
+  case wrongSecret = "wrong_secret"
   case internalError = "internal_error"
   case unavailable
 
   var status: HTTPResponse.Status {
     switch self {
     case .invalidRequest: .badRequest
-    case .unauthorized: .unauthorized
+    case .unauthorized, .wrongSecret: .unauthorized
     case .forbidden: .forbidden
     case .notFound, .unknownProduct, .unknownOrder, .unknownAccount, .unknownSubmission,
       .unknownTransaction, .unknownOriginalTransaction:
@@ -62,6 +63,7 @@ enum ProblemCode: String, CaseIterable, Sendable {
     case .receiptRejected: "The receipt was rejected"
     case .wrongBundleID: "What was submitted is of another app"
     case .invalidSignature: "The signed data can't be trusted"
+    case .wrongSecret: "The shared secret is not the app's"
     case .internalError: "Something went wrong here"
     case .unavailable: "Not available now"
     }

@@ -16,7 +16,7 @@ struct ProblemReporting: RouterMiddleware {
       throw error
     } catch {
       let problem = Problem(error)
-      if problem.code.status.kind == .serverError {
+      if problem.status.kind == .serverError {
         context.logger.log(
           level: problem.code == .unavailable ? .warning : .error, "A request failed",
           metadata: [

@@ -24,8 +24,8 @@ COMMENT ON TABLE submission_payload IS
 
 -- The inbox of notifications: what reports and pages ask about it, and what became of it.
 ALTER TABLE notification
-    ADD COLUMN notification_type text CHECK (length(notification_type) BETWEEN 1 AND 128),
-    ADD COLUMN subtype text CHECK (length(subtype) BETWEEN 1 AND 128),
+    ADD COLUMN notification_type text CHECK (length(notification_type) BETWEEN 1 AND 255),
+    ADD COLUMN subtype text CHECK (length(subtype) BETWEEN 1 AND 255),
     ADD COLUMN environment text CHECK (environment IN ('production', 'sandbox')),
     ADD COLUMN bundle_id text CHECK (length(bundle_id) BETWEEN 1 AND 255),
     ADD COLUMN original_transaction_id text

@@ -15,6 +15,7 @@ struct Assembly: Sendable {
   let ledger: Ledger
   let catalogue: CatalogueCache
   let intake: SubmissionIntake
+  let notifications: NotificationIntake
   let entitlements: EntitlementReader
   /// What verifies signed transactions and notifications.
   let signedData: SignedDataVerifier
@@ -58,6 +59,9 @@ struct Assembly: Sendable {
           longest: $0)
       },
       logger: logger, now: now)
+    notifications = NotificationIntake(
+      ledger: ledger, receipts: receipts, signedData: signedData, apps: apps,
+      sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
     entitlements = EntitlementReader(
       ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess)
     if try await ledger.publish(settings.sandboxAccess) {
@@ -70,7 +74,8 @@ struct Assembly: Sendable {
 
   func api(keys: APIKeys) -> API {
     API(
-      ledger: ledger, intake: intake, catalogue: catalogue, entitlements: entitlements,
+      ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
+      entitlements: entitlements,
       schema: schema, keys: keys, logger: logger, now: now)
   }
 
@@ -82,7 +87,7 @@ struct Assembly: Sendable {
 
   func worker() -> Worker {
     Worker(
-      ledger: ledger, intake: intake,
+      ledger: ledger, intake: intake, notifications: notifications,
       name: Self.workerName,
       logger: logger, now: now)
   }

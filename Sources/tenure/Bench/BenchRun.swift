@@ -32,6 +32,16 @@ struct BenchRun: Sendable {
   }
 
   private func measure() async throws -> [BenchResult] {
+    var results: [BenchResult] = []
+    if subject == .signatures || subject == .all {
+      let benchmark = SignatureBenchmark(seconds: seconds, rounds: rounds, logger: logger)
+      results += try await benchmark.run()
+    }
+    if subject != .signatures { results += try await measureOnDatabase() }
+    return results
+  }
+
+  private func measureOnDatabase() async throws -> [BenchResult] {
     let directory = FileManager.default.temporaryDirectory
       .appending(path: "tenure-bench-\(ProcessInfo.processInfo.processIdentifier)")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)

@@ -3,7 +3,7 @@ import Logging
 
 /// What `tenure bench` measures.
 enum BenchSubject: String, CaseIterable, ExpressibleByArgument, Sendable {
-  case reads, submissions, all
+  case reads, submissions, signatures, all
 }
 
 /// How its results are printed.
@@ -19,12 +19,14 @@ struct BenchCommand: AsyncParsableCommand {
     discussion: """
       reads: entitlements over HTTP, 64 connections, random accounts; beside pgbench's prepared \
       select on the same table, and once more in a way that only the router answers. submissions: \
-      receipts decided, Apple's answer at hand; beside the bare SQL of one. Rounds of both sides \
-      alternate, and medians are printed.
+      receipts decided, Apple's answer at hand; beside the bare SQL of one. signatures: signed \
+      transactions and notifications verified on one core, their certificates known and unknown; \
+      beside the bare verification of their signatures. Rounds of both sides alternate, and \
+      medians are printed.
 
       Uses a private PostgreSQL in the temporary directory and removes it afterwards. Needs the \
-      programs pgbench and wrk (packages postgresql and wrk on Debian). Trust the ratios: absolute \
-      figures depend on the machine and on who else uses it.
+      programs pgbench and wrk (packages postgresql and wrk on Debian); signatures need neither. \
+      Trust the ratios: absolute figures depend on the machine and on who else uses it.
       """)
 
   @Argument(help: "What to measure.")

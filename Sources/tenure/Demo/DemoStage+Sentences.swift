@@ -35,7 +35,8 @@ extension DemoStage {
     case .refunded:
       return "Apple refunds \(price) for \(product) of \(charge.purchaseDate.day) to \(payer)."
     case .refundReversed, .familyAccessRevoked, .restored, .priceIncreaseAsked,
-      .priceIncreaseAccepted:
+      .priceIncreaseAccepted, .offerRedeemed, .renewalExtended, .refundRequested,
+      .refundDeclined, .migrated:
       return nil
     }
   }

@@ -76,3 +76,6 @@ extension Timestamp {
     self = try #require(Timestamp(rfc3339: text), "\(text)")
   }
 }
+
+/// A moment in milliseconds, for tables.
+func at(_ milliseconds: Int64) -> Timestamp { Timestamp(milliseconds: milliseconds) }

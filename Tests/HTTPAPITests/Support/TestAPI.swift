@@ -63,19 +63,22 @@ struct TestAPI: Sendable {
     let apps = try AppStoreApps([
       try AppStoreApp(bundleID: app.bundleID, sharedSecret: app.sharedSecret)
     ])
+    let receipts = ReceiptVerifier(
+      transport: apple, apps: apps, timeout: .seconds(10), logger: logger, now: now)
     let roots = try TrustedRoots(pem: apple.signer.rootCertificatePEM)
+    let signedData = SignedDataVerifier(roots: roots, apps: apps, now: now)
     let intake = SubmissionIntake(
-      ledger: ledger,
-      receipts: ReceiptVerifier(
-        transport: apple, apps: apps, timeout: .seconds(10), logger: logger, now: now),
-      signedData: SignedDataVerifier(roots: roots, apps: apps, now: now), catalogue: catalogue,
+      ledger: ledger, receipts: receipts, signedData: signedData, catalogue: catalogue,
       sandboxAccess: choices.sandboxAccess,
       provisionalAccess: choices.provisionalAccess.map {
         ProvisionalAccess(receipts: LocalReceiptVerifier(roots: roots, apps: apps), longest: $0)
       },
       logger: logger, now: now)
+    let notifications = NotificationIntake(
+      ledger: ledger, receipts: receipts, signedData: signedData, apps: apps,
+      sandboxAccess: choices.sandboxAccess, logger: logger, now: now)
     let api = API(
-      ledger: ledger, intake: intake, catalogue: catalogue,
+      ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
       entitlements: EntitlementReader(
         ledger: ledger, catalogue: catalogue, sandboxAccess: choices.sandboxAccess),
       schema: SchemaMigrator(database: database, logger: logger),

@@ -58,8 +58,8 @@ struct CertificateChain {
     }
     let validity = try Validity([leaf, intermediate])
     try validity.check(moment)
-    // The date has been compared: what the policy adds are the root's, and everything else.
-    let date = Date(timeIntervalSince1970: Double(moment.milliseconds) / 1000)
+    // The dates have been compared: what the policy adds are the root's, and everything else.
+    let date = Date(timeIntervalSince1970: Double(moment.milliseconds / 1000))
     var verifier = Verifier(rootCertificates: roots.store) {
       RFC5280Policy(fixedExpiryValidationTime: date)
     }

@@ -1,0 +1,126 @@
+import Crypto
+package import Subscriptions
+
+/// A notification of version 1, Apple's `responseBodyV1`.
+///
+/// https://developer.apple.com/documentation/appstoreservernotifications/responsebodyv1. It is not
+/// signed: whoever knows the app's shared secret could have written it, and whoever has seen it
+/// could send it again. So it is a doorbell: its receipt is shown to Apple, and what Apple answers
+/// is what counts. Nothing else in it is believed.
+///
+/// Until 2021-03-10 the receipt and its newest transaction stood at the top level, in the form of
+/// iOS 6; since then they stand in `unified_receipt`. Some bodies have both.
+package struct NotificationV1: Sendable {
+  /// Apple's `notification_type`: INITIAL_BUY, DID_RENEW and so on.
+  package let notificationType: String
+  /// "PROD" or "Sandbox" at the top level, "Production" or "Sandbox" below.
+  package let environment: Environment?
+  /// `bid`; in old bodies it stands with the transaction, or nowhere.
+  package let bundleID: String?
+  /// The line that it is about; nil where the body does not say, and there are several.
+  package let originalTransactionID: OriginalTransactionID?
+  /// `auto_renew_status`: "true" or "false".
+  package let autoRenews: Bool?
+  package let autoRenewProductID: ProductID?
+  /// `auto_renew_status_change_date`.
+  package let autoRenewStatusChangedAt: Timestamp?
+  /// The receipt to show to Apple; nil where there is none.
+  package let receiptData: String?
+  /// Everything that was posted but the password.
+  package let body: JSONValue
+  let password: String?
+
+  /// Nil for what has no `notification_type`.
+  package init?(_ json: JSONValue) {
+    guard case .object(let members) = json,
+      let type = json.name("notification_type")
+    else { return nil }
+    notificationType = type
+    password = json["password"]?.string
+    body = .object(members.filter { $0.key != "password" })
+
+    let unified = json["unified_receipt"] ?? .null
+    let old = ["latest_receipt_info", "latest_expired_receipt_info"].compactMap { json[$0] }
+    environment = [json, unified].lazy.compactMap { Self.environment($0["environment"]) }.first
+    bundleID = ([json] + old).lazy.compactMap { $0.name("bid") }.first
+    originalTransactionID = Self.line(of: json, unified, old)
+    autoRenews = json.flag("auto_renew_status")
+    autoRenewProductID = json.name("auto_renew_product_id")
+      .map { ProductID($0) }
+    autoRenewStatusChangedAt = json.moment("auto_renew_status_change_date")
+    receiptData = [
+      unified["latest_receipt"], json["latest_receipt"], json["latest_expired_receipt"],
+    ].lazy.compactMap { $0?.string }.first { !$0.isEmpty }
+  }
+
+  /// The line that is named, or the only one that is shown.
+  private static func line(
+    of json: JSONValue, _ unified: JSONValue, _ old: [JSONValue]
+  ) -> OriginalTransactionID? {
+    func id(_ item: JSONValue) -> OriginalTransactionID? {
+      item.name("original_transaction_id", upTo: AppleIdentifier.longestNumber)
+        .map { OriginalTransactionID($0) }
+    }
+    if let named = id(json) { return named }
+    let lists = ["latest_receipt_info", "pending_renewal_info"].compactMap { unified[$0]?.array }
+    let shown = Set((old + lists.joined()).compactMap(id))
+    return shown.count == 1 ? shown.first : nil
+  }
+
+  private static func environment(_ value: JSONValue?) -> Environment? {
+    switch value?.string?.lowercased() {
+    case "prod", "production": .production
+    case "sandbox": .sandbox
+    default: nil
+    }
+  }
+
+  /// A name for the notification, which has none of Apple's.
+  ///
+  /// It is `v1:` and the SHA-256 of the body without its password: Apple sends a notification again
+  /// as it was.
+  package var id: String {
+    "v1:"
+      + SHA256.hash(data: body.bytes).map { byte in
+        let digits = String(byte, radix: 16)
+        return byte < 16 ? "0" + digits : digits
+      }.joined()
+  }
+}
+
+extension JSONValue {
+  /// A member that can be part of a key; nil for anything else.
+  fileprivate func name(_ key: String, upTo limit: Int = AppleIdentifier.longest) -> String? {
+    let text: String?
+    switch self[key] {
+    case .string(let value): text = value
+    case .integer(let value): text = String(value)
+    default: text = nil
+    }
+    guard let text, !text.isEmpty, AppleIdentifier.fault(of: text, upTo: limit) == nil else {
+      return nil
+    }
+    return text
+  }
+
+  /// `true`, `"true"` or `"1"`, and their opposites.
+  fileprivate func flag(_ key: String) -> Bool? {
+    switch self[key] {
+    case .bool(let value): value
+    case .string("true"), .string("1"), .integer(1): true
+    case .string("false"), .string("0"), .integer(0): false
+    default: nil
+    }
+  }
+
+  /// A date from `…_ms`, or from the field itself.
+  fileprivate func moment(_ name: String) -> Timestamp? {
+    [name + "_ms", name].lazy.compactMap { key -> Timestamp? in
+      switch self[key] {
+      case .string(let text): Timestamp(appStoreDate: text)
+      case .integer(let number): Timestamp(appStoreDate: String(number))
+      default: nil
+      }
+    }.first
+  }
+}

@@ -1,0 +1,179 @@
+import AppStore
+import Subscriptions
+
+/// The App Store Server API, from a request to its answer.
+extension AppStoreState {
+  /// Who asks, and where.
+  struct Caller {
+    let app: Int
+    let environment: Environment
+  }
+
+  /// - Parameter bundleID: From a token that is good; nil without one.
+  mutating func serverAPI(
+    _ request: ServerAPIRequest, of bundleID: String?, at environment: Environment
+  ) -> SimulatedAnswer {
+    guard let bundleID, let app = apps.firstIndex(where: { $0.bundleID == bundleID }) else {
+      return Self.unauthenticated
+    }
+    guard let (endpoint, id) = ServerAPIEndpoint.route(request.method, request.path) else {
+      return SimulatedAnswer(httpStatus: 404, contentType: "text/plain", body: [])
+    }
+    if let moment = limits.take(endpoint, app: app, environment: environment, at: now) {
+      return Self.tooMany(until: moment)
+    }
+    let caller = Caller(app: app, environment: environment)
+    do {
+      return try answer(endpoint, id, request, caller)
+    } catch let error as ServerAPIError {
+      return error.answer
+    } catch {
+      return ServerAPIError.internalError.answer
+    }
+  }
+
+  /// Without a code, unlike every other answer.
+  private static let unauthenticated = SimulatedAnswer(
+    httpStatus: 401, contentType: "text/plain", body: Array("Unauthenticated\n".utf8))
+
+  /// `Retry-After` is an instant in milliseconds here, and not a number of seconds.
+  ///
+  /// https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits
+  static func tooMany(until moment: Timestamp) -> SimulatedAnswer {
+    var answer = ServerAPIError.rateLimitExceeded.answer
+    answer.retryAfter = String(moment.milliseconds)
+    return answer
+  }
+
+  private mutating func answer(
+    _ endpoint: ServerAPIEndpoint, _ id: String, _ request: ServerAPIRequest, _ caller: Caller
+  ) throws -> SimulatedAnswer {
+    switch endpoint {
+    case .transactionInfo: SimulatedAnswer(try transactionInfo(id, caller))
+    case .transactionHistory: SimulatedAnswer(try transactionHistory(id, request, caller))
+    case .subscriptionStatuses: SimulatedAnswer(try statuses(id, request, caller))
+    case .appTransactionInfo: SimulatedAnswer(try appTransactionInfo(id, caller))
+    case .consumption: try takeConsumption(id, request, caller)
+    case .notificationHistory: SimulatedAnswer(try notificationHistory(request, caller))
+    case .extendRenewalDate: SimulatedAnswer(try extendRenewalDate(id, request, caller))
+    case .setAppAccountToken: try setAppAccountToken(id, request, caller)
+    case .orderLookup: SimulatedAnswer(order(id, caller))
+    case .refundHistory: SimulatedAnswer(try refundHistory(id, request, caller))
+    case .requestTest: SimulatedAnswer(try requestTest(caller))
+    case .testStatus: SimulatedAnswer(try testStatus(id, caller))
+    }
+  }
+
+  // MARK: Finding
+
+  /// A charge by its transaction id, or by its line's original id.
+  func charge(_ id: String, _ caller: Caller) throws -> Int {
+    guard !id.isEmpty, id.allSatisfy({ ("0"..."9").contains($0) }) else {
+      throw ServerAPIError.invalidTransactionID
+    }
+    let number =
+      chargeNumbers[TransactionID(id)]
+      ?? lineNumbers[OriginalTransactionID(id)].flatMap { lines[$0].charges.first }
+    guard let number, isVisible(lines[charges[number].line], caller) else {
+      throw ServerAPIError.transactionIDNotFound
+    }
+    guard !customers[lines[charges[number].line].customer].isDeleted else {
+      throw ServerAPIError.accountNotFound
+    }
+    return number
+  }
+
+  /// Whose an id is: of a transaction, of a line, or of a download of the app.
+  func customer(_ id: String, _ caller: Caller) throws -> Int {
+    if let (customer, app) = appTransaction(id) {
+      guard app == caller.app, customers[customer].environment == caller.environment else {
+        throw ServerAPIError.transactionIDNotFound
+      }
+      guard !customers[customer].isDeleted else { throw ServerAPIError.accountNotFound }
+      return customer
+    }
+    return lines[charges[try charge(id, caller)].line].customer
+  }
+
+  private func isVisible(_ line: Line, _ caller: Caller) -> Bool {
+    line.app == caller.app && line.environment == caller.environment
+  }
+
+  func signed(_ charge: Int) -> JSONValue {
+    .string(signer.sign(transactionPayload(of: charge).json))
+  }
+
+  /// The app and the environment, as answers name them.
+  func identity(_ caller: Caller) -> [JSONValue.Member] {
+    var members: [JSONValue.Member] = []
+    members.append("bundleId", apps[caller.app].bundleID)
+    if caller.environment == .production {
+      members.append("appAppleId", .integer(Int64(apps[caller.app].appAppleID)))
+    }
+    members.append("environment", SignedEnvironment(caller.environment).rawValue)
+    return members
+  }
+
+  // MARK: Short answers
+
+  private func transactionInfo(_ id: String, _ caller: Caller) throws -> JSONValue {
+    ["signedTransactionInfo": signed(try charge(id, caller))]
+  }
+
+  private func appTransactionInfo(_ id: String, _ caller: Caller) throws -> JSONValue {
+    let payload = appTransactionPayload(customer: try customer(id, caller), app: caller.app)
+    return ["signedAppTransactionInfo": .string(signer.sign(payload.json))]
+  }
+
+  /// 0: a valid order id, 1: none of this app's.
+  private func order(_ id: String, _ caller: Caller) -> JSONValue {
+    let found = customers.lazy.flatMap(\.lines).filter { isVisible(lines[$0], caller) }
+      .flatMap { lines[$0].charges }
+      .filter { charges[$0].orderID == id && lines[charges[$0].line].ownership == .purchased }
+    return [
+      "status": found.isEmpty ? 1 : 0, "signedTransactions": .array(found.map(signed)),
+    ]
+  }
+
+  private func statuses(_ id: String, _ request: ServerAPIRequest, _ caller: Caller) throws
+    -> JSONValue
+  {
+    let wanted = try request.values("status").map { text in
+      guard let status = Int64(text), (1...5).contains(status) else {
+        throw ServerAPIError.invalidStatus
+      }
+      return status
+    }
+    var groups: [(group: String, items: [JSONValue])] = []
+    for number in customers[try customer(id, caller)].lines
+    where lines[number].app == caller.app {
+      guard let group = lines[number].group, let status = subscriptionStatus(of: number),
+        let current = currentCharge(of: number), let renewal = renewalPayload(of: number),
+        wanted.isEmpty || wanted.contains(status)
+      else { continue }
+      let item: JSONValue = [
+        "originalTransactionId": .string(lines[number].id.rawValue), "status": .integer(status),
+        "signedTransactionInfo": signed(current),
+        "signedRenewalInfo": .string(signer.sign(renewal.json)),
+      ]
+      if let index = groups.firstIndex(where: { $0.group == group }) {
+        groups[index].items.append(item)
+      } else {
+        groups.append((group, [item]))
+      }
+    }
+    var members = identity(caller)
+    members.append(
+      "data",
+      .array(
+        groups.map { group, items in
+          ["subscriptionGroupIdentifier": .string(group), "lastTransactions": .array(items)]
+        }))
+    return .object(members)
+  }
+}
+
+extension Charge {
+  /// What the customer's invoice calls the charge.
+  var orderID: String { "M" + String(transactionNumber, radix: 36).uppercased() }
+}

@@ -1,0 +1,108 @@
+import AppStore
+
+/// A "no" of the App Store Server API, with Apple's number and sentence.
+///
+/// https://developer.apple.com/documentation/appstoreserverapi/error-codes
+struct ServerAPIError: Error, Hashable, Sendable {
+  let code: Int64
+  let message: String
+
+  /// The first three digits of the code.
+  var httpStatus: Int { Int(code / 10_000) }
+
+  var answer: SimulatedAnswer {
+    var answer = SimulatedAnswer(["errorCode": .integer(code), "errorMessage": .string(message)])
+    answer.httpStatus = httpStatus
+    return answer
+  }
+
+  static let badRequest = Self(code: 4_000_000, message: "Bad request.")
+  static let invalidRevision = Self(code: 4_000_005, message: "Invalid request revision.")
+  static let invalidTransactionID = Self(code: 4_000_006, message: "Invalid transaction id.")
+  static let invalidOriginalTransactionID = Self(
+    code: 4_000_008, message: "Invalid original transaction id.")
+  static let invalidExtendByDays = Self(code: 4_000_009, message: "Invalid extend by days value.")
+  static let invalidExtendReasonCode = Self(
+    code: 4_000_010, message: "Invalid extend reason code.")
+  static let invalidRequestIdentifier = Self(
+    code: 4_000_011, message: "Invalid request identifier.")
+  static let startDateTooFarInPast = Self(
+    code: 4_000_012, message: "The start date is too far in the past.")
+  static let startDateAfterEndDate = Self(
+    code: 4_000_013, message: "Invalid start date or end date.")
+  static let invalidPaginationToken = Self(
+    code: 4_000_014, message: "Invalid pagination token.")
+  static let invalidStartDate = Self(code: 4_000_015, message: "Invalid start date.")
+  static let invalidEndDate = Self(code: 4_000_016, message: "Invalid end date.")
+  static let invalidNotificationType = Self(
+    code: 4_000_018, message: "Invalid notification type or subtype.")
+  static let multipleFilters = Self(
+    code: 4_000_019, message: "Invalid request. Multiple filters supplied.")
+  static let invalidTestToken = Self(
+    code: 4_000_020, message: "Invalid test notification token.")
+  static let invalidSort = Self(code: 4_000_021, message: "Invalid sort value.")
+  static let invalidProductType = Self(code: 4_000_022, message: "Invalid product type.")
+  static let invalidProductID = Self(code: 4_000_023, message: "Invalid product id.")
+  static let invalidGroup = Self(
+    code: 4_000_024, message: "Invalid subscription group identifier.")
+  static let invalidOwnershipType = Self(
+    code: 4_000_026, message: "Invalid in-app ownership type.")
+  static let invalidRevoked = Self(code: 4_000_030, message: "Invalid revoked value.")
+  static let invalidStatus = Self(code: 4_000_031, message: "Invalid status value.")
+  static let invalidCustomerConsented = Self(
+    code: 4_000_035, message: "Invalid request. The customer consented field must be true.")
+  static let invalidDeliveryStatus = Self(
+    code: 4_000_036, message: "Invalid request. The delivery status field is invalid.")
+  static let invalidSampleContentProvided = Self(
+    code: 4_000_041, message: "Invalid request. The sample content provided field is invalid.")
+  static let transactionTypeNotSupported = Self(
+    code: 4_000_047,
+    message: "Invalid request. The transaction ID doesn't represent a supported in-app purchase.")
+  static let invalidAccountToken = Self(
+    code: 4_000_183,
+    message: "Invalid request. The app account token field must be a valid UUID.")
+  static let familyNotSupported = Self(
+    code: 4_000_185,
+    message: "Invalid request. Family Sharing transactions aren't supported by this endpoint.")
+  static let notOriginalTransactionID = Self(
+    code: 4_000_187,
+    message:
+      "Invalid request. The transaction ID provided is not an original transaction ID.")
+  static let extensionIneligible = Self(
+    code: 4_030_004, message: "Forbidden - subscription state ineligible for extension.")
+  static let maxExtensions = Self(
+    code: 4_030_005, message: "Forbidden - subscription has reached maximum extension count.")
+  static let familySharedExtensionIneligible = Self(
+    code: 4_030_007,
+    message: "Subscriptions that users obtain through Family Sharing can't get a renewal date "
+      + "extension directly.")
+  static let accountNotFound = Self(code: 4_040_001, message: "Account not found.")
+  static let accountNotFoundRetryable = Self(
+    code: 4_040_002, message: "Account not found. Please try again.")
+  static let appNotFoundRetryable = Self(
+    code: 4_040_004, message: "App not found. Please try again.")
+  static let originalTransactionIDNotFound = Self(
+    code: 4_040_005, message: "Original transaction id not found.")
+  static let originalTransactionIDNotFoundRetryable = Self(
+    code: 4_040_006, message: "Original transaction id not found. Please try again.")
+  static let noNotificationURL = Self(
+    code: 4_040_007, message: "No App Store Server Notification URL found for provided app.")
+  static let testNotFound = Self(
+    code: 4_040_008,
+    message: "Either the test notification token is expired or the notification and status are "
+      + "not yet available.")
+  static let transactionIDNotFound = Self(
+    code: 4_040_010, message: "Transaction id not found.")
+  static let rateLimitExceeded = Self(code: 4_290_000, message: "Rate limit exceeded.")
+  static let internalError = Self(code: 5_000_000, message: "An unknown error occurred.")
+  static let internalErrorRetryable = Self(
+    code: 5_000_001, message: "An unknown error occurred. Please try again.")
+}
+
+extension ServerAPIError {
+  /// What faults can answer: an error that says nothing about the request.
+  static let ofFaults = [
+    accountNotFoundRetryable, appNotFoundRetryable, originalTransactionIDNotFoundRetryable,
+    internalError, internalErrorRetryable,
+  ]
+}

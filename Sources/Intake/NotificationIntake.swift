@@ -1,0 +1,263 @@
+package import AppStore
+import Crypto
+import Foundation
+package import LedgerStorage
+package import Logging
+package import Subscriptions
+
+/// What a notification does from arrival to recorded evidence; the server and the worker both go
+/// through it.
+///
+/// A notification is stored durably before it is answered, together with a job. One of version 2 is
+/// verified before it is stored, by its signatures, and recorded in the same request: its job does
+/// something only after a crash or a failure of the database. Of version 1 only the secret is
+/// checked; a worker shows its receipt to Apple, and records what Apple answers.
+package struct NotificationIntake: Sendable {
+  /// The longest body that is read, in bytes.
+  ///
+  /// Apple's have a few kilobytes, and of version 1 what a receipt and a hundred transactions take.
+  package static let longestBody = 4 * 1024 * 1024
+  /// What recording may take, on a slow day of the database; then a worker takes over.
+  private static let recordingTime: Duration = .seconds(30)
+
+  private let ledger: Ledger
+  private let receipts: ReceiptVerifier
+  private let signedData: SignedDataVerifier
+  private let apps: AppStoreApps
+  private let sandboxAccess: SandboxAccess
+  private let trace: RefusalTrace
+  private let logger: Logger
+  private let now: @Sendable () -> Timestamp
+
+  /// Puts the way of a notification together.
+  ///
+  /// - Parameters:
+  ///   - ledger: Where everything is kept.
+  ///   - receipts: What asks Apple about receipts.
+  ///   - signedData: What verifies signatures.
+  ///   - apps: The apps that are served, with their shared secrets.
+  ///   - sandboxAccess: Whose sandbox purchases grant anything.
+  ///   - logger: For what operators should know; never with a content in it.
+  ///   - now: The clock by which notifications are received.
+  package init(
+    ledger: Ledger, receipts: ReceiptVerifier, signedData: SignedDataVerifier, apps: AppStoreApps,
+    sandboxAccess: SandboxAccess, logger: Logger, now: @escaping @Sendable () -> Timestamp
+  ) {
+    self.ledger = ledger
+    self.receipts = receipts
+    self.signedData = signedData
+    self.apps = apps
+    self.sandboxAccess = sandboxAccess
+    trace = RefusalTrace(ledger: ledger, logger: logger)
+    self.logger = logger
+    self.now = now
+  }
+
+  // MARK: Arrival
+
+  /// Takes what was posted from its arrival to its answer.
+  ///
+  /// - Throws: What the database says; the notification is not stored then, and is sent again.
+  package func receive(_ body: [UInt8]) async throws -> NotificationAnswer {
+    guard body.count <= Self.longestBody else { return await refuseTooLong(bytes: body.count) }
+    let receivedAt = now()
+    let answer: NotificationAnswer
+    switch NotificationBody(parsing: body) {
+    case .signed(let payload):
+      answer = try await receive(signed: payload, at: receivedAt)
+    case .unsigned(let notification):
+      answer = try await receive(unsigned: notification, at: receivedAt)
+    case nil:
+      answer = .refused(
+        NotificationRefusal(
+          version: nil, code: .invalidRequest, reason: "unreadable",
+          detail: "The body is no notification: neither a JSON object with a `signedPayload`, nor "
+            + "one with a `notification_type`."))
+    }
+    if case .refused(let refusal) = answer {
+      await trace.add(
+        refusal, bytes: body.count, digest: Array(SHA256.hash(data: body)), at: receivedAt)
+    }
+    return answer
+  }
+
+  /// Refuses what was too long to be read.
+  ///
+  /// - Parameter bytes: Its length as far as it is known.
+  /// - Returns: The refusal.
+  package func refuseTooLong(bytes: Int) async -> NotificationAnswer {
+    let refusal = NotificationRefusal(
+      version: nil, code: .invalidRequest, reason: "too_long",
+      detail: "The body is longer than \(Self.longestBody) bytes, which no notification is.")
+    await trace.add(refusal, bytes: bytes, digest: nil, at: now())
+    return .refused(refusal)
+  }
+
+  private func receive(
+    signed payload: String, at receivedAt: Timestamp
+  ) async throws -> NotificationAnswer {
+    switch await signedData.notification(payload, receivedAt: receivedAt) {
+    case .failure(let refusal):
+      return .refused(NotificationRefusal(refusal))
+    case .success(let notification):
+      let new = NewNotification(notification, payload: payload, receivedAt: receivedAt)
+      let evidence = notification.evidence
+      let isNew = try await ledger.store(
+        new, processAt: evidence.isEmpty ? nil : receivedAt + Self.recordingTime)
+      log(new, isNew: isNew)
+      if isNew, !evidence.isEmpty { await recordNow(evidence, of: new) }
+      return .stored(id: new.id, isNew: isNew)
+    }
+  }
+
+  /// Records what a notification says within its request; should that fail, its job is there.
+  private func recordNow(_ evidence: [Evidence], of new: NewNotification) async {
+    do {
+      try await record(Ledger.VerifiedNotification(id: new.id, evidence: evidence))
+    } catch {
+      logger.warning(
+        "A notification is stored, and a worker will process it",
+        metadata: ["notification.id": "\(new.id)", "error": "\(error)"])
+    }
+  }
+
+  private func receive(
+    unsigned notification: NotificationV1, at receivedAt: Timestamp
+  ) async throws -> NotificationAnswer {
+    switch apps.sender(of: notification) {
+    case .wrongSecret(let detail):
+      return .refused(NotificationRefusal(version: .one, code: .wrongSecret, detail: detail))
+    case .wrongBundleID(let detail):
+      return .refused(NotificationRefusal(version: .one, code: .wrongBundleID, detail: detail))
+    case .app(let bundleID):
+      let new = NewNotification(notification, of: bundleID, receivedAt: receivedAt)
+      let isNew = try await ledger.store(
+        new, processAt: notification.receiptData == nil ? nil : receivedAt)
+      log(new, isNew: isNew)
+      return .stored(id: new.id, isNew: isNew)
+    }
+  }
+
+  // MARK: Processing
+
+  /// Processes a stored notification.
+  ///
+  /// - Parameters:
+  ///   - id: The notification.
+  ///   - worker: Who has claimed its job; nil: nobody.
+  /// - Returns: Why it is still to be processed; nil: there is nothing left to do.
+  /// - Throws: What the database says, or ``SignedDataRefusal`` for what was verified when it
+  ///   arrived, and is not any more.
+  package func process(_ id: String, worker: String? = nil) async throws -> String? {
+    guard let stored = try await ledger.notification(id), stored.outcome == nil else { return nil }
+    switch stored.version {
+    case .two:
+      let notification = try await signedData.notification(
+        stored.body, receivedAt: stored.receivedAt
+      ).get()
+      try await record(Ledger.VerifiedNotification(id: id, evidence: notification.evidence))
+      return nil
+    case .one:
+      guard case .unsigned(let notification) = NotificationBody(parsing: stored.body.utf8),
+        let receiptData = notification.receiptData
+      else {
+        // It was read before it was stored; only another version of ours could say so.
+        try await reject(stored, because: "The body can't be read, or holds no receipt.", [])
+        return nil
+      }
+      return try await process(notification, showing: receiptData, as: stored, worker: worker)
+    }
+  }
+
+  /// Shows the receipt in a notification to Apple.
+  private func process(
+    _ notification: NotificationV1, showing receiptData: String, as stored: StoredNotification,
+    worker: String?
+  ) async throws -> String? {
+    let verification = await receipts.verify(receiptData, bundleID: stored.bundleID)
+    let exchanges = verification.exchanges.map(SubmissionExchange.init)
+    switch verification.verdict {
+    case .verified(let receipt):
+      try await record(
+        Ledger.VerifiedNotification(
+          id: stored.id, evidence: receipt.evidence,
+          switchOff: notification.switchOff(confirmedBy: receipt), exchanges: exchanges,
+          problem: receipt.unreadable.isEmpty
+            ? nil : "Not all of Apple's answer could be read: it stands in the exchange."))
+      return nil
+    case .rejected(let rejection):
+      try await reject(stored, because: rejection.reason, exchanges)
+      return nil
+    case .retry(let retry):
+      if let limit = retry.limit,
+        limit.isReached(
+          after: try await ledger.shortAnswers(toNotification: stored.id), now: now())
+      {
+        try await reject(stored, because: limit.rejection.reason, exchanges)
+        return nil
+      }
+      return try await postpone(
+        stored, because: retry.reason, exchanges, notBefore: retry.notBefore, worker: worker)
+    case .misconfigured(let fault):
+      logger.critical(
+        "Apple refuses our configuration; notifications wait until it is mended",
+        metadata: [
+          "notification.id": "\(stored.id)", "problem": "\(fault.reason)",
+          "appstore.status": "\(fault.appleStatus.map(String.init) ?? "none")",
+        ])
+      return try await postpone(
+        stored, because: fault.reason, exchanges, notBefore: nil, worker: worker)
+    }
+  }
+
+  private func record(_ verified: Ledger.VerifiedNotification) async throws {
+    let processed = try await ledger.process(
+      verified, at: now(),
+      grantsAccess: { [sandboxAccess] in sandboxAccess.grants($1, to: $0) })
+    // Otherwise another process was faster.
+    guard let processed else { return }
+    logger.info(
+      "A notification is processed",
+      metadata: [
+        "notification.id": "\(verified.id)", "outcome": "\(processed.outcome.rawValue)",
+        "problem": "\(verified.problem ?? "none")",
+      ])
+  }
+
+  private func reject(
+    _ stored: StoredNotification, because reason: String, _ exchanges: [SubmissionExchange]
+  ) async throws {
+    logger.notice(
+      "The receipt in a notification is rejected",
+      metadata: ["notification.id": "\(stored.id)", "problem": "\(reason)"])
+    try await ledger.rejectNotification(
+      stored.id, because: reason, exchanges: exchanges, at: now())
+  }
+
+  private func postpone(
+    _ stored: StoredNotification, because reason: String, _ exchanges: [SubmissionExchange],
+    notBefore: Timestamp?, worker: String?
+  ) async throws -> String {
+    let retryAt = RetrySchedule.next(
+      afterAttempts: stored.attempts + 1, at: now(), notBefore: notBefore)
+    logger.notice(
+      "A notification waits for Apple",
+      metadata: [
+        "notification.id": "\(stored.id)", "problem": "\(reason)", "retry_at": "\(retryAt)",
+      ])
+    try await ledger.postponeNotification(
+      stored.id, until: retryAt, because: reason, exchanges: exchanges, worker: worker)
+    return reason
+  }
+
+  private func log(_ new: NewNotification, isNew: Bool) {
+    logger.info(
+      isNew ? "A notification is stored" : "A notification is repeated",
+      metadata: [
+        "notification.id": "\(new.id)", "notification.version": "\(new.version.rawValue)",
+        "notification.type": "\(new.notificationType ?? "none")",
+        "notification.subtype": "\(new.subtype ?? "none")",
+        "environment": "\(new.environment?.rawValue ?? "none")",
+      ])
+  }
+}

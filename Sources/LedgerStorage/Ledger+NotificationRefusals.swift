@@ -1,0 +1,77 @@
+import Postgres
+package import Subscriptions
+
+/// Refused notifications of one hour, version and reason: how many, and about the last one what can
+/// be told without its content.
+package struct RefusedNotifications: Sendable {
+  package var hour: Timestamp
+  /// Nil: its shape does not tell.
+  package var version: NotificationVersion?
+  /// A stable code.
+  package var reason: String
+  package var count: Int
+  package var lastAt: Timestamp
+  /// One sentence, without anything that was posted.
+  package var lastDetail: String
+  package var lastBodyBytes: Int
+  /// Nil: it was longer than what is read.
+  package var lastBodySHA256: [UInt8]?
+
+  package init(
+    hour: Timestamp, version: NotificationVersion?, reason: String, count: Int, lastAt: Timestamp,
+    lastDetail: String, lastBodyBytes: Int, lastBodySHA256: [UInt8]?
+  ) {
+    self.hour = hour
+    self.version = version
+    self.reason = reason
+    self.count = count
+    self.lastAt = lastAt
+    self.lastDetail = lastDetail
+    self.lastBodyBytes = lastBodyBytes
+    self.lastBodySHA256 = lastBodySHA256
+  }
+}
+
+extension Ledger {
+  /// Adds to the trace of what was refused: a few rows an hour, however much anybody posts.
+  package func trace(_ refused: [RefusedNotifications]) async throws {
+    // In one order, so that two servers never wait for each other in a circle.
+    let sorted = refused.sorted {
+      ($0.hour, $0.version?.rawValue ?? 0, $0.reason)
+        < ($1.hour, $1.version?.rawValue ?? 0, $1.reason)
+    }
+    _ = try await database.batch(
+      sorted.map { refused in
+        """
+        INSERT INTO tenure.notification_refusal AS known (hour, version, reason, refusals, last_at,
+          last_detail, last_body_bytes, last_body_sha256)
+        VALUES (\(refused.hour), \(refused.version?.rawValue ?? 0), \(refused.reason),
+          \(refused.count), \(refused.lastAt), \(refused.lastDetail.storedSentence),
+          \(refused.lastBodyBytes), \(refused.lastBodySHA256))
+        ON CONFLICT (hour, version, reason) DO UPDATE SET
+          refusals = known.refusals + excluded.refusals, last_at = excluded.last_at,
+          last_detail = excluded.last_detail, last_body_bytes = excluded.last_body_bytes,
+          last_body_sha256 = excluded.last_body_sha256
+        """
+      })
+  }
+
+  /// Refused notifications since a moment, the latest first.
+  package func refusedNotifications(since start: Timestamp) async throws -> [RefusedNotifications] {
+    try await database.query(
+      """
+      SELECT hour, version, reason, refusals, last_at, last_detail, last_body_bytes,
+        last_body_sha256
+      FROM tenure.notification_refusal WHERE hour >= \(start)
+      ORDER BY last_at DESC, version, reason
+      """
+    ).decode(
+      Timestamp.self, Int.self, String.self, Int.self, Timestamp.self, String.self, Int.self,
+      [UInt8]?.self
+    ).map { hour, version, reason, count, lastAt, detail, bytes, digest in
+      RefusedNotifications(
+        hour: hour, version: NotificationVersion(rawValue: version), reason: reason, count: count,
+        lastAt: lastAt, lastDetail: detail, lastBodyBytes: bytes, lastBodySHA256: digest)
+    }
+  }
+}

@@ -1,0 +1,316 @@
+import Foundation
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+@Suite("The inbox of notifications")
+struct NotificationTests {
+  private static func new(_ id: String = "n1", version: NotificationVersion = .two)
+    -> NewNotification
+  {
+    NewNotification(
+      id: id, version: version, receivedAt: day(1), body: "a.b.c", notificationType: "DID_RENEW",
+      subtype: "BILLING_RECOVERY", environment: .production, bundleID: "com.example.app",
+      originalTransactionID: "1000", transactionID: "1", signedAt: day(0.9))
+  }
+
+  @discardableResult
+  private static func process(
+    _ evidence: [Evidence], as id: String = "n1", on date: Double = 1,
+    switchOff: ReportedSwitchOff? = nil, in ledger: Ledger
+  ) async throws -> Ledger.ProcessedNotification? {
+    _ = try await ledger.store(new(id), processAt: day(date))
+    return try await ledger.process(
+      Ledger.VerifiedNotification(id: id, evidence: evidence, switchOff: switchOff), at: day(date),
+      grantsAccess: { _, _ in true })
+  }
+
+  /// Runs a test on a ledger of its own that sells a month.
+  private func withInbox(_ body: @Sendable (Ledger) async throws -> Void) async throws {
+    try await withLedger { ledger in
+      _ = try await ledger.describe(
+        Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
+      try await body(ledger)
+    }
+  }
+
+  // MARK: Storing
+
+  @Test("a notification is stored once, with its job")
+  func stores() async throws {
+    try await withInbox { ledger in
+      #expect(try await ledger.store(Self.new(), processAt: day(1)))
+      #expect(try await !ledger.store(Self.new(), processAt: day(2)))
+      let stored = try #require(try await ledger.notification("n1"))
+      #expect(stored.body == "a.b.c")
+      #expect(stored.version == .two)
+      #expect(stored.receivedAt == day(1))
+      #expect(stored.notificationType == "DID_RENEW")
+      #expect(stored.bundleID == "com.example.app")
+      #expect(stored.outcome == nil)
+      #expect(stored.attempts == 0)
+      let jobs = try await ledger.claimJobs(
+        limit: 10, worker: "w", at: day(1), lease: .seconds(60))
+      #expect(jobs.map(\.task) == [.processNotification("n1")])
+      #expect(try await ledger.notification("n2") == nil)
+    }
+  }
+
+  @Test("one with nothing in it is processed by being stored")
+  func storesProcessed() async throws {
+    try await withInbox { ledger in
+      #expect(try await ledger.store(Self.new(), processAt: nil))
+      #expect(try await ledger.notification("n1")?.outcome == .nothingToRecord)
+      #expect(try await ledger.jobCount() == 0)
+      let processed = try await ledger.process(
+        Ledger.VerifiedNotification(id: "n1", evidence: [charge("1", on: 0)]), at: day(1),
+        grantsAccess: { _, _ in true })
+      #expect(processed == nil)
+      #expect(try await ledger.entryCount() == 0)
+    }
+  }
+
+  @Test("many deliveries at once store one")
+  func storesOnce() async throws {
+    try await withInbox { ledger in
+      let new = try await withThrowingTaskGroup(of: Bool.self) { group in
+        for _ in 1...8 { group.addTask { try await ledger.store(Self.new(), processAt: day(1)) } }
+        return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
+      }
+      #expect(new == 1)
+      #expect(try await ledger.jobCount() == 1)
+    }
+  }
+
+  @Test("a repetition of what is processed gets no job")
+  func repeated() async throws {
+    try await withInbox { ledger in
+      try await Self.process([charge("1", on: 0)], in: ledger)
+      #expect(try await !ledger.store(Self.new(), processAt: day(2)))
+      #expect(try await ledger.jobCount() == 0)
+    }
+  }
+
+  // MARK: Processing
+
+  @Test("it is processed exactly once, however many are at it")
+  func processesOnce() async throws {
+    try await withInbox { ledger in
+      _ = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      _ = try await ledger.store(Self.new(), processAt: day(1))
+      let token = try await ledger.token(of: "anna")
+      let done = try await withThrowingTaskGroup(of: Bool.self) { group in
+        for _ in 1...8 {
+          group.addTask {
+            try await ledger.process(
+              Ledger.VerifiedNotification(
+                id: "n1", evidence: [charge("1", on: 0, token: token), status(true, on: 0.5)]),
+              at: day(1), grantsAccess: { _, _ in true }) != nil
+          }
+        }
+        return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
+      }
+      #expect(done == 1)
+      let stored = try #require(try await ledger.notification("n1"))
+      #expect(stored.outcome == .recorded)
+      #expect(stored.attempts == 1)
+      #expect(try await ledger.jobCount() == 0)
+      #expect(try await ledger.owner(of: "1") == "anna")
+      // The transaction, the status and the decision.
+      #expect(try await ledger.entryCount() == 3)
+      let sources = try await ledger.database.query(
+        "SELECT DISTINCT source, source_id FROM tenure.ledger_entry"
+      ).decode(String.self, String?.self)
+      #expect(sources.count == 1)
+      #expect(sources.first?.0 == "notification")
+      #expect(sources.first?.1 == "n1")
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("different notifications of one line at once come to what one after the other does")
+  func processesSideBySide() async throws {
+    try await withInbox { ledger in
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for number in 0..<12 {
+          group.addTask {
+            try await Self.process(
+              [
+                charge(TransactionID("\(number)"), on: Double(number) * 30, asOf: 400),
+                status(number % 2 == 0, on: Double(number) * 30 + 1),
+              ], as: "n\(number)", on: 400, in: ledger)
+          }
+        }
+        try await group.waitForAll()
+      }
+      #expect(try await ledger.family(of: lineID)?.rule.charges.count == 12)
+      #expect(try await ledger.jobCount() == 0)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("what was known is nothing new")
+  func known() async throws {
+    try await withInbox { ledger in
+      let first = try await Self.process([charge("1", on: 0)], in: ledger)
+      #expect(first?.outcome == .recorded)
+      let entries = try await ledger.entryCount()
+      let second = try await Self.process([charge("1", on: 0)], as: "n2", in: ledger)
+      #expect(second?.outcome == .known)
+      #expect(try await ledger.entryCount() == entries)
+      #expect(try await Self.process([], as: "n3", in: ledger)?.outcome == .nothingToRecord)
+    }
+  }
+
+  @Test("the order of whom a token names is fulfilled, and a refund follows")
+  func order() async throws {
+    try await withInbox { ledger in
+      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      let token = try await ledger.token(of: "anna")
+      try await Self.process([charge("1", on: 0.1, token: token)], in: ledger)
+      #expect(try await ledger.order(order.order.id)?.order.status == .fulfilled)
+      try await Self.process(
+        [charge("1", on: 0.1, asOf: 3, revokedOn: 2, token: token)], as: "n2", on: 3, in: ledger)
+      #expect(try await ledger.order(order.order.id)?.order.status == .refunded)
+      try await Self.process(
+        [charge("1", on: 0.1, asOf: 4, token: token)], as: "n3", on: 4, in: ledger)
+      #expect(try await ledger.order(order.order.id)?.order.status == .fulfilled)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("an automatic renewal fulfils no order, and neither does what grants nothing")
+  func noOrder() async throws {
+    try await withInbox { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0), status(true, on: 0.1)], claiming: [key("1")], by: "anna", on: 0.1)
+      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(5))
+      try await Self.process([charge("2", on: 30)], on: 30, in: ledger)
+      #expect(try await ledger.owner(of: "2") == "anna")
+      #expect(try await ledger.order(order.order.id)?.order.status == .open)
+
+      let other = LineID(.sandbox, "7")
+      let token = try await ledger.token(of: "anna")
+      _ = try await ledger.store(Self.new("n2"), processAt: day(31))
+      _ = try await ledger.process(
+        Ledger.VerifiedNotification(
+          id: "n2", evidence: [charge("7", on: 31, line: other, token: token)]), at: day(31),
+        grantsAccess: { _, environment in environment == .production })
+      #expect(try await ledger.owner(of: "7", line: other) == "anna")
+      #expect(try await ledger.order(order.order.id)?.order.status == .open)
+    }
+  }
+
+  @Test("a date without proof is recorded where Apple's word for it stands beside it")
+  func switchOff() async throws {
+    try await withInbox { ledger in
+      let report = ReportedSwitchOff(line: lineID, at: day(10))
+      try await Self.process(
+        [charge("1", on: 0, asOf: 12), status(false, on: 12)], on: 12, switchOff: report,
+        in: ledger)
+      let dates = try await ledger.database.query(
+        "SELECT as_of FROM tenure.renewal_status WHERE NOT auto_renews ORDER BY as_of"
+      ).decode(Timestamp.self)
+      #expect(dates == [day(10), day(12)])
+
+      // Of a line that Apple's answer does not tell of, nothing.
+      let stranger = ReportedSwitchOff(line: LineID(.production, "9"), at: day(13))
+      try await Self.process([charge("1", on: 0)], as: "n2", switchOff: stranger, in: ledger)
+      let lines = try await ledger.database.query(
+        "SELECT count(*) FROM tenure.original_transaction"
+      ).decodeOnly(Int.self)
+      #expect(lines == 1)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  // MARK: Trouble
+
+  @Test("Apple's trouble is noted, and the exchanges are kept in order")
+  func trouble() async throws {
+    try await withInbox { ledger in
+      _ = try await ledger.store(Self.new(version: .one), processAt: day(1))
+      try await ledger.postponeNotification(
+        "n1", until: day(2), because: "Apple did not answer.", exchanges: [exchange("none")],
+        worker: nil)
+      #expect(
+        try await ledger.claimJobs(limit: 1, worker: "w", at: day(1.9), lease: .seconds(60))
+          .isEmpty)
+      let waiting = try #require(try await ledger.notification("n1"))
+      #expect(waiting.outcome == nil)
+      #expect(waiting.attempts == 1)
+      #expect(waiting.problem == "Apple did not answer.")
+      #expect(try await ledger.shortAnswers(toNotification: "n1").count == 1)
+
+      try await ledger.rejectNotification(
+        "n1", because: "Not authentic.", exchanges: [exchange("21003")], at: day(2))
+      let rejected = try #require(try await ledger.notification("n1"))
+      #expect(rejected.outcome == .rejected)
+      #expect(rejected.problem == "Not authentic.")
+      #expect(rejected.attempts == 2)
+      #expect(try await ledger.jobCount() == 0)
+      // Whoever comes late changes nothing.
+      try await ledger.postponeNotification(
+        "n1", until: day(3), because: "late", exchanges: [exchange("late")], worker: nil)
+      let late = try await ledger.process(
+        Ledger.VerifiedNotification(id: "n1", evidence: [charge("1", on: 0)]), at: day(3),
+        grantsAccess: { _, _ in true })
+      #expect(late == nil)
+      #expect(try await ledger.notification("n1")?.problem == "Not authentic.")
+      let answers = try await ledger.exchanges(ofNotification: "n1").map {
+        String(decoding: $0.answer ?? [], as: UTF8.self)
+      }
+      #expect(answers == ["none", "21003"])
+    }
+  }
+
+  @Test("a job that is given up leaves its reason with the notification")
+  func parked() async throws {
+    try await withInbox { ledger in
+      _ = try await ledger.store(Self.new("it's"), processAt: day(1))
+      let job = try #require(
+        try await ledger.claimJobs(limit: 1, worker: "w", at: day(1), lease: .seconds(60)).first)
+      #expect(try await ledger.park(job, because: "It can't be read.", at: day(2)))
+      #expect(try await ledger.notification("it's")?.problem == "It can't be read.")
+      #expect(try await ledger.notification("it's")?.outcome == nil)
+      try await ledger.database.runScript(job.task.restartStatement)
+      let again = try await ledger.claimJobs(
+        limit: 1, worker: "w", at: day(36_525), lease: .seconds(60))
+      #expect(again.map(\.task) == [.processNotification("it's")])
+    }
+  }
+
+  @Test("refusals are counted by hour, version and reason")
+  func refusals() async throws {
+    try await withInbox { ledger in
+      func refused(_ reason: String, _ count: Int, at minutes: Int) -> RefusedNotifications {
+        RefusedNotifications(
+          hour: day(1), version: .two, reason: reason, count: count,
+          lastAt: day(1) + .minutes(minutes), lastDetail: "At \(minutes).", lastBodyBytes: minutes,
+          lastBodySHA256: Array(repeating: UInt8(minutes), count: 32))
+      }
+      try await ledger.trace([refused("untrusted_chain", 2, at: 1), refused("too_large", 1, at: 2)])
+      try await ledger.trace([refused("untrusted_chain", 3, at: 5)])
+      let found = try await ledger.refusedNotifications(since: day(1))
+      #expect(found.map(\.reason) == ["untrusted_chain", "too_large"])
+      #expect(found.map(\.count) == [5, 1])
+      #expect(found[0].lastDetail == "At 5.")
+      #expect(found[0].lastBodyBytes == 5)
+      #expect(found[0].version == .two)
+      #expect(try await ledger.refusedNotifications(since: day(2)).isEmpty)
+    }
+  }
+}
+
+extension Ledger {
+  fileprivate func jobCount() async throws -> Int {
+    try await database.query("SELECT count(*) FROM tenure.job").decodeOnly(Int.self)
+  }
+
+  fileprivate func token(of account: String) async throws -> UUID {
+    try await findOrCreateAccount(account, at: start).appAccountToken
+  }
+}
