@@ -38,10 +38,8 @@ struct ReceiptContents {
 extension ReceiptContents {
   /// The mark in a receipt; nil where there is none, or where it is no receipt.
   static func mark(in receipt: [UInt8]) -> [UInt8]? {
-    guard let info = try? DER.parse(receipt), let signed = info.child(1)?.child(0),
-      let content = signed.child(2)?.child(1)?.child(0),
-      let octets = try? ASN1OctetString(derEncoded: content),
-      let attributes = (try? DER.parse(octets.bytes))?.children
+    guard let contents = signedContents(of: receipt),
+      let attributes = (try? DER.parse(contents))?.children
     else { return nil }
     for attribute in attributes {
       guard let type = attribute.child(0), (try? Int(derEncoded: type)) == mark else { continue }
@@ -49,6 +47,15 @@ extension ReceiptContents {
         .map { Array($0.bytes) }
     }
     return nil
+  }
+
+  /// What is signed in a receipt, in DER; nil where it is none.
+  static func signedContents(of receipt: [UInt8]) -> [UInt8]? {
+    guard let info = try? DER.parse(receipt), let signed = info.child(1)?.child(0),
+      let content = signed.child(2)?.child(1)?.child(0),
+      let octets = try? ASN1OctetString(derEncoded: content)
+    else { return nil }
+    return Array(octets.bytes)
   }
 }
 

@@ -8,6 +8,8 @@ enum DERBytes {
     case ia5String = 0x16
     case sequence = 0x30
     case set = 0x31
+    /// An octet string that is made of others, which is BER and not DER.
+    case pieces = 0x24
     /// [0], constructed.
     case tagged0 = 0xa0
   }
@@ -32,6 +34,13 @@ enum DERBytes {
       shift -= 8
     }
     return element(.integer, bytes)
+  }
+
+  /// The octet strings that come to the bytes.
+  static func pieces(of bytes: [UInt8]) -> [UInt8] {
+    stride(from: 0, to: bytes.count, by: 1000).flatMap {
+      element(.octetString, Array(bytes[$0..<min($0 + 1000, bytes.count)]))
+    }
   }
 
   static func algorithm(_ identifier: [UInt8]) -> [UInt8] {

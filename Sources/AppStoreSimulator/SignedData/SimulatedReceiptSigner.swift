@@ -31,17 +31,24 @@ struct SimulatedReceiptSigner: Sendable {
     chain = try ([leaf] + authorities).flatMap { try $0.serializeAsPEM().derBytes }
   }
 
-  /// The content as a signed receipt, in DER.
-  func sign(_ content: [UInt8]) -> [UInt8] {
+  /// The content as a signed receipt: in DER as Apple's, or in BER as Xcode's, where lengths are
+  /// indefinite and the content comes in pieces.
+  func sign(_ content: [UInt8], inPieces: Bool = false) -> [UInt8] {
     do {
-      return try container(of: content)
+      return try container(of: content, inPieces: inPieces)
     } catch {
       preconditionFailure("A key that was just made signs: \(error)")
     }
   }
 
   /// https://www.rfc-editor.org/rfc/rfc5652#section-5
-  private func container(of content: [UInt8]) throws -> [UInt8] {
+  private func container(of content: [UInt8], inPieces: Bool) throws -> [UInt8] {
+    func outer(_ tag: DERBytes.Tag, _ parts: [UInt8]) -> [UInt8] {
+      inPieces ? [tag.rawValue, 0x80] + parts + [0, 0] : DERBytes.element(tag, parts)
+    }
+    let octets =
+      inPieces
+      ? outer(.pieces, DERBytes.pieces(of: content)) : DERBytes.element(.octetString, content)
     let signature = try key.signature(
       for: SHA256.hash(data: content), padding: .insecurePKCS1v1_5)
     let signer = DERBytes.element(
@@ -49,14 +56,11 @@ struct SimulatedReceiptSigner: Sendable {
       DERBytes.integer(1) + signerName + DERBytes.algorithm(DERBytes.sha256)
         + DERBytes.algorithm(DERBytes.rsaEncryption)
         + DERBytes.element(.octetString, Array(signature.rawRepresentation)))
-    let envelope = DERBytes.element(
-      .sequence,
-      DERBytes.data + DERBytes.element(.tagged0, DERBytes.element(.octetString, content)))
-    let signedData = DERBytes.element(
+    let envelope = outer(.sequence, DERBytes.data + outer(.tagged0, octets))
+    let signedData = outer(
       .sequence,
       DERBytes.integer(1) + DERBytes.element(.set, DERBytes.algorithm(DERBytes.sha256)) + envelope
         + DERBytes.element(.tagged0, chain) + DERBytes.element(.set, signer))
-    return DERBytes.element(
-      .sequence, DERBytes.signedData + DERBytes.element(.tagged0, signedData))
+    return outer(.sequence, DERBytes.signedData + outer(.tagged0, signedData))
   }
 }

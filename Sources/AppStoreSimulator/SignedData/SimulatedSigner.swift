@@ -66,6 +66,21 @@ package struct SimulatedSigner: Sendable {
     sign("\(Base64URL.text(header)).\(Base64URL.text(payload))")
   }
 
+  /// The contents of an app receipt, whatever they are, as a signed receipt.
+  ///
+  /// - Parameters:
+  ///   - contents: What is to be signed: of a true receipt, a set of attributes.
+  ///   - inPieces: In BER as Xcode's receipts, and not in DER as Apple's.
+  /// - Returns: The receipt, not yet in base64.
+  package func signReceipt(_ contents: [UInt8], inPieces: Bool = false) -> [UInt8] {
+    receipts.sign(contents, inPieces: inPieces)
+  }
+
+  /// What is signed in a receipt of this form; nil where it is none.
+  package static func contents(ofReceipt receipt: [UInt8]) -> [UInt8]? {
+    ReceiptContents.signedContents(of: receipt)
+  }
+
   private func sign(_ signed: String) -> String {
     guard let signature = try? key.signature(for: Data(signed.utf8)) else {
       preconditionFailure("A key that was just made signs.")
