@@ -292,7 +292,8 @@ extension Ledger {
     let reads = ProvisionalGrant.lockRivals(of: submission, for: provisional, at: now)
     try await update(submission, exchanges: exchanges, reading: reads) { standing, results in
       let rivals = try ProvisionalGrant.rivals(from: results)
-      let grants = standing.status == .pending
+      let grants =
+        standing.status == .pending
         ? provisional.filter { !rivals.contains($0.line) } : []
       return [
         """

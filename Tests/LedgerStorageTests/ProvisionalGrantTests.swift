@@ -34,7 +34,8 @@ struct ProvisionalGrantTests {
   func lifetime() async throws {
     try await withLedger { ledger in
       let submission = try await ledger.store(by: "anna", on: 1)
-      try await postpone(submission, [grant("pro", until: 2), grant("news", until: 2)], on: 1, in: ledger)
+      try await postpone(
+        submission, [grant("pro", until: 2), grant("news", until: 2)], on: 1, in: ledger)
       #expect(try await granted("anna", in: ledger) == ["pro": day(2), "news": day(2)])
       let line = try await ledger.holdings(of: "anna").grants.map(\.line)
       #expect(line == [lineID, lineID])

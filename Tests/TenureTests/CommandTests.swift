@@ -134,9 +134,8 @@ struct CommandTests {
 
   @Test(
     "provisional access is off, or some hours",
-    arguments: [("off", nil), ("OFF", nil), ("24h", 24), ("1H", 1), ("720h", 720)] as [
-      (String, Int?)
-    ])
+    arguments: [("off", nil), ("OFF", nil), ("24h", 24), ("1H", 1), ("720h", 720)]
+      as [(String, Int?)])
   func provisionalAccess(text: String, hours: Int?) async throws {
     let settings = try Settings(
       await SettingSource(environment: ["TENURE_PROVISIONAL_ACCESS": text]))

@@ -41,7 +41,7 @@ struct SimulatedReceiptSigner: Sendable {
     }
   }
 
-  /// https://www.rfc-editor.org/rfc/rfc5652#section-5
+  /// SignedData of RFC 5652, section 5, with one signer.
   private func container(of content: [UInt8], inPieces: Bool) throws -> [UInt8] {
     func outer(_ tag: DERBytes.Tag, _ parts: [UInt8]) -> [UInt8] {
       inPieces ? [tag.rawValue, 0x80] + parts + [0, 0] : DERBytes.element(tag, parts)
