@@ -22,6 +22,7 @@ let collections = Target.Dependency.product(name: "Collections", package: "swift
 let configuration = Target.Dependency.product(
   name: "Configuration", package: "swift-configuration")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
+let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
 let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
 let httpTypes = Target.Dependency.product(name: "HTTPTypes", package: "swift-http-types")
 let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
@@ -89,8 +90,8 @@ let package = Package(
     .target(
       name: "AppStoreSimulator",
       dependencies: [
-        "AppStore", "Subscriptions", asn1, asyncHTTPClient, crypto, heap, httpTypes, hummingbird,
-        logging, nioCore, serviceLifecycle, x509,
+        "AppStore", "Subscriptions", asn1, asyncHTTPClient, crypto, cryptoExtras, heap, httpTypes,
+        hummingbird, logging, nioCore, serviceLifecycle, x509,
       ],
       swiftSettings: strict),
 
@@ -138,8 +139,8 @@ let package = Package(
     .testTarget(
       name: "AppStoreTests",
       dependencies: [
-        "AppStore", "Subscriptions", asn1, asyncHTTPClient, crypto, logging, nioCore, nioHTTP1,
-        nioPosix, x509,
+        "AppStore", "Subscriptions", asn1, asyncHTTPClient, crypto, cryptoExtras, logging, nioCore,
+        nioHTTP1, nioPosix, x509,
       ],
       resources: [.copy("Samples")], swiftSettings: strict),
     .testTarget(

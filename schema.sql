@@ -620,7 +620,7 @@ CREATE TABLE IF NOT EXISTS holding (
 COMMENT ON TABLE holding IS 'Projection: what accounts hold. [by account_id]';
 
 -- An entitlement that was given and not bought, by an administrator or provisionally while Apple
--- could not be asked.
+-- could not be asked. A provisional one goes with the decision on its submission.
 CREATE TABLE IF NOT EXISTS account_grant (
     account_id  text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
     grant_id    uuid        NOT NULL,
@@ -629,10 +629,25 @@ CREATE TABLE IF NOT EXISTS account_grant (
     starts_at   timestamptz NOT NULL,
     ends_at     timestamptz,
     reason      text        NOT NULL CHECK (length(reason) BETWEEN 1 AND 1000),
+    -- Of a provisional one: the submission that waits for Apple, and the line of the purchase.
+    submission_id           uuid,
+    environment             text CHECK (environment IN ('production', 'sandbox')),
+    original_transaction_id text CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
     PRIMARY KEY (account_id, grant_id),
-    CONSTRAINT account_grant_provisional_ends CHECK (source <> 'provisional' OR ends_at IS NOT NULL)
+    CONSTRAINT account_grant_provisional_ends
+        CHECK (source <> 'provisional' OR ends_at IS NOT NULL),
+    CONSTRAINT account_grant_provisional_has_submission CHECK (
+        (source = 'provisional') = (submission_id IS NOT NULL)
+        AND (submission_id IS NULL) = (environment IS NULL)
+        AND (submission_id IS NULL) = (original_transaction_id IS NULL))
 );
 COMMENT ON TABLE account_grant IS 'Entitlements given without a charge. [by account_id]';
+CREATE UNIQUE INDEX IF NOT EXISTS account_grant_of_submission
+    ON account_grant (account_id, submission_id, entitlement);
+-- While Apple is down, one purchase gives provisional access to one account: this look-up goes over
+-- all accounts, of which few have such grants.
+CREATE INDEX IF NOT EXISTS account_grant_of_line
+    ON account_grant (original_transaction_id) WHERE source = 'provisional';
 
 -- Whose sandbox purchases grant anything: the programs write here what they were started with
 -- (TENURE_SANDBOX_ACCESS), for the view below.
@@ -792,9 +807,12 @@ offered AS (
     SELECT account_id, entitlement, now() < coalesce(ends_at, 'infinity'),
         CASE WHEN now() < coalesce(ends_at, 'infinity') THEN 'active' ELSE 'expired' END,
         NULL, coalesce(ends_at, 'infinity'), coalesce(ends_at, 'infinity'), false, 'normal',
-        NULL, NULL, NULL, source
-    FROM account_grant
+        given.environment, given.original_transaction_id, NULL, source
+    FROM account_grant AS given
+    CROSS JOIN sandbox_access AS sandbox
     WHERE starts_at <= now()
+        AND (given.environment IS DISTINCT FROM 'sandbox' OR sandbox.everybody
+            OR given.account_id = ANY (sandbox.account_ids))
 )
 SELECT DISTINCT ON (account_id, entitlement) account_id, entitlement, active, state, product_id,
     nullif(expires_at, 'infinity') AS expires_at,

@@ -3,7 +3,8 @@ package import Subscriptions
 extension AppStoreSimulation {
   /// What a simulation starts with.
   package struct Configuration: Sendable {
-    /// The same seed and the same calls at the same simulated times give the same bytes.
+    /// The same seed and the same calls at the same simulated times give the same bytes, but for
+    /// signatures: those of receipts are the same of the same signer.
     package var seed: UInt64
     /// The simulated time at the beginning.
     package var start: Timestamp

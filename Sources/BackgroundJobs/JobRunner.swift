@@ -38,7 +38,7 @@ struct JobRunner: Sendable {
     case .verifySubmission(let id):
       // A decision takes the job out of the queue together with what it decides; a retry moves it.
       switch try await intake.resume(id, worker: job.worker) {
-      case .pending(_, _, let problem): return problem?.detail ?? "Apple did not say."
+      case .pending(_, _, let problem, _): return problem?.detail ?? "Apple did not say."
       case .verified: return "What was submitted is not in Apple's answer."
       case .rejected: return nil
       case nil:

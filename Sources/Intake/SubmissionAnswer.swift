@@ -8,8 +8,10 @@ package enum SubmissionAnswer: Sendable {
   /// Stored; Apple could not be reached, or answered something that will change, or it is just
   /// being decided.
   ///
-  /// Without a next attempt it was given up, and the problem says so.
-  case pending(id: UUID, retryAt: Timestamp?, problem: SubmissionProblem?)
+  /// Without a next attempt it was given up, and the problem says so. The entitlements are what the
+  /// account may use meanwhile; nil where nothing is ever granted provisionally.
+  case pending(
+    id: UUID, retryAt: Timestamp?, problem: SubmissionProblem?, entitlements: [Entitlement]?)
   case rejected(id: UUID, problem: SubmissionProblem)
 
   /// The answer to a submission that Apple vouches for.

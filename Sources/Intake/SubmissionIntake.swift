@@ -19,6 +19,7 @@ package struct SubmissionIntake: Sendable {
   private let catalogue: CatalogueCache
   private let entitlements: EntitlementReader
   private let sandboxAccess: SandboxAccess
+  private let provisionalAccess: ProvisionalAccess?
   private let logger: Logger
   private let now: @Sendable () -> Timestamp
 
@@ -30,17 +31,20 @@ package struct SubmissionIntake: Sendable {
   ///   - signedData: What verifies signatures.
   ///   - catalogue: What tells products' types.
   ///   - sandboxAccess: Whose sandbox purchases grant anything.
+  ///   - provisionalAccess: What is granted while Apple can't be asked; nil: nothing.
   ///   - logger: For what operators should know; never with a receipt in it.
   ///   - now: The clock by which submissions are received.
   package init(
     ledger: Ledger, receipts: ReceiptVerifier, signedData: SignedDataVerifier,
-    catalogue: CatalogueCache, sandboxAccess: SandboxAccess, logger: Logger,
+    catalogue: CatalogueCache, sandboxAccess: SandboxAccess,
+    provisionalAccess: ProvisionalAccess? = nil, logger: Logger,
     now: @escaping @Sendable () -> Timestamp
   ) {
     self.ledger = ledger
     verifier = SubmissionVerifier(receipts: receipts, signedData: signedData)
     self.catalogue = catalogue
     self.sandboxAccess = sandboxAccess
+    self.provisionalAccess = provisionalAccess
     entitlements = EntitlementReader(
       ledger: ledger, catalogue: catalogue, sandboxAccess: sandboxAccess)
     self.logger = logger
@@ -105,7 +109,7 @@ package struct SubmissionIntake: Sendable {
       let problem = SubmissionProblem(
         code: "apple_unavailable", detail: retry.reason, appleStatus: retry.appleStatus)
       return try await postpone(
-        submission, problem, exchanges, notBefore: retry.notBefore, worker: worker)
+        submission, payload, problem, exchanges, notBefore: retry.notBefore, worker: worker)
     case .misconfigured(let fault):
       // Ours to mend: the customer may well have paid, so nothing is refused meanwhile.
       logger.critical(
@@ -116,7 +120,8 @@ package struct SubmissionIntake: Sendable {
         ])
       let problem = SubmissionProblem(
         code: "misconfigured", detail: fault.reason, appleStatus: fault.appleStatus)
-      return try await postpone(submission, problem, exchanges, notBefore: nil, worker: worker)
+      return try await postpone(
+        submission, payload, problem, exchanges, notBefore: nil, worker: worker)
     }
   }
 
@@ -175,11 +180,13 @@ package struct SubmissionIntake: Sendable {
   }
 
   private func postpone(
-    _ submission: Submission, _ problem: SubmissionProblem, _ exchanges: [SubmissionExchange],
-    notBefore: Timestamp?, worker: String?
+    _ submission: Submission, _ payload: SubmissionPayload, _ problem: SubmissionProblem,
+    _ exchanges: [SubmissionExchange], notBefore: Timestamp?, worker: String?
   ) async throws -> SubmissionAnswer {
+    let now = now()
+    let provisional = try await provisionalGrants(for: submission, payload, at: now)
     let retryAt = RetrySchedule.next(
-      afterAttempts: submission.attempts + 1, at: now(), notBefore: notBefore)
+      afterAttempts: submission.attempts + 1, at: now, notBefore: notBefore)
     logger.notice(
       "A submission waits for Apple",
       metadata: [
@@ -187,8 +194,36 @@ package struct SubmissionIntake: Sendable {
         "retry_at": "\(retryAt)",
       ])
     try await ledger.postpone(
-      submission, until: retryAt, because: problem, exchanges: exchanges, worker: worker)
+      submission, until: retryAt, because: problem, exchanges: exchanges, provisional: provisional,
+      worker: worker, at: now)
     return try await standingOrGone(submission.id)
+  }
+
+  /// What the submitter may use until Apple can be asked, by the receipt's own signature.
+  ///
+  /// Worked out anew at every attempt, for what the ledger knows may have changed. That Apple is
+  /// down or that our configuration is wrong is the same to a customer who has paid.
+  private func provisionalGrants(
+    for submission: Submission, _ payload: SubmissionPayload, at now: Timestamp
+  ) async throws -> [ProvisionalGrant] {
+    guard let provisionalAccess, submission.status == .pending, case .receipt(let data) = payload
+    else { return [] }
+    let catalogue = catalogue.catalogue
+    let proof: ProvisionalAccess.Proof?
+    do {
+      proof = try provisionalAccess.proof(
+        in: data, for: submission, catalogue: catalogue, at: now)
+    } catch {
+      logger.info(
+        "A receipt that waits for Apple gives no provisional access",
+        metadata: ["submission.id": "\(submission.id)", "reason": "\(error)"])
+      return []
+    }
+    guard let proof, sandboxAccess.grants(proof.evidence.environment, to: submission.accountID)
+    else { return [] }
+    let recording = try await ledger.rehearse(proof.arrival(of: submission), at: now)
+    return proof.grants(
+      from: recording, to: submission.account, catalogue: catalogue, at: now)
   }
 
   // MARK: Answering
@@ -203,10 +238,13 @@ package struct SubmissionIntake: Sendable {
   private func answer(about submission: Submission) async throws -> SubmissionAnswer {
     switch submission.status {
     case .pending:
-      guard let retryAt = submission.retryAt else {
-        return .pending(id: submission.id, retryAt: nil, problem: .givenUp(submission))
-      }
-      return .pending(id: submission.id, retryAt: retryAt, problem: submission.problem)
+      let usable: [Entitlement]? =
+        provisionalAccess == nil
+        ? nil : try await entitlements.entitlements(of: submission.accountID, now: now())
+      return .pending(
+        id: submission.id, retryAt: submission.retryAt,
+        problem: submission.retryAt == nil ? .givenUp(submission) : submission.problem,
+        entitlements: usable)
     case .rejected:
       return .rejected(
         id: submission.id,

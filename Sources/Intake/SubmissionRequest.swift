@@ -1,3 +1,4 @@
+import AppStore
 package import Foundation
 package import LedgerStorage
 package import Subscriptions
@@ -25,4 +26,8 @@ package struct SubmissionRequest: Sendable {
     self.isRestore = isRestore
     self.bundleID = bundleID
   }
+
+  /// The receipt in what was sent as one: Unity's apps send theirs in a wrapper, which Apple would
+  /// refuse.
+  package static func receiptData(in text: String) -> String { UnityReceipt.unwrapping(text) }
 }

@@ -56,12 +56,13 @@ package struct EntitlementReader: Sendable {
   package func entitlements(
     of accountID: String, holding held: AccountHoldings, at moment: Timestamp
   ) -> [Entitlement] {
-    var holdings = held.holdings
+    var held = held
     if !sandboxAccess.grants(.sandbox, to: accountID) {
-      holdings.removeAll { $0.charge.line.environment == .sandbox }
+      held.holdings.removeAll { $0.charge.line.environment == .sandbox }
+      held.grants.removeAll { $0.line?.environment == .sandbox }
     }
     return Entitlement.entitlements(
-      holdings: holdings, grants: held.grants, catalogue: catalogue.catalogue, at: moment)
+      holdings: held.holdings, grants: held.grants, catalogue: catalogue.catalogue, at: moment)
   }
 }
 

@@ -110,7 +110,8 @@ final class HoldingReader: Sendable {
     [
       select(accountIDs),
       """
-      SELECT account_id, grant_id, entitlement, starts_at, ends_at, source
+      SELECT account_id, grant_id, entitlement, starts_at, ends_at, source, environment,
+        original_transaction_id
       FROM tenure.account_grant WHERE account_id = ANY(\(accountIDs))
       """,
     ]

@@ -6,7 +6,7 @@ package import Subscriptions
 package struct Job: Hashable, Sendable {
   /// The closed set of what workers do.
   package enum Task: Hashable, Sendable {
-    /// Ask Apple again about a submission.
+    /// Take up a submission that is still open: mostly, ask Apple again.
     case verifySubmission(UUID)
     /// Process a notification that was stored.
     case processNotification(String)

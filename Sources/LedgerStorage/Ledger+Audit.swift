@@ -11,7 +11,7 @@ extension Ledger {
   /// Proves the ledger, chain by chain, decision by decision and row by row.
   ///
   /// Recomputes every chain, replays every line's rule, folds every projection again and compares
-  /// it, and looks at orders and checkpoints.
+  /// it, and looks at orders, provisional grants and checkpoints.
   ///
   /// Writers go on meanwhile: what differs at first is looked at again under the line's lock.
   ///
@@ -55,6 +55,9 @@ extension Ledger {
     audit.orders = orders
     for order in broken {
       audit.report(.order, order.charge?.line, "no charge says to have fulfilled order \(order.id)")
+    }
+    for line in try await strayProvisionalGrants() {
+      audit.report(.grant, line, "a provisional grant outlives the decision on its submission")
     }
     audit.entries = try await count(&marks)
     for mark in marks.dropLast() {

@@ -214,6 +214,7 @@ extension Ledger {
       let statements =
         writes + orders.statements
         + Self.insert(verified.exchanges, of: submission, after: standing.lastExchange)
+        + ProvisionalGrant.replace([], of: submission, after: standing.attempts, at: now)
       guard claims else {
         try await transaction.commit(with: statements + [Self.countAttempt(of: submission)])
         return nil
@@ -248,7 +249,7 @@ extension Ledger {
     _ submission: Submission, because problem: SubmissionProblem,
     exchanges: [SubmissionExchange], at now: Timestamp
   ) async throws {
-    try await update(submission, exchanges: exchanges) { standing in
+    try await update(submission, exchanges: exchanges) { standing, _ in
       guard standing.status == .pending else {
         // It was verified, and only a transaction that was named was looked for: it stays verified.
         return [
@@ -267,19 +268,34 @@ extension Ledger {
         WHERE submission_id = \(submission.id)
         """,
         Job.delete(.verifySubmission(submission.id)),
-      ]
+      ] + ProvisionalGrant.replace([], of: submission, after: standing.attempts, at: now)
     }
   }
 
   /// Records that Apple could not be asked, and when it will be asked again.
   ///
-  /// `worker` has claimed the submission's job; nil: nobody has.
+  /// - Parameters:
+  ///   - submission: The submission.
+  ///   - retryAt: When Apple will be asked again.
+  ///   - problem: What happened.
+  ///   - exchanges: What was tried.
+  ///   - provisional: What the submitter is granted until then; it takes the place of what was
+  ///     granted before.
+  ///   - worker: Who has claimed the submission's job; nil: nobody.
+  ///   - now: The moment of the failure.
+  /// - Throws: What the database says.
   package func postpone(
     _ submission: Submission, until retryAt: Timestamp, because problem: SubmissionProblem,
-    exchanges: [SubmissionExchange], worker: String?
+    exchanges: [SubmissionExchange], provisional: [ProvisionalGrant] = [], worker: String?,
+    at now: Timestamp
   ) async throws {
-    try await update(submission, exchanges: exchanges) { _ in
-      [
+    let reads = ProvisionalGrant.lockRivals(of: submission, for: provisional, at: now)
+    try await update(submission, exchanges: exchanges, reading: reads) { standing, results in
+      let rivals = try ProvisionalGrant.rivals(from: results)
+      let grants =
+        standing.status == .pending
+        ? provisional.filter { !rivals.contains($0.line) } : []
+      return [
         """
         UPDATE tenure.submission SET retry_at = \(retryAt), attempts = attempts + 1,
           problem = \(problem.code), problem_detail = \(problem.detail),
@@ -288,7 +304,7 @@ extension Ledger {
         """,
         Job.reschedule(
           .verifySubmission(submission.id), of: worker, at: retryAt, because: problem.detail),
-      ]
+      ] + ProvisionalGrant.replace(grants, of: submission, after: standing.attempts, at: now)
     }
   }
 
@@ -296,15 +312,18 @@ extension Ledger {
   ///
   /// One that was decided meanwhile stays as it is; what Apple said is kept all the same.
   private func update(
-    _ submission: Submission, exchanges: [SubmissionExchange],
-    with statements: @Sendable (Standing) -> [SQL]
+    _ submission: Submission, exchanges: [SubmissionExchange], reading reads: [SQL] = [],
+    with statements: @Sendable (Standing, [Rows]) throws -> [SQL]
   ) async throws {
     try await database.withTransaction { transaction in
-      let results = try await transaction.batch(Standing.lock(submission.id))
+      let lock = Standing.lock(submission.id)
+      let results = try await transaction.batch(lock + reads)
       guard let standing = try Standing(from: results) else { return }
       try await transaction.commit(
         with: Self.insert(exchanges, of: submission, after: standing.lastExchange)
-          + (standing.isOpen ? statements(standing) : [Self.countAttempt(of: submission)]))
+          + (standing.isOpen
+            ? try statements(standing, Array(results.dropFirst(lock.count)))
+            : [Self.countAttempt(of: submission)]))
     }
   }
 
@@ -314,6 +333,8 @@ extension Ledger {
   private struct Standing: Sendable {
     var status: Submission.Status
     var retryAt: Timestamp?
+    /// How often Apple was asked; before the first time nothing was granted provisionally.
+    var attempts: Int
     /// The number of its last exchange; 0 for none.
     var lastExchange: Int
 
@@ -324,7 +345,7 @@ extension Ledger {
     static func lock(_ id: UUID) -> [SQL] {
       [
         """
-        SELECT status, retry_at FROM tenure.submission WHERE submission_id = \(id)
+        SELECT status, retry_at, attempts FROM tenure.submission WHERE submission_id = \(id)
         FOR UPDATE
         """,
         """
@@ -337,11 +358,12 @@ extension Ledger {
     /// Nil if there is no such submission.
     init?(from results: [Rows]) throws {
       guard
-        let (status, retryAt) = try results[0].decodeFirst(
-          Submission.Status.self, Timestamp?.self)
+        let (status, retryAt, attempts) = try results[0].decodeFirst(
+          Submission.Status.self, Timestamp?.self, Int.self)
       else { return nil }
       self.status = status
       self.retryAt = retryAt
+      self.attempts = attempts
       lastExchange = try results[1].decodeOnly(Int.self)
     }
   }

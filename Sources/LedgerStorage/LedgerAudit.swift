@@ -29,6 +29,8 @@ package struct LedgerAudit: Sendable {
       case projection
       /// An order fulfilled by two charges, a charge fulfilling two orders, and the like.
       case order
+      /// A provisional grant of a submission that is decided.
+      case grant
     }
 
     package var kind: Kind

@@ -58,19 +58,20 @@ extension Rows {
   func checkGrants() throws {
     try check(
       String.self, UUID.self, String.self, Timestamp.self, Timestamp?.self,
-      Entitlement.Source.self)
+      Entitlement.Source.self, Environment?.self, OriginalTransactionID?.self)
   }
 
   /// Reads a row of `account_grant`, whose columns were checked.
   func decodeGrant(_ row: Int) throws -> (accountID: String, grant: Grant) {
     var cursor = RowCursor(rows: self, row: row)
     let accountID = try cursor.next(String.self)
-    return (
-      accountID,
-      Grant(
-        id: try cursor.next(UUID.self), entitlement: try cursor.next(String.self),
-        startsAt: try cursor.next(Timestamp.self), endsAt: try cursor.next(Timestamp?.self),
-        source: try cursor.next(Entitlement.Source.self))
-    )
+    var grant = Grant(
+      id: try cursor.next(UUID.self), entitlement: try cursor.next(String.self),
+      startsAt: try cursor.next(Timestamp.self), endsAt: try cursor.next(Timestamp?.self),
+      source: try cursor.next(Entitlement.Source.self))
+    let environment = try cursor.next(Environment?.self)
+    let original = try cursor.next(OriginalTransactionID?.self)
+    if let environment, let original { grant.line = LineID(environment, original) }
+    return (accountID, grant)
   }
 }

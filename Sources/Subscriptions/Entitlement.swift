@@ -58,16 +58,19 @@ package struct Grant: Hashable, Sendable {
   /// Nil: never.
   package var endsAt: Timestamp?
   package var source: Entitlement.Source
+  /// The line of the purchase that a provisional one stands for; nil for any other.
+  package var line: LineID?
 
   package init(
     id: UUID, entitlement: String, startsAt: Timestamp, endsAt: Timestamp?,
-    source: Entitlement.Source = .grant
+    source: Entitlement.Source = .grant, line: LineID? = nil
   ) {
     self.id = id
     self.entitlement = entitlement
     self.startsAt = startsAt
     self.endsAt = endsAt
     self.source = source
+    self.line = line
   }
 }
 
@@ -105,7 +108,8 @@ extension Entitlement {
     self.init(
       name: grant.entitlement, state: grant.endsAt.map { moment < $0 } ?? true ? .active : .expired,
       expiresAt: grant.endsAt, accessEndsAt: grant.endsAt, willRenew: false, periodType: .normal,
-      source: grant.source)
+      environment: grant.line?.environment,
+      originalTransactionID: grant.line?.originalTransactionID, source: grant.source)
   }
 
   /// Active before inactive; then the one lasting longest; a tie is decided by the identifiers and

@@ -8,16 +8,19 @@ struct PopulationTests {
   private static let seeds: [UInt64] = [1, 2, 3, 0xdead_beef, 20_261_121]
 
   private func population(
-    _ seed: UInt64, customers: Int = 40, months: Int = 14, sandboxShare: Double = 0.1
+    _ seed: UInt64, customers: Int = 40, months: Int = 14, sandboxShare: Double = 0.1,
+    signer: SimulatedSigner? = nil
   ) throws -> SimulatedPopulation {
     try SimulatedPopulation(
       configuration: SimulatedPopulation.Configuration(
-        seed: seed, customers: customers, months: months, sandboxShare: sandboxShare))
+        seed: seed, customers: customers, months: months, sandboxShare: sandboxShare,
+        signer: signer))
   }
 
   @Test(arguments: seeds) func sameSeedSameBytes(_ seed: UInt64) throws {
+    let signer = try SimulatedSigner()
     func run() throws -> ([SimulatedSubmission], [[UInt8]], [SimulatedEvent]) {
-      let population = try population(seed, customers: 8, months: 6)
+      let population = try population(seed, customers: 8, months: 6, signer: signer)
       population.simulation.setQuirks([.shuffled, .doubled, .split])
       population.simulation.setFaults { $0.rate = 0.1 }
       var submissions: [SimulatedSubmission] = []

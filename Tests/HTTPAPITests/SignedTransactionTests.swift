@@ -152,13 +152,15 @@ struct SignedTransactionTests {
       #expect(other["owner_account_id"] == .null)
 
       // Over for weeks, and claimed all the same: a receipt's would not be.
-      let all = try await api.submit("4712", signed: signed.reversed(), ["restore": true])
+      let all = try await api.submit("4712", signed: signed.reversed())
       #expect(
         all["transactions"]?.array?.compactMap { $0["transaction_id"]?.string }
           == [first, second].map(\.transactionID.rawValue))
       #expect(
         all["transactions"]?.array?.compactMap { $0["owner_account_id"]?.string }
           == ["4712", "4711"])
+      let restored = try await api.submit("4712", signed: signed, ["restore": true])
+      #expect(restored["transactions"]?.array?.count == 2)
     }
   }
 

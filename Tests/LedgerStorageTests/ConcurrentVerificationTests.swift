@@ -16,7 +16,8 @@ struct ConcurrentVerificationTests {
     try await withLedger { ledger in
       let submission = try await ledger.store(by: "anna", on: 0.1)
       try await ledger.postpone(
-        submission, until: day(0.2), because: waiting, exchanges: [exchange("none")], worker: nil)
+        submission, until: day(0.2), because: waiting, exchanges: [exchange("none")], worker: nil,
+        at: day(0.1))
       let recorded = try await ledger.verify(
         submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.3,
         exchanges: [exchange("redirected"), exchange("decisive")])
@@ -54,7 +55,8 @@ struct ConcurrentVerificationTests {
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
         exchanges: [exchange("refused")], at: day(0.3))
       try await ledger.postpone(
-        submission, until: day(0.5), because: waiting, exchanges: [exchange("none")], worker: nil)
+        submission, until: day(0.5), because: waiting, exchanges: [exchange("none")], worker: nil,
+        at: day(0.4))
       let stored = try await ledger.submission(submission.id)
       #expect(stored?.status == .verified)
       #expect(stored?.isOpen == false)

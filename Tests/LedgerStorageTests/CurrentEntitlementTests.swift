@@ -43,8 +43,11 @@ struct CurrentEntitlementTests {
         let holdings = held.holdings.filter {
           access.grants($0.charge.line.environment, to: account)
         }
+        let grants = held.grants.filter {
+          access.grants($0.line?.environment ?? .production, to: account)
+        }
         for entitlement in Entitlement.entitlements(
-          holdings: holdings, grants: held.grants, catalogue: catalogue, at: now)
+          holdings: holdings, grants: grants, catalogue: catalogue, at: now)
         {
           expected.insert(Row(account: account, entitlement: entitlement))
         }
@@ -148,10 +151,13 @@ struct CurrentEntitlementTests {
     ON CONFLICT DO NOTHING;
 
     INSERT INTO tenure.account_grant (account_id, grant_id, entitlement, source, starts_at, ends_at,
-      reason)
+      reason, submission_id, environment, original_transaction_id)
     SELECT 'account ' || account, gen_random_uuid(), pg_temp.one('basic', 'event', 'vip'), source,
       pg_temp.hour(starts),
-      CASE WHEN source = 'provisional' OR ends < 8 THEN pg_temp.hour(starts + 1 + ends) END, 'test'
+      CASE WHEN source = 'provisional' OR ends < 8 THEN pg_temp.hour(starts + 1 + ends) END, 'test',
+      CASE WHEN source = 'provisional' THEN gen_random_uuid() END,
+      CASE WHEN source = 'provisional' THEN pg_temp.one('production', 'sandbox') END,
+      CASE WHEN source = 'provisional' THEN pg_temp.one('9', '10', '100') END
     FROM (
       SELECT account, pg_temp.one('grant', 'provisional') AS source, random() * 8 - 6 AS starts,
         random() * 10 AS ends

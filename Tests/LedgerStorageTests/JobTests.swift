@@ -43,7 +43,7 @@ struct JobTests {
       let problem = SubmissionProblem(code: "apple_unavailable", detail: "late")
       for worker in ["a", nil] {
         try await ledger.postpone(
-          submission, until: later, because: problem, exchanges: [], worker: worker)
+          submission, until: later, because: problem, exchanges: [], worker: worker, at: later)
       }
       #expect(try await holder(ledger) == "b")
 

@@ -112,6 +112,10 @@ struct CommandTests {
     WrongSettings(["TENURE_HTTP_PORT": "65536"],                               "TENURE_HTTP_PORT"),
     WrongSettings(["TENURE_DATABASE_PREPARED_STATEMENTS": "perhaps"],          "TENURE_DATABASE_PREPARED_STATEMENTS"),
     WrongSettings(["TENURE_APPSTORE_VERIFY_RECEIPT_URL": "http://a/\(String(repeating: "b", count: 255))"], "TENURE_APPSTORE_VERIFY_RECEIPT_URL"),
+    WrongSettings(["TENURE_PROVISIONAL_ACCESS": "on"],                         "TENURE_PROVISIONAL_ACCESS"),
+    WrongSettings(["TENURE_PROVISIONAL_ACCESS": "24"],                         "TENURE_PROVISIONAL_ACCESS"),
+    WrongSettings(["TENURE_PROVISIONAL_ACCESS": "0h"],                         "TENURE_PROVISIONAL_ACCESS"),
+    WrongSettings(["TENURE_PROVISIONAL_ACCESS": "721h"],                       "TENURE_PROVISIONAL_ACCESS"),
     WrongSettings(["TENURE_SANDBOX_ACCESS": "4711,None"],                      "TENURE_SANDBOX_ACCESS"),
     WrongSettings(["TENURE_LOG_LEVEL": "loud"],                                "TENURE_LOG_LEVEL"),
   ]
@@ -168,6 +172,17 @@ struct CommandTests {
       }
       #expect(!settings.acceptsXcode)
     }
+  }
+
+  @Test(
+    "provisional access is off, or some hours",
+    arguments: [("off", nil), ("OFF", nil), ("24h", 24), ("1H", 1), ("720h", 720)]
+      as [(String, Int?)])
+  func provisionalAccess(text: String, hours: Int?) async throws {
+    let settings = try Settings(
+      await SettingSource(environment: ["TENURE_PROVISIONAL_ACCESS": text]))
+    #expect(settings.provisionalAccess == hours.map { .seconds($0 * 3600) })
+    #expect(try await Settings(SettingSource(environment: [:])).provisionalAccess == nil)
   }
 
   @Test("a value in a file can stand in quotes")

@@ -43,7 +43,7 @@ struct WorkerTests {
     func submit(_ receipt: String) async throws -> UUID {
       let answer = try await assembly.intake.submit(
         SubmissionRequest(accountID: "4711", payload: .receipt(receipt)))
-      guard case .pending(let id, _, _) = answer else { throw CancellationError() }
+      guard case .pending(let id, _, _, _) = answer else { throw CancellationError() }
       return id
     }
 
@@ -114,7 +114,7 @@ struct WorkerTests {
       #expect(try await !isParked())
       stage.clock.advance(by: .days(1))
       try await stage.until { try await isParked() }
-      guard case .pending(_, nil, let problem) = try await stage.assembly.intake.standing(of: id)
+      guard case .pending(_, nil, let problem, _) = try await stage.assembly.intake.standing(of: id)
       else {
         Issue.record("It has a next attempt.")
         return

@@ -27,7 +27,7 @@ extension AppStoreState {
       members.append("latest_receipt_info", latestInfo(latest))
       var renewed = receipt
       renewed.madeAt = now
-      members.append("latest_receipt", renewed.encoded(seed: configuration.seed))
+      members.append("latest_receipt", encoded(renewed, app: app, customer: customer))
       let pending = pendingRenewals(customer, app: app)
       members.append(
         "pending_renewal_info",
@@ -35,6 +35,11 @@ extension AppStoreState {
     }
     members.append("status", .integer(0))
     return .object(members)
+  }
+
+  /// When an app was "bought".
+  static func originalPurchaseDate(_ isSandbox: Bool, _ customer: Customer) -> Timestamp {
+    isSandbox ? sandboxPurchaseDate : customer.since.wholeSecond
   }
 
   private static func name(_ environment: Environment) -> String {
@@ -58,8 +63,7 @@ extension AppStoreState {
     members.append(date: "receipt_creation_date", receipt.madeAt.wholeSecond)
     members.append(date: "request_date", now)
     members.append(
-      date: "original_purchase_date",
-      isSandbox ? Self.sandboxPurchaseDate : customers[customer].since.wholeSecond)
+      date: "original_purchase_date", Self.originalPurchaseDate(isSandbox, customers[customer]))
     members.append("original_application_version", isSandbox ? "1.0" : apps[app].version)
     members.append("in_app", items)
     return .object(members)

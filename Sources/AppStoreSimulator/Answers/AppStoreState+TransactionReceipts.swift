@@ -40,7 +40,7 @@ extension AppStoreState {
       renewed.madeAt = now
       members.append(
         "latest_receipt",
-        renewed.encoded(seed: configuration.seed, details: purchaseInfo(of: newest)))
+        encoded(renewed, app: app, customer: customer, details: purchaseInfo(of: newest)))
       members.append("status", .integer(Int64(VerifyReceiptStatus.valid.rawValue)))
     } else {
       appendEnd(of: renewal, to: &members)

@@ -3,10 +3,11 @@ import Subscriptions
 
 import struct Foundation.Data
 
-/// What a device sends to its app's server: opaque to others, a snapshot's name to the simulation.
+/// What a device sends to its app's server: to the simulation, a snapshot's name.
 ///
-/// A receipt does not contain its purchases: the simulation forgets nothing, so who, when and under
-/// which names is enough to say at any later time what the receipt held when it was made.
+/// The mark in a receipt says who, when and under which names: the simulation forgets nothing, so
+/// that is enough to say at any later time what the receipt held when it was made. An app receipt
+/// also lists its purchases, signed, for those who don't ask Apple.
 struct SimulatedReceipt: Hashable, Sendable {
   enum Style: Hashable, Sendable {
     /// Since iOS 7: everything an Apple ID has in the app.
@@ -33,21 +34,15 @@ struct SimulatedReceipt: Hashable, Sendable {
 }
 
 extension SimulatedReceipt {
-  /// The receipt as base64, marked with the simulation's seed.
-  ///
-  /// `details` is what the property list of an iOS 6 receipt says beside its transaction id.
-  func encoded(seed: UInt64, details: [(key: String, value: String)] = []) -> String {
-    switch style {
-    case .app: Self.base64(JSONValue.object(members(seed: seed)).bytes)
-    case .transaction(let id): transactionReceipt(id, details, seed: seed)
-    }
-  }
+  /// Who, when and under which names, marked with the simulation's seed.
+  func mark(seed: UInt64) -> [UInt8] { JSONValue.object(members(seed: seed)).bytes }
 
   static func reading(_ text: String, seed: UInt64) -> Reading {
     // Without options Foundation refuses white space, as Apple does: a "+" that a form turned into
     // a space makes a receipt malformed.
     guard !text.isEmpty, let data = Data(base64Encoded: text) else { return .malformed }
-    if let json = try? JSONValue(parsing: data) {
+    if let mark = ReceiptContents.mark(in: Array(data)) {
+      guard let json = try? JSONValue(parsing: mark) else { return .notAuthentic }
       return reading(json, style: .app, signature: json["signature"]?.string, seed: seed)
     }
     let list = PropertyList(String(decoding: data, as: UTF8.self))
@@ -87,13 +82,13 @@ extension SimulatedReceipt {
   }
 
   /// An iOS 6 receipt: a property list in the old style around another one.
-  private func transactionReceipt(
+  func transactionReceipt(
     _ id: TransactionID, _ details: [(key: String, value: String)], seed: UInt64
   ) -> String {
     let info = PropertyList.text(
       [
         ("transaction-id", id.rawValue), ("bid", bundleID),
-        ("unique-vendor-identifier", Self.base64(JSONValue.object(members(seed: seed)).bytes)),
+        ("unique-vendor-identifier", Self.base64(mark(seed: seed))),
       ] + details)
     var outer = [
       ("signature", signature(seed: seed)), ("purchase-info", Self.base64(Array(info.utf8))),

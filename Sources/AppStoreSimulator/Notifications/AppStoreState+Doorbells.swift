@@ -69,7 +69,7 @@ extension AppStoreState {
       .sorted { $0.purchaseDate > $1.purchaseDate }.prefix(Self.mostTransactions)
     var unified: [JSONValue.Member] = []
     unified.append("environment", line.environment == .production ? "Production" : "Sandbox")
-    unified.append("latest_receipt", receipt.encoded(seed: configuration.seed))
+    unified.append("latest_receipt", encoded(receipt, app: line.app, customer: line.customer))
     // Apple's question after a request for a refund can come without any.
     let list = type == "CONSUMPTION_REQUEST" ? [] : Array(items)
     unified.append(
@@ -104,7 +104,8 @@ extension AppStoreState {
     let isOver = end != nil || charge.expiresDate.map { $0 <= now } ?? false
     members.append(
       isOver ? "latest_expired_receipt" : "latest_receipt",
-      receipt.encoded(seed: configuration.seed, details: purchaseInfo(of: number)))
+      encoded(
+        receipt, app: line.app, customer: line.customer, details: purchaseInfo(of: number)))
     members.append(
       isOver ? "latest_expired_receipt_info" : "latest_receipt_info", flat(item, app: line.app))
     return members

@@ -21,13 +21,16 @@ package struct SimulatedPopulation: Sequence, IteratorProtocol {
     package var sandboxShare: Double
     /// The token that the app attaches to an account's purchases; nil: it attaches none.
     package var appAccountToken: (@Sendable (AppAccountID) -> UUID?)?
+    /// What signs their receipts; nil: one with new keys.
+    package var signer: SimulatedSigner?
 
     /// Describes a crowd that buys the sample app in production from 2026 on.
     package init(
       seed: UInt64, customers: Int, months: Int, app: SimulatedApp = .sample,
       start: Timestamp = Timestamp(CalendarDate(year: 2026, month: 1, day: 1)),
       sandboxShare: Double = 0,
-      appAccountToken: (@Sendable (AppAccountID) -> UUID?)? = nil
+      appAccountToken: (@Sendable (AppAccountID) -> UUID?)? = nil,
+      signer: SimulatedSigner? = nil
     ) {
       self.seed = seed
       self.customers = customers
@@ -36,6 +39,7 @@ package struct SimulatedPopulation: Sequence, IteratorProtocol {
       self.start = start
       self.sandboxShare = sandboxShare
       self.appAccountToken = appAccountToken
+      self.signer = signer
     }
   }
 
@@ -86,7 +90,8 @@ package struct SimulatedPopulation: Sequence, IteratorProtocol {
     random = SplitMix64(seed: configuration.seed)
     simulation = try AppStoreSimulation(
       configuration: AppStoreSimulation.Configuration(
-        seed: random.next(), start: configuration.start, apps: [configuration.app]))
+        seed: random.next(), start: configuration.start, apps: [configuration.app],
+        signer: configuration.signer))
     for number in 0..<configuration.customers { try addHousehold(number) }
   }
 

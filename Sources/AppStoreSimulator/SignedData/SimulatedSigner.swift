@@ -14,6 +14,8 @@ package struct SimulatedSigner: Sendable {
   /// The certificate to trust, as PEM.
   package let rootCertificatePEM: String
 
+  /// What signs receipts below the same root.
+  let receipts: SimulatedReceiptSigner
   /// The protected header with the chain.
   package let header: JSONValue
 
@@ -39,6 +41,12 @@ package struct SimulatedSigner: Sendable {
       "Simulated ECC App Store Receipt Signing", for: Certificate.PublicKey(key.publicKey),
       by: "Simulated Developer Relations Certification Authority", signing: intermediateKey,
       extensions: Self.signing())
+    receipts = try SimulatedReceiptSigner(below: [intermediate, root]) { key in
+      try Self.certificate(
+        "Simulated App Store Receipt Signing", for: key,
+        by: "Simulated Developer Relations Certification Authority", signing: intermediateKey,
+        extensions: Self.signing())
+    }
 
     let chain = try [leaf, intermediate, root].map { try $0.serializeAsPEM() }
     rootCertificatePEM = chain[2].pemString + "\n"
@@ -56,6 +64,21 @@ package struct SimulatedSigner: Sendable {
   /// Anything as a JWS: for tests of what Apple would never sign.
   package func sign(_ payload: [UInt8], header: [UInt8]) -> String {
     sign("\(Base64URL.text(header)).\(Base64URL.text(payload))")
+  }
+
+  /// The contents of an app receipt, whatever they are, as a signed receipt.
+  ///
+  /// - Parameters:
+  ///   - contents: What is to be signed: of a true receipt, a set of attributes.
+  ///   - inPieces: In BER as Xcode's receipts, and not in DER as Apple's.
+  /// - Returns: The receipt, not yet in base64.
+  package func signReceipt(_ contents: [UInt8], inPieces: Bool = false) -> [UInt8] {
+    receipts.sign(contents, inPieces: inPieces)
+  }
+
+  /// What is signed in a receipt of this form; nil where it is none.
+  package static func contents(ofReceipt receipt: [UInt8]) -> [UInt8]? {
+    ReceiptContents.signedContents(of: receipt)
   }
 
   private func sign(_ signed: String) -> String {

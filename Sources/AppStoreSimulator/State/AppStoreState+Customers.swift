@@ -1,5 +1,7 @@
 import Subscriptions
 
+import struct Foundation.Data
+
 extension AppStoreState {
   mutating func add(_ app: SimulatedApp) throws {
     guard !apps.contains(where: { $0.bundleID == app.bundleID }) else {
@@ -48,9 +50,23 @@ extension AppStoreState {
     } else {
       app = try appNumber(bundleID)
     }
-    return SimulatedReceipt(
-      style: style, environment: customer.environment, bundleID: apps[app].bundleID,
-      appleID: customer.appleID, madeAt: now, restoration: device.restorations[app]
-    ).encoded(seed: configuration.seed, details: details)
+    return encoded(
+      SimulatedReceipt(
+        style: style, environment: customer.environment, bundleID: apps[app].bundleID,
+        appleID: customer.appleID, madeAt: now, restoration: device.restorations[app]),
+      app: app, customer: device.customer, details: details)
+  }
+
+  /// A receipt as base64; `details` is what the property list of an iOS 6 receipt says beside its
+  /// transaction id.
+  func encoded(
+    _ receipt: SimulatedReceipt, app: Int, customer: Int,
+    details: [(key: String, value: String)] = []
+  ) -> String {
+    switch receipt.style {
+    case .app: Data(appReceipt(receipt, app: app, customer: customer)).base64EncodedString()
+    case .transaction(let id):
+      receipt.transactionReceipt(id, details, seed: configuration.seed)
+    }
   }
 }

@@ -36,11 +36,11 @@ struct ReceiptController: Sendable {
         VerifiedSubmission(
           answer: verified, catalogue: catalogue.catalogue, exchanges: exchanges),
         capacity: 4096)
-    case .pending(let id, let retryAt, let problem):
+    case .pending(let id, let retryAt, let problem, let entitlements):
       return Response(
         PendingSubmission(
           id: id, retryAt: retryAt, detail: retryAt == nil ? problem?.detail : nil,
-          exchanges: exchanges),
+          entitlements: entitlements, exchanges: exchanges),
         status: .accepted, headers: [.location: "/v1/receipts/\(id.text)"])
     case .rejected(let id, let reason):
       var problem = Problem(
@@ -77,6 +77,8 @@ private struct PendingSubmission: JSONWritable {
   /// Nil: it was given up.
   let retryAt: Timestamp?
   let detail: String?
+  /// Nil: nothing is granted provisionally.
+  let entitlements: [Entitlement]?
   let exchanges: [SubmissionExchange]?
 
   func write(to json: inout JSONWriter) {
@@ -85,6 +87,7 @@ private struct PendingSubmission: JSONWritable {
       json.member("status", "pending")
       json.memberIfPresent("retry_at", retryAt)
       json.memberIfPresent("detail", detail)
+      json.memberIfPresent("entitlements", entitlements)
       json.memberIfPresent("exchanges", exchanges)
     }
   }

@@ -78,7 +78,7 @@ struct ReceiptRequest: Decodable {
   }
 
   private static func checkedReceipt(_ text: String) throws -> String {
-    var receiptData = text
+    var receiptData = SubmissionRequest.receiptData(in: text)
     receiptData.removeBase64Wrapping()
     guard !receiptData.isEmpty else { throw Problem.invalid("receipt_data", "must not be empty") }
     guard receiptData.utf8.count <= maximumReceiptLength else {

@@ -2,10 +2,9 @@
 struct SignedDataField: Sendable {
   /// More than an app has to send at once: StoreKit has one for each purchase that still counts.
   static let maximumCount = 1000
-  /// In characters.
+  /// In characters, of each, as the verifier has it.
   ///
-  /// Apple's have some 6,000, most of them certificates; what is described item by item can have
-  /// more.
+  /// Apple's have some 6,000, most of them certificates.
   static let maximumLength = 256 * 1024
   /// In characters, of all lists together: as much as a receipt may have.
   static let maximumTotalLength = 16 * 1024 * 1024

@@ -72,6 +72,193 @@ CREATE TABLE notification_refusal (
 COMMENT ON TABLE notification_refusal IS
     'Refused notifications, counted by hour and reason; never their content. [local]';
 
+-- Provisional grants are tied to the submission that waits for Apple. No program of version 1 made
+-- any; one of anybody else's could be tied to nothing.
+DELETE FROM account_grant WHERE source = 'provisional';
+ALTER TABLE account_grant
+    ADD COLUMN submission_id uuid,
+    ADD COLUMN environment text CHECK (environment IN ('production', 'sandbox')),
+    ADD COLUMN original_transaction_id text
+        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    ADD CONSTRAINT account_grant_provisional_has_submission CHECK (
+        (source = 'provisional') = (submission_id IS NOT NULL)
+        AND (submission_id IS NULL) = (environment IS NULL)
+        AND (submission_id IS NULL) = (original_transaction_id IS NULL));
+CREATE UNIQUE INDEX account_grant_of_submission
+    ON account_grant (account_id, submission_id, entitlement);
+CREATE INDEX account_grant_of_line
+    ON account_grant (original_transaction_id) WHERE source = 'provisional';
+
+-- The view says where a provisional grant comes from, and keeps sandbox access for those who have it.
+CREATE OR REPLACE VIEW current_entitlement AS
+WITH version AS (
+    -- The versions of each product, each with the time that it describes; the first one also
+    -- describes all time before it.
+    SELECT product_id, valid_from, type, period,
+        CASE WHEN lag(valid_from) OVER versions IS NULL THEN '-infinity' ELSE valid_from END AS since,
+        coalesce(lead(valid_from) OVER versions, 'infinity') AS until
+    FROM product
+    WINDOW versions AS (PARTITION BY product_id ORDER BY valid_from)
+),
+part AS NOT MATERIALIZED (
+    -- Holdings of described products that entitle to something, with their end ('infinity': never).
+    SELECT held.*,
+        coalesce(is_revoked, false) AS revoked,
+        least(ends, revoked_at) AS access_ends,
+        CASE
+            WHEN now() < ends THEN 'active'
+            WHEN phase = 'grace_period' AND now() < grace_ends_at THEN 'in_grace_period'
+            WHEN phase = 'billing_retry' THEN 'in_billing_retry'
+            ELSE 'expired'
+        END AS own_state
+    FROM (
+        SELECT h.account_id, h.environment,
+            coalesce(h.family_id, h.original_transaction_id) AS family,
+            h.original_transaction_id, h.transaction_id, h.product_id, h.period_type, h.starts_at,
+            h.revoked_at, h.auto_renews, h.phase, h.grace_ends_at, latest.valid_from,
+            h.revoked_at <= now() AS is_revoked,
+            coalesce(least(h.superseded_at, coalesce(h.ends_at,
+                CASE coalesce(h.product_type, latest.type)
+                    WHEN 'non_consumable' THEN NULL
+                    WHEN 'non_renewing' THEN coalesce(
+                        (h.starts_at AT TIME ZONE 'UTC' + bought.period::interval)
+                            AT TIME ZONE 'UTC', h.starts_at)
+                    ELSE h.starts_at
+                END)), 'infinity') AS ends
+        FROM holding AS h
+        JOIN version AS latest ON latest.product_id = h.product_id AND latest.until = 'infinity'
+        JOIN version AS bought ON bought.product_id = h.product_id
+            AND bought.since <= h.starts_at AND h.starts_at < bought.until
+        CROSS JOIN sandbox_access AS sandbox
+        WHERE coalesce(h.product_type, latest.type) <> 'consumable'
+            AND (h.environment = 'production' OR sandbox.everybody
+                OR h.account_id = ANY (sandbox.account_ids))
+    ) AS held
+),
+deciding AS (
+    -- Of each account's holdings on a line the one that is shown: the unrevoked one that lasts
+    -- longest, if it is not over; else a revoked one that would cover now; else whichever was last.
+    SELECT DISTINCT ON (account_id, environment, family) *,
+        CASE class WHEN 0 THEN own_state WHEN 1 THEN 'revoked' ELSE 'expired' END AS state
+    FROM (
+        SELECT *,
+            CASE
+                WHEN NOT revoked AND rank = 1 AND own_state <> 'expired' THEN 0
+                WHEN revoked AND now() < ends THEN 1
+                WHEN NOT revoked THEN 2
+                ELSE 3
+            END AS class
+        FROM (
+            SELECT *,
+                row_number() OVER (
+                    PARTITION BY account_id, environment, family, revoked
+                    ORDER BY ends DESC, starts_at DESC,
+                        octet_length(transaction_id) DESC, transaction_id COLLATE "C" DESC,
+                        octet_length(original_transaction_id) DESC,
+                        original_transaction_id COLLATE "C" DESC,
+                        octet_length(product_id) DESC, product_id COLLATE "C" DESC) AS rank
+            FROM part
+            WHERE starts_at <= now()
+        ) AS ranked
+    ) AS classed
+    ORDER BY account_id, environment, family, class, rank
+),
+chain AS (
+    -- Each entitlement of it, with whatever else on the line grants the same and may prolong it:
+    -- what begins no later than everything before it ends.
+    SELECT d.*, granted.entitlement, f.ends AS last_ends, f.phase AS last_phase,
+        f.grace_ends_at AS last_grace_ends_at, f.is_first,
+        f.starts_at AS last_starts_at, f.position,
+        coalesce(f.starts_at <= max(CASE WHEN f.is_first THEN f.access_ends ELSE f.ends END)
+            OVER (links ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS joins
+    FROM deciding AS d
+    JOIN product_entitlement AS granted
+        ON granted.product_id = d.product_id AND granted.valid_from = d.valid_from
+    CROSS JOIN LATERAL (
+        SELECT p.*, is_same AS is_first,
+            row_number() OVER (ORDER BY is_same DESC, p.starts_at,
+                octet_length(p.transaction_id), p.transaction_id COLLATE "C",
+                octet_length(p.original_transaction_id), p.original_transaction_id COLLATE "C",
+                octet_length(p.product_id), p.product_id COLLATE "C") AS position
+        FROM part AS p
+        CROSS JOIN LATERAL (
+            SELECT (p.original_transaction_id, p.transaction_id, p.product_id)
+                = (d.original_transaction_id, d.transaction_id, d.product_id) AS is_same
+        ) AS same
+        WHERE p.account_id = d.account_id AND p.environment = d.environment
+            AND p.family = d.family
+            AND (is_same OR d.class = 0 AND p.revoked_at IS NULL AND EXISTS (
+                SELECT FROM product_entitlement AS other
+                WHERE other.product_id = p.product_id AND other.valid_from = p.valid_from
+                    AND other.entitlement = granted.entitlement))
+    ) AS f
+    WINDOW links AS (
+        PARTITION BY d.account_id, d.environment, d.family, granted.entitlement
+        ORDER BY f.position)
+),
+bought AS (
+    -- The last of the unbroken ones tells the end.
+    SELECT DISTINCT ON (account_id, environment, family, entitlement) *,
+        CASE WHEN is_first THEN access_ends ELSE last_ends END AS last_access_ends
+    FROM (
+        SELECT *,
+            bool_and(joins) OVER (
+                PARTITION BY account_id, environment, family, entitlement
+                ORDER BY position ROWS UNBOUNDED PRECEDING) AS is_unbroken
+        FROM chain
+    ) AS spans
+    WHERE is_unbroken
+    ORDER BY account_id, environment, family, entitlement,
+        CASE WHEN is_first THEN access_ends ELSE last_ends END DESC, position
+),
+offered AS (
+    SELECT b.account_id, b.entitlement, b.state IN ('active', 'in_grace_period') AS active, b.state,
+        b.product_id, b.last_ends AS expires_at,
+        least(
+            CASE b.last_phase
+                WHEN 'grace_period' THEN greatest(b.last_ends, b.last_grace_ends_at)
+                ELSE b.last_ends
+            END,
+            CASE WHEN b.is_first THEN b.revoked_at END) AS access_ends_at,
+        b.state NOT IN ('revoked', 'expired') AND EXISTS (
+            SELECT FROM part AS p
+            JOIN product_entitlement AS other ON other.product_id = p.product_id
+                AND other.valid_from = p.valid_from AND other.entitlement = b.entitlement
+            WHERE p.account_id = b.account_id AND p.environment = b.environment
+                AND p.family = b.family AND p.auto_renews AND p.phase <> 'expired'
+                AND p.revoked_at IS NULL AND p.starts_at <= b.last_access_ends
+                AND p.own_state <> 'expired') AS will_renew,
+        b.period_type, b.environment, b.original_transaction_id, b.transaction_id,
+        'app_store'::text AS source
+    FROM bought AS b
+    UNION ALL
+    SELECT account_id, entitlement, now() < coalesce(ends_at, 'infinity'),
+        CASE WHEN now() < coalesce(ends_at, 'infinity') THEN 'active' ELSE 'expired' END,
+        NULL, coalesce(ends_at, 'infinity'), coalesce(ends_at, 'infinity'), false, 'normal',
+        given.environment, given.original_transaction_id, NULL, source
+    FROM account_grant AS given
+    CROSS JOIN sandbox_access AS sandbox
+    WHERE starts_at <= now()
+        AND (given.environment IS DISTINCT FROM 'sandbox' OR sandbox.everybody
+            OR given.account_id = ANY (sandbox.account_ids))
+)
+SELECT DISTINCT ON (account_id, entitlement) account_id, entitlement, active, state, product_id,
+    nullif(expires_at, 'infinity') AS expires_at,
+    nullif(access_ends_at, 'infinity') AS access_ends_at,
+    will_renew, period_type, environment, original_transaction_id, transaction_id, source
+FROM offered
+ORDER BY account_id, entitlement, active DESC,
+    CASE WHEN active THEN 0 WHEN state = 'in_billing_retry' THEN 1 WHEN state = 'revoked' THEN 2
+        ELSE 3 END,
+    offered.access_ends_at DESC,
+    octet_length(coalesce(transaction_id, '')) DESC,
+    coalesce(transaction_id, '') COLLATE "C" DESC,
+    octet_length(coalesce(original_transaction_id, '')) DESC,
+    coalesce(original_transaction_id, '') COLLATE "C" DESC,
+    octet_length(coalesce(product_id, '')) DESC, coalesce(product_id, '') COLLATE "C" DESC,
+    coalesce(environment, '') COLLATE "C", source COLLATE "C";
+COMMENT ON VIEW current_entitlement IS 'What accounts may use now.';
+
 ALTER TABLE job
     DROP CONSTRAINT job_kind_check,
     ADD CONSTRAINT job_kind_check CHECK (kind IN ('verify_submission', 'process_notification'));

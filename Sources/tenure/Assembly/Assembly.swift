@@ -59,7 +59,14 @@ struct Assembly: Sendable {
     catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     intake = SubmissionIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, catalogue: catalogue,
-      sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
+      sandboxAccess: settings.sandboxAccess,
+      provisionalAccess: settings.provisionalAccess.map {
+        ProvisionalAccess(
+          receipts: LocalReceiptVerifier(
+            roots: settings.trustedReceiptRoots, apps: apps, acceptsXcode: settings.acceptsXcode),
+          longest: $0)
+      },
+      logger: logger, now: now)
     notifications = NotificationIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, apps: apps,
       sandboxAccess: settings.sandboxAccess, logger: logger, now: now)

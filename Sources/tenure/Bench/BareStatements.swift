@@ -83,7 +83,7 @@ struct BareStatements: Sendable {
   var load: [SQL] {
     [
       """
-      SELECT status, retry_at FROM tenure.submission WHERE submission_id = \(submissionID)
+      SELECT status, retry_at, attempts FROM tenure.submission WHERE submission_id = \(submissionID)
       FOR UPDATE
       """,
       """
@@ -207,7 +207,8 @@ struct BareStatements: Sendable {
       FROM tenure.holding WHERE account_id = ANY(\([sample.accountID]))
       """,
       """
-      SELECT account_id, grant_id, entitlement, starts_at, ends_at, source
+      SELECT account_id, grant_id, entitlement, starts_at, ends_at, source, environment,
+        original_transaction_id
       FROM tenure.account_grant WHERE account_id = ANY(\([sample.accountID]))
       """,
     ]

@@ -11,6 +11,8 @@ enum FuzzTarget: String, CaseIterable, ExpressibleByArgument, Sendable {
   case notification
   /// Answers of verifyReceipt.
   case verifyReceipt = "verify-receipt"
+  /// What is submitted as a receipt, whether or not Apple is asked about it.
+  case receipt
 }
 
 /// A text from nowhere, and what must become of it.
@@ -54,6 +56,7 @@ extension FuzzTarget {
     case .jws: try JWSFuzz(samples: samples, context: context)
     case .notification: try NotificationFuzz(samples: samples, context: context)
     case .verifyReceipt: VerifyReceiptFuzz(samples: samples)
+    case .receipt: try ReceiptFuzz(context: context)
     }
   }
 }

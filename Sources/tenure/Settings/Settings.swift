@@ -1,6 +1,7 @@
 import AppStore
 import Foundation
 import HTTPAPI
+import Intake
 import Logging
 import Subscriptions
 
@@ -22,9 +23,13 @@ struct Settings: Sendable {
   var serverAPIAddresses = ServerAPIAddresses.apple
   /// What all that Apple signs has to lead back to.
   var trustedRoots = TrustedRoots.apple
+  /// The same of app receipts, which have a root of their own.
+  var trustedReceiptRoots = TrustedRoots.appleReceipts
   /// Whether to believe what Xcode made and Apple did not sign: for development only.
   var acceptsXcode = false
   var sandboxAccess = SandboxAccess.all
+  /// The longest that a receipt alone gives access while Apple can't be asked; nil: never.
+  var provisionalAccess: Duration?
   var logLevel = Logger.Level.info
   private var apiKeyText: String?
   /// Which setting names the apps.
@@ -44,11 +49,14 @@ struct Settings: Sendable {
     if let limit = try source.integer("TENURE_APPSTORE_TIMEOUT_MS", in: 100...600_000) {
       appStoreTimeout = .milliseconds(limit)
     }
-    trustedRoots = try Self.trustedRoots(source) ?? trustedRoots
+    if let roots = try Self.trustedRoots(source) {
+      (trustedRoots, trustedReceiptRoots) = (roots, roots)
+    }
     acceptsXcode = try source.flag("TENURE_APPSTORE_ACCEPT_XCODE") ?? acceptsXcode
     serverAPIKey = try Self.serverAPIKey(source)
     serverAPIAddresses = try Self.serverAPIAddresses(source)
     sandboxAccess = try Self.sandboxAccess(source)
+    provisionalAccess = try Self.provisionalAccess(source)
     logLevel = try Self.logLevel(source)
   }
 
@@ -189,6 +197,19 @@ struct Settings: Sendable {
       throw SettingError(name: name, fault: "all and none stand alone: write one, or account ids")
     default: return .accounts(Set(words ?? []))
     }
+  }
+
+  /// Hours, and no more of them than Apple is asked for.
+  private static func provisionalAccess(_ source: SettingSource) throws -> Duration? {
+    let name = "TENURE_PROVISIONAL_ACCESS"
+    guard let text = try source.string(name)?.lowercased(), text != "off" else { return nil }
+    let most = Int(RetrySchedule.patience / .hours(1))
+    guard text.hasSuffix("h"), let hours = Int(text.dropLast()), (1...most).contains(hours) else {
+      throw SettingError(
+        name: name,
+        fault: "\"\(text)\" is neither off nor a number of hours: write 24h, at most \(most)h")
+    }
+    return .hours(hours)
   }
 
   private static func logLevel(_ source: SettingSource) throws -> Logger.Level {

@@ -27,13 +27,20 @@ struct TestAPI: Sendable {
   let ledger: Ledger
   let database: ConnectionPool
 
+  /// What an operator can choose.
+  struct Choices: Sendable {
+    var sandboxAccess = SandboxAccess.all
+    /// Nil: no provisional access.
+    var provisionalAccess: Duration?
+  }
+
   /// Runs a test on a fresh one.
   static func run(
-    logger: Logger = quietLogger, _ setup: TestingSetup = .router,
+    logger: Logger = quietLogger, choices: Choices = Choices(), _ setup: TestingSetup = .router,
     _ test: @escaping @Sendable (TestAPI) async throws -> Void
   ) async throws {
     try await withScratchDatabase { database in
-      let (api, apple, intake) = try await assemble(database, logger: logger)
+      let (api, apple, intake) = try await assemble(database, choices: choices, logger: logger)
       try await api.application(host: "127.0.0.1", port: 0).test(setup) { client in
         try await test(
           TestAPI(
@@ -44,9 +51,9 @@ struct TestAPI: Sendable {
   }
 
   /// Puts together what the program puts together.
-  static func assemble(_ database: ConnectionPool, logger: Logger = quietLogger) async throws
-    -> (api: API, apple: StandInAppStore, intake: SubmissionIntake)
-  {
+  static func assemble(
+    _ database: ConnectionPool, choices: Choices = Choices(), logger: Logger = quietLogger
+  ) async throws -> (api: API, apple: StandInAppStore, intake: SubmissionIntake) {
     let apple = try StandInAppStore()
     let clock = apple.simulation.clock
     let now: @Sendable () -> Timestamp = { clock.now }
@@ -58,18 +65,22 @@ struct TestAPI: Sendable {
     ])
     let receipts = ReceiptVerifier(
       transport: apple, apps: apps, timeout: .seconds(10), logger: logger, now: now)
-    let signedData = SignedDataVerifier(
-      roots: try TrustedRoots(pem: apple.signer.rootCertificatePEM), apps: apps, now: now)
+    let roots = try TrustedRoots(pem: apple.signer.rootCertificatePEM)
+    let signedData = SignedDataVerifier(roots: roots, apps: apps, now: now)
     let intake = SubmissionIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, catalogue: catalogue,
-      sandboxAccess: .all, logger: logger, now: now)
-    let notifications = NotificationIntake(
-      ledger: ledger, receipts: receipts, signedData: signedData, apps: apps, sandboxAccess: .all,
+      sandboxAccess: choices.sandboxAccess,
+      provisionalAccess: choices.provisionalAccess.map {
+        ProvisionalAccess(receipts: LocalReceiptVerifier(roots: roots, apps: apps), longest: $0)
+      },
       logger: logger, now: now)
+    let notifications = NotificationIntake(
+      ledger: ledger, receipts: receipts, signedData: signedData, apps: apps,
+      sandboxAccess: choices.sandboxAccess, logger: logger, now: now)
     let api = API(
       ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
       entitlements: EntitlementReader(
-        ledger: ledger, catalogue: catalogue, sandboxAccess: .all),
+        ledger: ledger, catalogue: catalogue, sandboxAccess: choices.sandboxAccess),
       schema: SchemaMigrator(database: database, logger: logger),
       keys: try APIKeys(parsing: "shop:app:app-secret, ops:admin:admin-secret"), logger: logger,
       now: now)

@@ -1,0 +1,123 @@
+import Postgres
+package import Subscriptions
+
+/// An entitlement that is given on the word of a receipt while Apple can't be asked about it.
+///
+/// Never a charge: nothing of it enters the ledger, and the decision on the submission takes it
+/// away, whatever is decided.
+package struct ProvisionalGrant: Hashable, Sendable {
+  package var entitlement: String
+  package var endsAt: Timestamp
+  /// The line of the purchase that it stands for.
+  package var line: LineID
+
+  package init(entitlement: String, endsAt: Timestamp, line: LineID) {
+    self.entitlement = entitlement
+    self.endsAt = endsAt
+    self.line = line
+  }
+}
+
+extension ProvisionalGrant {
+  /// What is told of it where grants are listed.
+  private static let reason = "Apple could not be asked about a receipt that was submitted."
+
+  /// The statements that keep others from granting the same, and find who did already;
+  /// ``rivals(from:)`` reads the last one's result.
+  ///
+  /// One purchase gives one account provisional access, whoever's it will be: a receipt that is
+  /// passed around would else open every door while Apple is down.
+  static func lockRivals(
+    of submission: Submission, for grants: [ProvisionalGrant], at now: Timestamp
+  ) -> [SQL] {
+    guard !grants.isEmpty else { return [] }
+    let lines = Set(grants.map(\.line)).sorted()
+    let locks = lines.map { line -> SQL in
+      "SELECT pg_advisory_xact_lock(hashtextextended(\("provisional " + line.description), 0))"
+    }
+    return locks + [
+      """
+      SELECT environment, original_transaction_id FROM tenure.account_grant
+      WHERE source = 'provisional' AND account_id <> \(submission.accountID)
+        AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+        AND ends_at > \(now)
+      """
+    ]
+  }
+
+  /// The lines that another account has provisional access by.
+  static func rivals(from results: [Rows]) throws -> Set<LineID> {
+    guard let rows = results.last else { return [] }
+    return Set(
+      try rows.decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) })
+  }
+
+  /// The statements that make these the only provisional grants of a submission.
+  ///
+  /// - Parameters:
+  ///   - grants: One for each entitlement.
+  ///   - submission: The submission.
+  ///   - attempts: How often Apple was asked before: at first there is nothing to take away.
+  ///   - now: The moment.
+  /// - Returns: The statements; none where there is nothing to change.
+  static func replace(
+    _ grants: [ProvisionalGrant], of submission: Submission, after attempts: Int, at now: Timestamp
+  ) -> [SQL] {
+    let obsolete: [SQL] =
+      attempts == 0
+      ? []
+      : [
+        """
+        DELETE FROM tenure.account_grant
+        WHERE account_id = \(submission.accountID) AND submission_id = \(submission.id)
+          AND entitlement <> ALL(\(grants.map(\.entitlement)))
+        """
+      ]
+    return obsolete
+      + grants.map { grant in
+        """
+        INSERT INTO tenure.account_grant (account_id, grant_id, entitlement, source, starts_at,
+          ends_at, reason, submission_id, environment, original_transaction_id)
+        VALUES (\(submission.accountID), gen_random_uuid(), \(grant.entitlement), 'provisional',
+          \(submission.receivedAt), \(grant.endsAt), \(reason), \(submission.id),
+          \(grant.line.environment), \(grant.line.originalTransactionID))
+        ON CONFLICT (account_id, submission_id, entitlement) DO UPDATE
+        SET ends_at = excluded.ends_at, environment = excluded.environment,
+          original_transaction_id = excluded.original_transaction_id
+        """
+      }
+  }
+}
+
+extension Ledger {
+  /// Works out what recording something would come to now, and records nothing.
+  ///
+  /// It goes the whole way of a recording but for its writes, with the lines locked, and then back:
+  /// so the answer is the very rule's, with everything that the ledger knows.
+  ///
+  /// - Parameters:
+  ///   - arrival: What would be recorded.
+  ///   - now: The recording date.
+  /// - Returns: The families as they would be.
+  /// - Throws: What the database says.
+  package func rehearse(_ arrival: Arrival, at now: Timestamp) async throws -> Recording {
+    try await database.withTransaction { transaction in
+      let locked = try await lock(linesOf: arrival.evidence, in: transaction).lines
+      let recording = try await record(arrival, on: locked, at: now, in: transaction).recording
+      await transaction.rollBack()
+      return recording
+    }
+  }
+
+  /// The provisional grants that stand although their submission was decided: there are none.
+  func strayProvisionalGrants() async throws -> [LineID] {
+    try await database.query(
+      """
+      SELECT g.environment, g.original_transaction_id FROM tenure.account_grant AS g
+      LEFT JOIN tenure.submission AS s ON s.submission_id = g.submission_id
+      WHERE g.source = 'provisional' AND s.status IS DISTINCT FROM 'pending'
+      ORDER BY g.environment, g.original_transaction_id
+      """, deadline: Self.auditDeadline
+    ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+  }
+}
