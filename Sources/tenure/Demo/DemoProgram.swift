@@ -36,15 +36,18 @@ struct DemoProgram {
     _ client: HTTPClient
   ) async throws -> Bool {
     let keys = DemoKeys()
-    let settings = try await settings(simulatorPort: simulatorPort, keys: keys)
-    let network = DemoNetwork(transport: HTTPClientTransport(client: client))
+    let settings = try await settings(
+      simulatorPort: simulatorPort, rootCertificatePEM: simulation.rootCertificatePEM, keys: keys)
+    let transport = HTTPClientTransport(client: client)
+    let network = DemoNetwork(transport: transport)
     let assembly = try await Assembly(
       database: database, settings: settings, transport: network, logger: logger,
       now: { simulation.now })
     let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: port)
     let story = DemoStory(
       simulation: simulation, network: network, ledger: assembly.ledger, server: server,
-      client: client, keys: keys, simulatorPort: simulatorPort, exits: exits)
+      client: client, sender: NotificationSender(simulation: simulation, transport: transport),
+      keys: keys, simulatorPort: simulatorPort, exits: exits)
     // Stopped from the end: first the story, then what it is about.
     let group = ServiceGroup(
       configuration: ServiceGroupConfiguration(
@@ -60,9 +63,17 @@ struct DemoProgram {
   }
 
   /// What an operator would write into the environment, which is not looked at.
-  private func settings(simulatorPort: Int, keys: DemoKeys) async throws -> Settings {
+  ///
+  /// Root certificates come in a file, which is needed only until it is read.
+  private func settings(
+    simulatorPort: Int, rootCertificatePEM: String, keys: DemoKeys
+  ) async throws -> Settings {
     let app = DemoCatalogue.app
     let appStore = "http://\(DemoServer.host):\(simulatorPort)"
+    let roots = FileManager.default.temporaryDirectory
+      .appending(path: "tenure-demo-\(UUID().uuidString).pem")
+    try Data(rootCertificatePEM.utf8).write(to: roots, options: .withoutOverwriting)
+    defer { try? FileManager.default.removeItem(at: roots) }
     return try Settings(
       await SettingSource(
         flags: [
@@ -70,6 +81,7 @@ struct DemoProgram {
           "TENURE_APPS": "\(app.bundleID):\(app.appAppleID):\(app.sharedSecret)",
           "TENURE_APPSTORE_VERIFY_RECEIPT_URL": "\(appStore)/verifyReceipt",
           "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": "\(appStore)/sandbox/verifyReceipt",
+          "TENURE_APPSTORE_ROOT_CERTIFICATES": roots.path(percentEncoded: false),
         ], environment: [:]))
   }
 
