@@ -137,8 +137,10 @@ final class DemoStage {
     tell("Apple's server answers 503 for the next 20 minutes.")
   }
 
+  /// Lets the outage end before its time.
   func endOutage() {
     simulation.setFaults { $0.outageEnd = nil }
+    tell("Apple is back.")
   }
 
   // MARK: What has to come out
@@ -164,7 +166,7 @@ final class DemoStage {
     let found = try await tenure.entitlements(of: account, at: moment)
     let list = found.map { entitlement in
       "\(entitlement.name) "
-        + (entitlement.expiresAt.map { "until \($0.prefix(10))" } ?? "for ever")
+        + (entitlement.accessEndsAt.map { "until \($0.prefix(10))" } ?? "for ever")
     }
     let when = moment.map { " on \($0.day)" } ?? ""
     expect(

@@ -124,11 +124,14 @@ extension TenureClient {
     var name: String
     var productID: ProductID
     var expiresAt: String?
+    /// Later than what is paid, in a grace period.
+    var accessEndsAt: String?
 
     enum CodingKeys: String, CodingKey {
       case name = "entitlement"
       case productID = "product_id"
       case expiresAt = "expires_at"
+      case accessEndsAt = "access_ends_at"
     }
   }
 

@@ -93,6 +93,7 @@ extension DemoScenario {
     try phone.buy("monthly")
     let first = try phone.latest("monthly").transactionID
     try phone.switchAutoRenew(false)
+    try await stage.notify()
     stage.wait(.days(18))
     let receipt = try phone.receipt()
     stage.network.cut(receipt.receiptData)

@@ -29,7 +29,8 @@ extension DemoScenario {
     stage.tell("A stranger writes REFUND into a copy of it, and posts that.")
     let status = try await stage.tenure.postNotification(
       try forged(genuine?.signedPayload, writing: "REFUND", over: "REFUND_REVERSED"))
-    stage.expect(status == 400, "Tenure answers \(status): the signature does not fit.")
+    stage.expect(
+      status == 400, "Tenure answers \(status), and logs why: the signature does not fit.")
     try await stage.expect("vera", mayUse: ["lifetime"])
   }
 
@@ -55,6 +56,7 @@ extension DemoScenario {
     try stage.chooseNotifications(.v1)
     let phone = try stage.phone("xenia")
     try await phone.subscribe("monthly")
+    try await stage.notify()
     let month = try phone.latest("monthly").transactionID
     stage.beginOutage()
     try phone.refund(phone.latest("monthly"))
@@ -63,7 +65,8 @@ extension DemoScenario {
     let revokedAt = try await stage.waitForWorker {
       try await stage.tenure.transaction(month).revokedAt
     }
-    stage.tell("Apple is back, and the worker has shown it the receipt in the notification.")
+    stage.tell(
+      "Apple is back, and the worker has shown it the receipt that was in the notification.")
     stage.expect(true, "Apple confirms that the month is revoked: \(revokedAt).")
     try await stage.expect("xenia", mayUse: [])
   }

@@ -29,8 +29,8 @@ extension DemoScenario {
     try await member.submitSigned(share)
     try await stage.notify()
     try await stage.expect(
-      "zoe's purchase", phone.latest("lifetime").transactionID, isOwnedBy: "zoe", .submitter)
-    try await stage.expect("yusuf's share", share.transactionID, isOwnedBy: "yusuf", .submitter)
+      "the purchase", phone.latest("lifetime").transactionID, isOwnedBy: "zoe", .submitter)
+    try await stage.expect("the share", share.transactionID, isOwnedBy: "yusuf", .submitter)
     try await stage.expect("yusuf", mayUse: ["lifetime"])
     try member.leaveFamily()
     try await stage.notify()

@@ -25,6 +25,7 @@ extension DemoScenario {
   static let refund = DemoScenario("B", "rita's current month is refunded") { stage in
     let phone = try stage.phone("rita")
     try await phone.subscribe("monthly")
+    try await stage.notify()
     try await stage.expect("rita", mayUse: ["pro"])
     stage.wait(.days(4))
     let month = try phone.latest("monthly")
