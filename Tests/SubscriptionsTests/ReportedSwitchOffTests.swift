@@ -72,7 +72,7 @@ struct ReportedSwitchOffTests {
     #expect(ledger.line.evidence(of: ReportedSwitchOff(line: mainLine, at: day(10))) == nil)
   }
 
-  /// Whatever date is made up, and whatever comes later: the owners are those by Apple's word alone.
+  /// Whatever date is made up and whatever comes later, the owners are those by Apple's word alone.
   ///
   /// But for orders that were opened between the two dates: whoever makes a date up could as well
   /// open an order then.

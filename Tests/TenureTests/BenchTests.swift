@@ -1,3 +1,4 @@
+import Logging
 import Postgres
 import ScratchDatabases
 import Testing
@@ -28,6 +29,14 @@ struct BenchTests {
       let range = Double(real.bytes) * 0.8...Double(real.bytes) * 1.2
       #expect(range.contains(Double(bare.bytes)), "\(table): \(bare.bytes) of \(real.bytes)")
     }
+  }
+
+  @Test("signed data are measured without a database, and all of them are accepted")
+  func signatures() async throws {
+    let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+    let results = try await SignatureBenchmark(seconds: 1, rounds: 1, logger: logger).run()
+    #expect(results.map(\.goal) == [0.5, nil, 0.5, nil])
+    #expect(results.allSatisfy { $0.ratio > 0 })
   }
 
   /// What is in a table: which columns are filled in each row, and how many bytes there are.

@@ -1,3 +1,5 @@
+import AppStore
+import AppStoreSimulator
 import Foundation
 import NIOCore
 import NIOPosix
@@ -11,7 +13,8 @@ import Testing
 @Suite("Commands and settings")
 struct CommandTests {
   static let commands = [
-    "serve", "work", "migrate", "audit", "rebuild", "demo", "simulate-app-store", "bench",
+    "serve", "work", "migrate", "audit", "rebuild", "app-store", "demo", "simulate-app-store",
+    "bench",
   ]
 
   @Test("the program's help lists every command")
@@ -56,6 +59,13 @@ struct CommandTests {
     "TENURE_BUNDLE_IDS": "com.example.app",
   ]
 
+  private static func key(_ privateKey: String) -> [String: String] {
+    [
+      "TENURE_APPSTORE_ISSUER_ID": "57246542-96fe-1a63-e053-0824d011072a",
+      "TENURE_APPSTORE_KEY_ID": "2X9R4HXF34", "TENURE_APPSTORE_PRIVATE_KEY": privateKey,
+    ]
+  }
+
   // swift-format-ignore
   static let wrongSettings: [WrongSettings] = [
     WrongSettings(["TENURE_API_KEYS": ""],                                     "TENURE_API_KEYS"),
@@ -87,9 +97,17 @@ struct CommandTests {
     WrongSettings(["TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": "sandbox"],   "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL"),
     WrongSettings(["TENURE_APPSTORE_TIMEOUT_MS": "99"],                        "TENURE_APPSTORE_TIMEOUT_MS"),
     WrongSettings(["TENURE_APPSTORE_TIMEOUT_MS": "10s"],                       "TENURE_APPSTORE_TIMEOUT_MS"),
-    WrongSettings(["TENURE_APPSTORE_ROOT_CERTIFICATES": "/nowhere/root.pem"],  "TENURE_APPSTORE_ROOT_CERTIFICATES"),
+    WrongSettings(["TENURE_APPSTORE_ROOT_CERTIFICATES": "/nowhere/roots.pem"], "TENURE_APPSTORE_ROOT_CERTIFICATES"),
     WrongSettings(["TENURE_APPSTORE_ROOT_CERTIFICATES": "/dev/null"],          "TENURE_APPSTORE_ROOT_CERTIFICATES"),
     WrongSettings(["TENURE_APPSTORE_ACCEPT_XCODE": "perhaps"],                 "TENURE_APPSTORE_ACCEPT_XCODE"),
+    WrongSettings(["TENURE_APPSTORE_KEY_ID": "2X9R4HXF34"],                    "TENURE_APPSTORE_ISSUER_ID: it is not set"),
+    WrongSettings(["TENURE_APPSTORE_ISSUER_ID": "5724", "TENURE_APPSTORE_PRIVATE_KEY": "/s3cr3t"], "TENURE_APPSTORE_KEY_ID: it is not set"),
+    WrongSettings(["TENURE_APPSTORE_ISSUER_ID": "5724", "TENURE_APPSTORE_KEY_ID": "2X9R4HXF34"],   "TENURE_APPSTORE_PRIVATE_KEY: it is not set"),
+    WrongSettings(key("/nowhere/s3cr3t.p8"),                                   "TENURE_APPSTORE_PRIVATE_KEY"),
+    WrongSettings(key("/dev/null"),                                            "TENURE_APPSTORE_PRIVATE_KEY"),
+    WrongSettings(key("-----BEGIN PRIVATE KEY-----s3cr3t"),                    "TENURE_APPSTORE_PRIVATE_KEY"),
+    WrongSettings(["TENURE_APPSTORE_API_URL": "ftp://apple"],                  "TENURE_APPSTORE_API_URL"),
+    WrongSettings(["TENURE_APPSTORE_SANDBOX_API_URL": "http://a/?s3cr"],       "TENURE_APPSTORE_SANDBOX_API_URL"),
     WrongSettings(["TENURE_HTTP_PORT": "http"],                                "TENURE_HTTP_PORT"),
     WrongSettings(["TENURE_HTTP_PORT": "65536"],                               "TENURE_HTTP_PORT"),
     WrongSettings(["TENURE_DATABASE_PREPARED_STATEMENTS": "perhaps"],          "TENURE_DATABASE_PREPARED_STATEMENTS"),
@@ -126,6 +144,30 @@ struct CommandTests {
     let settings = try Settings(
       await SettingSource(environment: ["TENURE_SANDBOX_ACCESS": text]))
     #expect(settings.sandboxAccess.grants(.sandbox, to: "4711") == isGranted)
+  }
+
+  @Test("the roots of a file are trusted instead of Apple's")
+  func rootCertificates() async throws {
+    try await withTemporaryDirectory { directory in
+      let file = directory.appending(path: "roots.pem")
+      let signers = [try SimulatedSigner(), try SimulatedSigner()]
+      try signers.map(\.rootCertificatePEM).joined()
+        .write(to: file, atomically: true, encoding: .utf8)
+      let settings = try Settings(
+        await SettingSource(environment: [
+          "TENURE_APPSTORE_ROOT_CERTIFICATES": file.path(percentEncoded: false)
+        ]))
+      let apps = try AppStoreApps([AppStoreApp(bundleID: "com.example.app")])
+      for (roots, isTrusted) in [(settings.trustedRoots, true), (.apple, false)] {
+        let verifier = SignedDataVerifier(roots: roots, apps: apps, now: { .now })
+        for signer in signers {
+          let signed = signer.sign(["bundleId": "com.example.app", "receiptType": "Sandbox"])
+          let verdict = await verifier.appTransaction(signed)
+          #expect(((try? verdict.get()) != nil) == isTrusted, "\(verdict)")
+        }
+      }
+      #expect(!settings.acceptsXcode)
+    }
   }
 
   @Test("a value in a file can stand in quotes")

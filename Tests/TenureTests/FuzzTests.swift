@@ -68,7 +68,7 @@ struct FuzzTests {
     try Data("an input".utf8).write(to: directory.input)
     let shell = URL(filePath: "/bin/sh")
     let process = try ChildProcess(shell, ["-c", script], in: url)
-    let patience: Duration = finding == "MB" ? .seconds(60) : .milliseconds(500)
+    let patience: Duration = finding == "longer than" ? .milliseconds(200) : .seconds(120)
     let watch = FuzzWatch(
       process: process, directory: directory, longestInput: patience,
       largestMemory: 32 * 1024 * 1024)

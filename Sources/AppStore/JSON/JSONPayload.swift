@@ -19,15 +19,16 @@ extension JSONPayload {
   package init(json: JSONValue) throws(JSONError) {
     guard case .object(let members) = json else { throw JSONError("is no object") }
     self.init()
+    let fields = Self.fields
     for member in members {
-      guard member.value != .null, let field = Self.fields[member.key] else {
+      guard member.value != .null, let index = fields.index(of: member.key) else {
         unknownFields.append(member)
         continue
       }
       do {
-        try field.read(member.value, &self)
+        try fields.all[index].read(member.value, &self)
       } catch {
-        throw JSONError("has a field \(field.name) that \(error)")
+        throw JSONError("has a field \(fields.all[index].name) that \(error)")
       }
     }
   }
@@ -81,14 +82,15 @@ package struct JSONField<Payload: Sendable>: Sendable {
 /// The fields of an object, in the order in which they are written.
 package struct JSONFields<Payload: Sendable>: Sendable {
   let all: [JSONField<Payload>]
-  private let byName: [String: JSONField<Payload>]
+  private let indices: [String: Int]
 
+  /// The fields in that order, each of another name.
   package init(_ fields: [JSONField<Payload>]) {
     all = fields
-    byName = Dictionary(uniqueKeysWithValues: fields.map { ($0.name, $0) })
+    indices = Dictionary(uniqueKeysWithValues: fields.enumerated().map { ($1.name, $0) })
   }
 
-  subscript(name: String) -> JSONField<Payload>? { byName[name] }
+  func index(of name: String) -> Int? { indices[name] }
 }
 
 // MARK: - Values

@@ -36,6 +36,9 @@ extension JSONValue {
 
 /// Reads one JSON text from its first byte to its last.
 private struct JSONReader {
+  /// How many members Apple's payloads have at most: room that is made at once.
+  private static let usualMembers = 32
+
   private let bytes: [UInt8]
   private let toleratesRepetitions: Bool
   private var position = 0
@@ -71,6 +74,7 @@ private struct JSONReader {
     try enter(depth)
     var members: [JSONValue.Member] = []
     if skip(UInt8(ascii: "}")) { return .object([]) }
+    if depth == 1 { members.reserveCapacity(Self.usualMembers) }
     repeat {
       skipSpace()
       guard position < bytes.count, bytes[position] == UInt8(ascii: "\"") else {
@@ -201,15 +205,18 @@ private struct JSONReader {
   private mutating func text() throws(JSONError) -> String {
     position += 1
     let start = position
+    var seen: UInt8 = 0
     while position < bytes.count {
       let byte = bytes[position]
       if byte == UInt8(ascii: "\"") {
-        let text = try string(bytes[start..<position])
+        let text = bytes[start..<position]
         position += 1
-        return text
+        // Most texts are ASCII, where there is nothing to validate.
+        return seen < 0x80 ? String(decoding: text, as: UTF8.self) : try string(text)
       }
       if byte == UInt8(ascii: "\\") { return try escapedText(from: start) }
       guard byte >= 0x20 else { throw JSONError("has a control character in a text") }
+      seen |= byte
       position += 1
     }
     throw JSONError("has a text that does not end")

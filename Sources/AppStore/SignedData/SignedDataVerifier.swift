@@ -63,6 +63,7 @@ package struct SignedDataVerifier: Sendable {
   /// - Parameters:
   ///   - jws: Its `signedPayload`.
   ///   - receivedAt: The date of one that doesn't name its own, as those of 2022.
+  /// - Returns: The notification with its parts, or why it is refused.
   package func notification(
     _ jws: String, receivedAt: Timestamp
   ) async -> Result<SignedNotification, SignedDataRefusal> {
@@ -147,7 +148,9 @@ package struct SignedDataVerifier: Sendable {
     return payload
   }
 
-  /// Whom the notification is for. One without any contents, as Apple may invent, is for anybody.
+  /// Whom the notification is for.
+  ///
+  /// One with contents that nobody knows, as Apple may invent, is for anybody.
   private func outer(of payload: ResponseBodyV2DecodedPayload) throws(SignedDataFault) -> Outer {
     typealias Fields = PayloadFields
     var outer = Outer(

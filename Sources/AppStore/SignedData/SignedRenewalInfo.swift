@@ -48,6 +48,7 @@ package struct SignedRenewalInfo: Hashable, Sendable {
   /// for after it.
   ///
   /// - Parameter latest: The latest transaction of the line that is at hand.
+  /// - Returns: The status as of the date at which this was signed.
   package func status(latest: TransactionRecord?) -> RenewalStatus {
     let sameLine = latest.flatMap { $0.key.line == line ? $0.expiresDate : nil }
     let phase = RenewalPhase(

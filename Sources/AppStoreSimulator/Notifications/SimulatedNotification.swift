@@ -42,7 +42,7 @@ package struct SimulatedNotification: Hashable, Sendable {
   package let environment: Environment
   package let bundleID: String
   package let at: Timestamp
-  /// What happened; nil for a test.
+  /// What happened; nil for a test, and for what came of extending many.
   package let event: SimulatedEvent?
   /// The charge that it is about: a family member's own, where the event is the purchaser's.
   package let transactionID: TransactionID?

@@ -16,6 +16,33 @@ extension ControlRequest {
   func faults(_ key: String) throws -> [SimulatedFault]? {
     try optionalList(key, of: "faults", \.fault)
   }
+
+  func rate() throws -> Double {
+    try optional("rate", "a number from 0 to 1") { value -> Double? in
+      guard let rate = value.double, (0...1).contains(rate) else { return nil }
+      return rate
+    } ?? 0
+  }
+
+  /// What `next`, `rate`, `kinds`, `down_until` and `down_fault` make of a plan.
+  func faultPlan(usualKinds: [SimulatedFault]) throws -> @Sendable (inout FaultPlan) -> Void {
+    let next = try faults("next") ?? []
+    let kinds = try faults("kinds") ?? usualKinds
+    let outage = try optional("down_fault", "a fault") { $0.fault } ?? .unavailable
+    let outageEnd = try optionalMoment("down_until")
+    let rate = try rate()
+    return { plan in
+      plan.next = next
+      plan.rate = rate
+      plan.kinds = kinds
+      plan.outageEnd = outageEnd
+      plan.outage = outage
+    }
+  }
+
+  func notificationFaults(_ key: String) throws -> [NotificationFault]? {
+    try optionalList(key, of: "faults") { $0.string.flatMap(NotificationFault.init(name:)) }
+  }
 }
 
 extension JSONValue {
@@ -136,6 +163,36 @@ extension SimulatedCharge {
     members.append("upgraded_at", text(upgradedAt))
     members.append("revoked_at", text(revokedAt))
     members.append("order_id", text(orderID))
+    return .object(members)
+  }
+}
+
+extension SimulatedNotification {
+  /// Without its content, which holds secrets and is long.
+  var json: JSONValue {
+    func text(_ value: String?) -> JSONValue { value.map { .string($0) } ?? .null }
+    var members: [JSONValue.Member] = []
+    members.append("number", .integer(Int64(number)))
+    members.append("at", at.description)
+    members.append("version", version.rawValue)
+    members.append("uuid", uuid.uuidString.lowercased())
+    members.append("type", type)
+    members.append("subtype", text(subtype))
+    members.append("environment", environment.rawValue)
+    members.append("bundle_id", bundleID)
+    members.append("original_transaction_id", text(originalTransactionID?.rawValue))
+    members.append("transaction_id", text(transactionID?.rawValue))
+    members.append("event", event.map { .integer(Int64($0.number)) } ?? .null)
+    members.append(
+      "attempts",
+      .array(
+        attempts.map { attempt in
+          [
+            "at": .string(attempt.at.description), "url": .string(attempt.url),
+            "result": .string(attempt.result.rawValue),
+            "http_status": attempt.httpStatus.map { .integer(Int64($0)) } ?? .null,
+          ]
+        }))
     return .object(members)
   }
 }

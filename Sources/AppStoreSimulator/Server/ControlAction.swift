@@ -36,19 +36,24 @@ struct ControlAction: Sendable {
       return "\(method) /simulator/\(name)  \(action.summary)\(fields)"
     }
     return """
-      A simulated App Store. Apple's side: POST /verifyReceipt and POST /sandbox/verifyReceipt.
+      A simulated App Store. Apple's side: POST /verifyReceipt and POST /sandbox/verifyReceipt;
+      the App Store Server API at /inApps/… and /sandbox/inApps/…; notifications, see notify.
       Yours, with JSON objects (POST) or queries (GET); fields with ? may be left out:
 
       \(lines.joined(separator: "\n"))
 
       Faults: timeout, reset, cut_off, unavailable, html, truncated, 429:SECONDS, 21002, 21005,
-      21009, 21100:retryable, 21100:final, 21100:1, 21100:0, slow:MILLISECONDS, large:BYTES.
+      21009, 21100:retryable, 21100:final, 21100:1, 21100:0, slow:MILLISECONDS, large:BYTES; of
+      the API also 4040002, 4040004, 4040006, 5000000, 5000001.
+      Faults of notifications: late:SECONDS, doubled, out_of_order, lost, answer_lost, dropped.
       Quirks: \(Quirk.allCases.map(\.rawValue).joined(separator: ", ")).
 
       """
   }()
 
-  static let all = questions + stage + purchases + consequences + apple
+  static let all =
+    questions + signedData + stage + purchases + consequences + lineChanges + apple
+    + notifications + serverAPI
 
   private static let questions = [
     ControlAction(
@@ -272,25 +277,12 @@ struct ControlAction: Sendable {
     ControlAction(
       name: "faults", parameters: ["next?", "rate?", "kinds?", "down_until?", "down_fault?"],
       summary:
-        "faults of the next requests, of a share of all (0 to 1), and until a simulated time;"
+        "faults of verifyReceipt's next requests, of a share of all (0 to 1), and until a simulated"
+        + " time;"
         + " what is left out is switched off"
     ) { simulation, request in
-      let next = try request.faults("next") ?? []
-      let kinds = try request.faults("kinds") ?? FaultPlan.usualKinds
-      let outage = try request.optional("down_fault", "a fault") { $0.fault } ?? .unavailable
-      let outageEnd = try request.optionalMoment("down_until")
-      let rate =
-        try request.optional("rate", "a number from 0 to 1") { value -> Double? in
-          guard let rate = value.double, (0...1).contains(rate) else { return nil }
-          return rate
-        } ?? 0
-      simulation.setFaults { plan in
-        plan.next = next
-        plan.rate = rate
-        plan.kinds = kinds
-        plan.outageEnd = outageEnd
-        plan.outage = outage
-      }
+      let change = try request.faultPlan(usualKinds: FaultPlan.usualKinds)
+      simulation.setFaults(change)
       return [:]
     },
     ControlAction(

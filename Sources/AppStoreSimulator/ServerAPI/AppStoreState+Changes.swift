@@ -22,15 +22,7 @@ extension AppStoreState {
   mutating func extendRenewalDate(
     _ id: String, _ request: ServerAPIRequest, _ caller: Caller
   ) throws -> JSONValue {
-    let body = try request.json()
-    guard let days = body["extendByDays"]?.integer.flatMap(Int.init(exactly:)),
-      Self.extensionDays.contains(days)
-    else { throw ServerAPIError.invalidExtendByDays }
-    guard let reason = body["extendReasonCode"]?.integer, Self.extendReasons.contains(reason)
-    else { throw ServerAPIError.invalidExtendReasonCode }
-    guard let identifier = body["requestIdentifier"]?.string, !identifier.isEmpty,
-      identifier.count <= Self.longestRequestIdentifier
-    else { throw ServerAPIError.invalidRequestIdentifier }
+    let (days, _) = try extensionTerms(try request.json())
     let line = try line(
       id, caller, or: .invalidOriginalTransactionID, missing: .originalTransactionIDNotFound)
     if let refusal = refusal(toExtend: line, days: days) { throw refusal }
@@ -45,6 +37,64 @@ extension AppStoreState {
     members.append(
       "webOrderLineItemId", charges[current].webOrderLineItemID?.rawValue ?? "")
     return .object(members)
+  }
+
+  /// How many days, and what the caller calls the request.
+  private func extensionTerms(_ body: JSONValue) throws -> (days: Int, identifier: String) {
+    guard let days = body["extendByDays"]?.integer.flatMap(Int.init(exactly:)),
+      Self.extensionDays.contains(days)
+    else { throw ServerAPIError.invalidExtendByDays }
+    guard let reason = body["extendReasonCode"]?.integer, Self.extendReasons.contains(reason)
+    else { throw ServerAPIError.invalidExtendReasonCode }
+    guard let identifier = body["requestIdentifier"]?.string, !identifier.isEmpty,
+      identifier.count <= Self.longestRequestIdentifier
+    else { throw ServerAPIError.invalidRequestIdentifier }
+    return (days, identifier)
+  }
+
+  /// https://developer.apple.com/documentation/appstoreserverapi/extend-subscription-renewal-dates-for-all-active-subscribers
+  mutating func extendAll(_ request: ServerAPIRequest, _ caller: Caller) throws -> JSONValue {
+    let body = try request.json()
+    let (days, identifier) = try extensionTerms(body)
+    guard let product = body["productId"]?.string.map(ProductID.init(rawValue:)),
+      let offering = shelf[product], offering.app == caller.app,
+      offering.product.type == .autoRenewable
+    else { throw ServerAPIError.invalidProductID }
+    var countries: [String]?
+    if let list = body["storefrontCountryCodes"] {
+      guard let codes = list.array?.map(\.string), !codes.isEmpty else {
+        throw ServerAPIError.noStorefronts
+      }
+      countries = try codes.map { code in
+        guard let code, code.count == Self.storefrontCodeLength else {
+          throw ServerAPIError.invalidStorefront
+        }
+        return code
+      }
+    }
+    extendAll(
+      of: product, days: days, in: countries, identifier: identifier, app: caller.app,
+      environment: caller.environment)
+    return ["requestIdentifier": .string(identifier)]
+  }
+
+  /// ISO 3166-1 alpha-3.
+  private static let storefrontCodeLength = 3
+
+  func extensionStatus(_ product: String, _ identifier: String, _ caller: Caller) throws
+    -> JSONValue
+  {
+    let found = massExtensions.last {
+      $0.identifier == identifier && $0.product.rawValue == product && $0.app == caller.app
+        && $0.environment == caller.environment
+    }
+    guard let found else { throw ServerAPIError.statusRequestNotFound }
+    return [
+      "requestIdentifier": .string(identifier), "complete": true,
+      "completeDate": .integer(found.completedAt.milliseconds),
+      "succeededCount": .integer(Int64(found.succeeded)),
+      "failedCount": .integer(Int64(found.failed)),
+    ]
   }
 
   /// Gives a one-time purchase, or the current period of a subscription and those after it,

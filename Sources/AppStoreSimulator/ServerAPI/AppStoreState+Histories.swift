@@ -146,7 +146,7 @@ extension AppStoreState {
   func testStatus(_ token: String, _ caller: Caller) throws -> JSONValue {
     guard
       let test = mail.notifications.first(where: {
-        $0.event == nil && $0.testToken == token && $0.environment == caller.environment
+        $0.type == "TEST" && $0.testToken == token && $0.environment == caller.environment
           && $0.bundleID == apps[caller.app].bundleID
       })
     else { throw ServerAPIError.testNotFound }

@@ -16,7 +16,7 @@ extension AppStoreState {
     guard let bundleID, let app = apps.firstIndex(where: { $0.bundleID == bundleID }) else {
       return Self.unauthenticated
     }
-    guard let (endpoint, id) = ServerAPIEndpoint.route(request.method, request.path) else {
+    guard let (endpoint, ids) = SimulatedEndpoint.route(request.method, request.path) else {
       return SimulatedAnswer(httpStatus: 404, contentType: "text/plain", body: [])
     }
     if let moment = limits.take(endpoint, app: app, environment: environment, at: now) {
@@ -24,7 +24,7 @@ extension AppStoreState {
     }
     let caller = Caller(app: app, environment: environment)
     do {
-      return try answer(endpoint, id, request, caller)
+      return try answer(endpoint, ids, request, caller)
     } catch let error as ServerAPIError {
       return error.answer
     } catch {
@@ -46,9 +46,10 @@ extension AppStoreState {
   }
 
   private mutating func answer(
-    _ endpoint: ServerAPIEndpoint, _ id: String, _ request: ServerAPIRequest, _ caller: Caller
+    _ endpoint: SimulatedEndpoint, _ ids: [String], _ request: ServerAPIRequest, _ caller: Caller
   ) throws -> SimulatedAnswer {
-    switch endpoint {
+    let id = ids.first ?? ""
+    return switch endpoint {
     case .transactionInfo: SimulatedAnswer(try transactionInfo(id, caller))
     case .transactionHistory: SimulatedAnswer(try transactionHistory(id, request, caller))
     case .subscriptionStatuses: SimulatedAnswer(try statuses(id, request, caller))
@@ -59,6 +60,9 @@ extension AppStoreState {
     case .setAppAccountToken: try setAppAccountToken(id, request, caller)
     case .orderLookup: SimulatedAnswer(order(id, caller))
     case .refundHistory: SimulatedAnswer(try refundHistory(id, request, caller))
+    case .massExtension: SimulatedAnswer(try extendAll(request, caller))
+    case .massExtensionStatus:
+      SimulatedAnswer(try extensionStatus(id, ids.last ?? "", caller))
     case .requestTest: SimulatedAnswer(try requestTest(caller))
     case .testStatus: SimulatedAnswer(try testStatus(id, caller))
     }

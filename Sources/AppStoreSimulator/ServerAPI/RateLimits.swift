@@ -3,7 +3,7 @@ import Subscriptions
 /// How many requests were made of which kind, hour by hour.
 struct RateLimits: Sendable {
   private struct Key: Hashable, Sendable {
-    let endpoint: ServerAPIEndpoint
+    let endpoint: SimulatedEndpoint
     let app: Int
     let environment: Environment
   }
@@ -28,7 +28,7 @@ struct RateLimits: Sendable {
 
   /// Counts a request; the moment from which on there may be others, where it is one too many.
   mutating func take(
-    _ endpoint: ServerAPIEndpoint, app: Int, environment: Environment, at now: Timestamp
+    _ endpoint: SimulatedEndpoint, app: Int, environment: Environment, at now: Timestamp
   ) -> Timestamp? {
     guard let scale else { return nil }
     let share = environment == .sandbox ? scale * Self.sandboxShare : scale

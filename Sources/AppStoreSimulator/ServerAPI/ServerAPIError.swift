@@ -85,6 +85,13 @@ struct ServerAPIError: Error, Hashable, Sendable {
     code: 4_040_005, message: "Original transaction id not found.")
   static let originalTransactionIDNotFoundRetryable = Self(
     code: 4_040_006, message: "Original transaction id not found. Please try again.")
+  static let noStorefronts = Self(
+    code: 4_000_027, message: "Invalid request. Empty storefront country code list provided.")
+  static let invalidStorefront = Self(
+    code: 4_000_028, message: "Invalid request. A storefront country code was invalid.")
+  static let statusRequestNotFound = Self(
+    code: 4_040_009,
+    message: "Either there is no request with this identifier or it is for another product.")
   static let noNotificationURL = Self(
     code: 4_040_007, message: "No App Store Server Notification URL found for provided app.")
   static let testNotFound = Self(

@@ -1,5 +1,16 @@
 import Subscriptions
 
+/// What came of extending every active subscription to a product.
+struct MassExtension: Sendable {
+  let app: Int
+  let environment: Environment
+  let identifier: String
+  let product: ProductID
+  let completedAt: Timestamp
+  let succeeded: Int
+  let failed: Int
+}
+
 /// More time without a charge, and another name for a line.
 extension AppStoreState {
   /// https://developer.apple.com/documentation/appstoreserverapi/extendbydays
@@ -37,6 +48,36 @@ extension AppStoreState {
       scheduleRenewal(of: line)
     }
     return note(.renewalExtended(days: days), line: line)
+  }
+
+  /// Extends every subscription to a product that runs, as far as Apple allows it.
+  mutating func extendAll(
+    of product: ProductID, days: Int, in countries: [String]?, identifier: String, app: Int,
+    environment: Environment
+  ) {
+    var succeeded = 0
+    var failed: [Subject] = []
+    for number in lines.indices {
+      let line = lines[number]
+      guard line.app == app, line.environment == environment, line.renewal?.phase == .paid,
+        let charge = standingCharge(of: number), charges[charge].product.id == product,
+        countries?.contains(Storefront(currency: charges[charge].product.currency).country)
+          ?? true
+      else { continue }
+      if refusal(toExtend: number, days: days) == nil {
+        _ = extend(number, days: days)
+        succeeded += 1
+      } else {
+        failed.append(Subject(charge: charge, line: number))
+      }
+    }
+    let result = MassExtension(
+      app: app, environment: environment, identifier: identifier, product: product,
+      completedAt: now, succeeded: succeeded, failed: failed.count)
+    massExtensions.append(result)
+    settle()
+    for subject in failed { writeExtensionFailure(subject) }
+    writeSummary(of: result, countries: countries)
   }
 
   /// Continues a line that runs under a new original id.

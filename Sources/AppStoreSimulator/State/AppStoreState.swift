@@ -32,6 +32,7 @@ struct AppStoreState: Sendable {
   var events: [SimulatedEvent] = []
   let signer: SimulatedSigner
   var mail: NotificationMail
+  var massExtensions: [MassExtension] = []
   var limits: RateLimits
 
   private var dues = Heap<Due>()

@@ -12,8 +12,10 @@ struct SignatureBenchmark: Sendable {
   private static let goal = 0.5
   /// How many different ones are verified in turn.
   private static let sampleCount = 256
-  /// How often the clock is looked at.
-  private static let batch = 64
+  /// How many are done between two looks at the clock.
+  private static let batch = 16
+  /// How long one kind is done before it is another's turn.
+  private static let turn: Duration = .milliseconds(50)
 
   let seconds: Int
   let rounds: Int
@@ -23,88 +25,73 @@ struct SignatureBenchmark: Sendable {
     let samples = try SignedSamples(count: Self.sampleCount)
     let bare = try samples.transactions.map { try BareSignature($0) }
     let warm = samples.verifier()
-    var figures = Figures()
-    for round in 0...rounds {
-      // The first round warms up, and is short.
-      let duration: Duration = round == 0 ? .milliseconds(200) : .seconds(seconds) / 5
-      if round > 0 {
-        logger.notice("Signatures", metadata: ["round": "\(round) of \(rounds)"])
-      }
-      let limit = try await rate(for: duration) { try bare[$0].verify() }
-      let measured = Figures.Round(
-        limit: limit,
-        warmTransactions: try await rate(for: duration) {
-          try SignedSamples.check(await warm.transaction(samples.transactions[$0]))
-        },
-        coldTransactions: try await rate(for: duration) {
-          try SignedSamples.check(await samples.verifier().transaction(samples.transactions[$0]))
-        },
-        warmNotifications: try await rate(for: duration) {
-          try SignedSamples.check(
-            await warm.notification(samples.notifications[$0], receivedAt: samples.now))
-        },
-        coldNotifications: try await rate(for: duration) {
-          try SignedSamples.check(
-            await samples.verifier().notification(
-              samples.notifications[$0], receivedAt: samples.now))
-        })
-      if round > 0 { figures.rounds.append(measured) }
+    let (transactions, notifications, now) = (
+      samples.transactions, samples.notifications, samples.now
+    )
+    let kinds: [@Sendable (Int) async throws -> Void] = [
+      { try bare[$0].verify() },
+      { try SignedSamples.check(await warm.transaction(transactions[$0])) },
+      { try SignedSamples.check(await samples.verifier().transaction(transactions[$0])) },
+      { try SignedSamples.check(await warm.notification(notifications[$0], receivedAt: now)) },
+      {
+        try SignedSamples.check(
+          await samples.verifier().notification(notifications[$0], receivedAt: now))
+      },
+    ]
+    // Warms up.
+    _ = try await rates(of: kinds, turns: 1)
+    var rounds: [[Double]] = []
+    for round in 1...self.rounds {
+      logger.notice("Signatures", metadata: ["round": "\(round) of \(self.rounds)"])
+      let turns = max(1, Int(.seconds(seconds) / (Self.turn * Double(kinds.count))))
+      rounds.append(try await rates(of: kinds, turns: turns))
     }
-    return figures.results(goal: Self.goal)
+    let (one, three) = (
+      "one bare P-256 verification of swift-crypto, of a digest at hand",
+      "three of them, one for each signature"
+    )
+    return [
+      result("signed transactions, chain known", rounds, 1, of: 1, one, Self.goal),
+      result("signed transactions, chain new", rounds, 2, of: 1, one, nil),
+      result(
+        "notifications with two signed parts, chain known", rounds, 3, of: 3, three, Self.goal),
+      result("notifications with two signed parts, chain new", rounds, 4, of: 3, three, nil),
+    ]
   }
 
-  /// Does the same with one sample after the other, for a time.
-  private func rate(
-    for duration: Duration, _ body: (Int) async throws -> Void
-  ) async throws -> Double {
+  /// How often a second each kind is done, in short turns: whoever else uses the machine slows all
+  /// of them alike.
+  private func rates(
+    of kinds: [@Sendable (Int) async throws -> Void], turns: Int
+  ) async throws -> [Double] {
     let clock = ContinuousClock()
-    let start = clock.now
-    var count = 0
-    repeat {
-      try Task.checkCancellation()
-      for _ in 0..<Self.batch {
-        try await body(count % Self.sampleCount)
-        count += 1
+    var counts = kinds.map { _ in 0 }
+    var times = kinds.map { _ in Duration.zero }
+    for _ in 0..<turns {
+      for (kind, work) in kinds.enumerated() {
+        let start = clock.now
+        repeat {
+          try Task.checkCancellation()
+          for _ in 0..<Self.batch {
+            try await work(counts[kind] % Self.sampleCount)
+            counts[kind] += 1
+          }
+        } while clock.now - start < Self.turn
+        times[kind] += clock.now - start
       }
-    } while clock.now - start < duration
-    return Double(count) / ((clock.now - start) / .seconds(1))
+    }
+    return zip(counts, times).map { Double($0) / ($1 / .seconds(1)) }
   }
 
-  /// What each round found, a second.
-  private struct Figures {
-    struct Round {
-      var limit: Double
-      var warmTransactions: Double
-      var coldTransactions: Double
-      var warmNotifications: Double
-      var coldNotifications: Double
-    }
-
-    var rounds: [Round] = []
-
-    func results(goal: Double) -> [BenchResult] {
-      let one = "one bare P-256 verification of swift-crypto"
-      let three = "three of them, one for each signature"
-      return [
-        result("signed transactions, chain known", one, 1, goal, \.warmTransactions),
-        result("signed transactions, chain new", one, 1, nil, \.coldTransactions),
-        result(
-          "notifications with two signed parts, chain known", three, 3, goal, \.warmNotifications),
-        result(
-          "notifications with two signed parts, chain new", three, 3, nil, \.coldNotifications),
-      ]
-    }
-
-    private func result(
-      _ name: String, _ limitName: String, _ signatures: Double, _ goal: Double?,
-      _ rate: KeyPath<Round, Double>
-    ) -> BenchResult {
-      BenchResult(
-        name: name, limitName: limitName, goal: goal,
-        rounds: rounds.map {
-          (Measurement(rate: $0[keyPath: rate]), Measurement(rate: $0.limit / signatures))
-        })
-    }
+  private func result(
+    _ name: String, _ rounds: [[Double]], _ kind: Int, of signatures: Double, _ limitName: String,
+    _ goal: Double?
+  ) -> BenchResult {
+    BenchResult(
+      name: name, limitName: limitName, goal: goal,
+      rounds: rounds.map {
+        (Measurement(rate: $0[kind]), Measurement(rate: $0[0] / signatures))
+      })
   }
 }
 

@@ -61,7 +61,8 @@ extension SplitMix64 {
           0, 1, -1, 2, 255, 1 << 31, 1 << 53, .max, .min + 1, 253_402_300_799_999,
           253_402_300_800_000, 1_748_779_199_000, -62_135_596_800_000,
         ]))
-    case 1: .number(element([0.5, -0.0, 1e300, -1e300, .leastNonzeroMagnitude, 1_748_779_199_000.7297]))
+    case 1:
+      .number(element([0.5, -0.0, 1e300, -1e300, .leastNonzeroMagnitude, 1_748_779_199_000.7297]))
     case 2: .bool(chance(0.5))
     case 3: .null
     case 4: .array([])
@@ -86,6 +87,7 @@ extension SplitMix64 {
   /// - Parameters:
   ///   - value: A sample.
   ///   - donors: Where other members come from.
+  /// - Returns: The changed value.
   mutating func mutated(_ value: JSONValue, donors: [JSONValue]) -> JSONValue {
     (0..<number(in: 1...3)).reduce(into: value) { value, _ in
       value = changed(value, donor: element(donors))

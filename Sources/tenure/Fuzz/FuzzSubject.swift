@@ -46,6 +46,8 @@ extension FuzzTarget {
   /// - Parameters:
   ///   - samples: More of them than are built in.
   ///   - context: What an earlier run kept of its own; nil for a new one.
+  /// - Returns: What is tried.
+  /// - Throws: What keeps it from being made.
   func subject(samples: FuzzSamples, context: String? = nil) throws -> any FuzzSubject {
     switch self {
     case .json: JSONFuzz(samples: samples)
@@ -65,6 +67,7 @@ extension FuzzSubject {
   ///   - random: Where the inputs come from.
   ///   - willTry: Is told of each input before it is taken.
   /// - Returns: Whether it was accepted.
+  /// - Throws: ``FuzzFinding``, or what `willTry` throws.
   func tryNext(
     _ random: inout SplitMix64, willTry: (FuzzInput) throws -> Void = { _ in }
   ) async throws -> Bool {

@@ -4,9 +4,10 @@ import Foundation
 struct FuzzWatch: Sendable {
   /// How long one input may take; a good one takes a thousandth of a second.
   static let longestInput: Duration = .seconds(10)
-  /// In bytes: how much the process may need. Inputs are smaller than a megabyte, and the program
-  /// itself takes less than a hundred.
-  static let largestMemory = 512 * 1024 * 1024
+  /// How much the process may need, in bytes.
+  ///
+  /// Inputs are smaller than a megabyte, and the program itself takes less than a hundred.
+  static let largestMemory = 256 * 1024 * 1024
   /// How often it is looked at.
   private static let interval: Duration = .milliseconds(100)
 

@@ -10,6 +10,7 @@ struct FuzzSigning: Sendable {
   let verifier: SignedDataVerifier
 
   /// - Parameter context: The root of an earlier run, whose inputs are tried again; nil: a new one.
+  /// - Throws: What keeps it from being made.
   init(context: String?) throws {
     signer = try SimulatedSigner()
     rootCertificatePEM = context ?? signer.rootCertificatePEM

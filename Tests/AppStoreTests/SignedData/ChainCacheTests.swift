@@ -55,29 +55,30 @@ struct ChainCacheTests {
   @Test func `the cache is bounded, and what expires first makes room`() async throws {
     let cache = ChainCache()
     let hash = SHA256()
-    func chain(until: String) throws -> VerifiedChain {
-      let leaf = TestAuthority.apple.leaf(until: until)
-      return VerifiedChain(
-        key: leaf.key.publicKey, validity: try Validity(leaf.certificates), hash: hash)
+    let leaves = ["2026-01-01", "2025-07-01", "2025-05-01"].map {
+      TestAuthority.apple.leaf(until: $0 + "T00:00:00Z")
     }
-    let (long, short) = (
-      try chain(until: "2026-01-01T00:00:00Z"), try chain(until: "2025-07-01T00:00:00Z")
-    )
-    let expired = try chain(until: "2025-05-01T00:00:00Z")
-    cache.remember(expired, "expired", now: Signed.now)
+    func remember(_ leaf: TestLeaf, _ prefix: String) throws {
+      let validity = try Validity(leaf.certificates)
+      let chain = VerifiedChain(
+        prefix: prefix, key: leaf.key.publicKey, validity: validity, hash: hash)
+      cache.remember(chain, now: Signed.now)
+    }
+    let (long, short, expired) = (leaves[0], leaves[1], leaves[2])
+    try remember(expired, "expired.")
     #expect(cache.count == 0)
-    cache.remember(short, "short", now: Signed.now)
+    try remember(short, "short.")
     for number in 0..<ChainCache.capacity + 10 {
-      cache.remember(long, "\(number)", now: Signed.now)
-      cache.remember(long, "\(number)", now: Signed.now)
+      try remember(long, "\(number).")
+      try remember(long, "\(number).")
       #expect(cache.count <= ChainCache.capacity)
     }
     #expect(cache.count == ChainCache.capacity)
-    #expect(cache.chain("short", now: Signed.now) == nil)
-    #expect(cache.chain("\(ChainCache.capacity + 9)", now: Signed.now) != nil)
+    #expect(cache.chain(of: "short.a.b", now: Signed.now) == nil)
+    #expect(cache.chain(of: "\(ChainCache.capacity + 9).a.b", now: Signed.now) != nil)
     // One that expires in between is found no longer, and all of them make room at once.
     let later = try Timestamp("2026-01-01T00:00:01Z")
-    #expect(cache.chain("\(ChainCache.capacity + 9)", now: later) == nil)
+    #expect(cache.chain(of: "\(ChainCache.capacity + 9).a.b", now: later) == nil)
     #expect(cache.count == ChainCache.capacity - 1)
   }
 }

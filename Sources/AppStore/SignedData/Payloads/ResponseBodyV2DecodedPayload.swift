@@ -3,8 +3,8 @@ package import Subscriptions
 /// What Apple signs of a notification, version 2.
 ///
 /// Apple's `responseBodyV2DecodedPayload`
-/// (https://developer.apple.com/documentation/appstoreservernotifications). Exactly one of ``data``,
-/// ``summary``, ``externalPurchaseToken`` and ``appData`` is there.
+/// (https://developer.apple.com/documentation/appstoreservernotifications). Exactly one of
+/// ``data``, ``summary``, ``externalPurchaseToken`` and ``appData`` is there.
 package struct ResponseBodyV2DecodedPayload: JSONPayload {
   package var notificationType: NotificationTypeV2?
   package var subtype: NotificationSubtype?

@@ -4,8 +4,8 @@ import struct Foundation.UUID
 
 /// Checks the fields of a payload that become part of the ledger.
 ///
-/// Apple documents every field as optional; what a ledger cannot do without is missed here, by name.
-/// A field that is there and means nothing is not taken for absent.
+/// Apple documents every field as optional; what a ledger cannot do without is missed here, by
+/// name. A field that is there and means nothing is not taken for absent.
 enum PayloadFields {
   static func required<Value>(_ value: Value?, _ field: String) throws(SignedDataFault) -> Value {
     guard let value else { throw .missing(field) }

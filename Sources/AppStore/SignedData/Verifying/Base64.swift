@@ -16,15 +16,13 @@ enum Base64 {
     return decode(text.dropLast(padding), standardDigits)
   }
 
-  private typealias Digits = InlineArray<256, UInt8>
-
   private static let urlDigits = digits(endingWith: "-_")
   private static let standardDigits = digits(endingWith: "+/")
   /// What stands in the table for a character that is no digit: more than six bits.
   private static let noDigit: UInt8 = 0xFF
 
-  private static func digits(endingWith lastTwo: String) -> Digits {
-    var digits = Digits(repeating: noDigit)
+  private static func digits(endingWith lastTwo: String) -> [UInt8] {
+    var digits = [UInt8](repeating: noDigit, count: 256)
     let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789" + lastTwo
     for (value, character) in alphabet.utf8.enumerated() {
       digits[Int(character)] = UInt8(value)
@@ -32,12 +30,12 @@ enum Base64 {
     return digits
   }
 
-  private static func decode(_ text: ArraySlice<UInt8>, _ digits: Digits) -> [UInt8]? {
+  private static func decode(_ text: ArraySlice<UInt8>, _ table: [UInt8]) -> [UInt8]? {
     let rest = text.count % 4
     guard rest != 1 else { return nil }
     let quads = text.count / 4
     var output = [UInt8](repeating: 0, count: quads * 3 + (rest == 0 ? 0 : rest - 1))
-    let input = text.span
+    let (input, digits) = (text.span, table.span)
     var bytes = output.mutableSpan
     var seen: UInt8 = 0
     for quad in 0..<quads {

@@ -41,6 +41,7 @@ struct CertificateChain {
   ///   - moment: When everything in it has to be valid.
   ///   - roots: The only ones that count.
   /// - Returns: When all of it is valid.
+  /// - Throws: ``SignedDataFault``.
   func verify(
     at moment: Timestamp, roots: TrustedRoots
   ) async throws(SignedDataFault) -> Validity {

@@ -8,31 +8,44 @@ struct CompactJWS {
   /// Of ES256: r and s, 32 bytes each.
   static let signatureLength = 64
 
+  private static let dot = UInt8(ascii: ".")
+
   /// The same for every payload that one chain of certificates has signed.
-  let header: String
+  var header: String { String(decoding: bytes[..<payload.startIndex].dropLast(), as: UTF8.self) }
   let payload: ArraySlice<UInt8>
   let signature: ArraySlice<UInt8>
+  private let bytes: [UInt8]
 
-  init(_ text: String) throws(SignedDataFault) {
-    let bytes = Array(text.utf8)
-    guard bytes.count <= Self.longest else {
+  /// Finds the first and the last dot; that there is no other is left to whoever decodes what is
+  /// between them, and finds that it is no base64.
+  ///
+  /// - Parameters:
+  ///   - text: The whole.
+  ///   - headerLength: How long its header is, where that is known.
+  /// - Throws: ``SignedDataFault``.
+  init(_ text: String, headerLength: Int? = nil) throws(SignedDataFault) {
+    guard text.utf8.count <= Self.longest else {
       throw SignedDataFault(.tooLarge, "is larger than \(Self.longest) bytes")
     }
-    let dot = UInt8(ascii: ".")
-    guard let first = bytes.firstIndex(of: dot),
-      let second = bytes[(first + 1)...].firstIndex(of: dot),
-      !bytes[(second + 1)...].contains(dot)
-    else {
-      throw SignedDataFault(.notThreeSegments, "does not consist of three parts with dots between")
-    }
+    bytes = Array(text.utf8)
+    guard let first = headerLength ?? bytes.firstIndex(of: Self.dot),
+      let second = bytes.lastIndex(of: Self.dot), first < second
+    else { throw Self.notThreeSegments }
     guard first <= Self.longestHeader else {
       throw SignedDataFault(
         .tooLarge, "has a header that is larger than \(Self.longestHeader) bytes")
     }
-    header = String(decoding: bytes[..<first], as: UTF8.self)
     payload = bytes[(first + 1)..<second]
     signature = bytes[(second + 1)...]
   }
+
+  /// Why it was refused: most of all for having more than three parts.
+  func cause(of fault: SignedDataFault) -> SignedDataFault {
+    payload.contains(Self.dot) ? Self.notThreeSegments : fault
+  }
+
+  private static let notThreeSegments = SignedDataFault(
+    .notThreeSegments, "does not consist of three parts with dots between")
 
   /// Decodes the signature.
   func signatureBytes() throws(SignedDataFault) -> [UInt8] {

@@ -11,7 +11,8 @@ struct JWSHeader {
 
   /// - Parameters:
   ///   - text: As it stands in the JWS.
-  ///   - needsCertificates: Whether a header without them will do, as Xcode's.
+  ///   - needsCertificates: Whether it must bring them; Xcode's need not.
+  /// - Throws: ``SignedDataFault``.
   init(_ text: String, needsCertificates: Bool = true) throws(SignedDataFault) {
     let bytes = try CompactJWS.decoded(Array(text.utf8)[...], "header")
     let json: JSONValue

@@ -22,7 +22,7 @@ struct JWSVerifier: Sendable {
   let now: @Sendable () -> Timestamp
   let chains = ChainCache()
 
-  /// The payload of a JWS, once everything about its signature is right.
+  /// Reads the payload of a JWS, once everything about its signature is right.
   ///
   /// The signature comes before the payload is read, and the payload's date before the chain is
   /// verified as of that date: so only the holder of the leaf's key can say when it was used. An
@@ -32,35 +32,49 @@ struct JWSVerifier: Sendable {
   ///   - text: In the compact form.
   ///   - type: What it should be.
   ///   - receivedAt: Stands in for a date that the payload doesn't name.
+  /// - Returns: The payload.
   /// - Throws: ``SignedDataFault``.
   func payload<Payload: SignedPayload>(
     _ text: String, as type: Payload.Type, receivedAt: Timestamp
   ) async throws(SignedDataFault) -> Payload {
-    let jws = try CompactJWS(text)
-    if acceptsXcode, let payload = try unsignedPayload(jws, as: type) { return payload }
     let now = now()
-    if let chain = chains.chain(jws.header, now: now) {
+    let chain = chains.chain(of: text, now: now)
+    let jws = try CompactJWS(text, headerLength: chain.map { $0.prefix.utf8.count - 1 })
+    do {
+      if acceptsXcode, let payload = try unsignedPayload(jws, as: type, now: now) { return payload }
+      guard let chain else {
+        return try await payload(jws, as: type, receivedAt: receivedAt, now: now)
+      }
       try Self.verifySignature(of: jws, key: chain.key, hash: chain.hash)
       let payload = try jws.payload(as: type)
       try chain.validity.check(try Self.date(of: payload, now: now) ?? receivedAt)
       return payload
+    } catch {
+      throw jws.cause(of: error)
     }
-    let chain = try CertificateChain(try JWSHeader(jws.header).certificates)
+  }
+
+  /// The payload of a JWS whose chain is not known yet.
+  private func payload<Payload: SignedPayload>(
+    _ jws: CompactJWS, as type: Payload.Type, receivedAt: Timestamp, now: Timestamp
+  ) async throws(SignedDataFault) -> Payload {
+    let header = jws.header
+    let chain = try CertificateChain(try JWSHeader(header).certificates)
+    let prefix = header + "."
     var hash = SHA256()
-    hash.update(data: Data(jws.header.utf8))
-    hash.update(data: [UInt8(ascii: ".")])
+    hash.update(data: Data(prefix.utf8))
     try Self.verifySignature(of: jws, key: chain.key, hash: hash)
     let payload = try jws.payload(as: type)
     let date = try Self.date(of: payload, now: now) ?? receivedAt
     let validity = try await chain.verify(at: date, roots: roots)
     chains.remember(
-      VerifiedChain(key: chain.key, validity: validity, hash: hash), jws.header, now: now)
+      VerifiedChain(prefix: prefix, key: chain.key, validity: validity, hash: hash), now: now)
     return payload
   }
 
   /// What Xcode or a local test made; nil for anything that Apple has to have signed.
   private func unsignedPayload<Payload: SignedPayload>(
-    _ jws: CompactJWS, as type: Payload.Type
+    _ jws: CompactJWS, as type: Payload.Type, now: Timestamp
   ) throws(SignedDataFault) -> Payload? {
     let payload = try jws.payload(as: type)
     guard let environment = payload.namedEnvironment,
@@ -68,7 +82,7 @@ struct JWSVerifier: Sendable {
     else { return nil }
     _ = try JWSHeader(jws.header, needsCertificates: false)
     _ = try CompactJWS.decoded(jws.signature, "signature")
-    _ = try Self.date(of: payload, now: now())
+    _ = try Self.date(of: payload, now: now)
     return payload
   }
 

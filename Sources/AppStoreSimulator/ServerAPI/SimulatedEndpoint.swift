@@ -1,12 +1,12 @@
 /// What the simulated App Store Server API can be asked.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi
-enum ServerAPIEndpoint: Hashable, CaseIterable, Sendable {
+enum SimulatedEndpoint: Hashable, CaseIterable, Sendable {
   case transactionInfo, transactionHistory, subscriptionStatuses, appTransactionInfo
   case consumption, notificationHistory, extendRenewalDate, setAppAccountToken
-  case orderLookup, refundHistory, requestTest, testStatus
+  case orderLookup, refundHistory, massExtension, massExtensionStatus, requestTest, testStatus
 
-  /// The path with `*` for the id.
+  /// The path with `*` for each id.
   private var pattern: (method: String, path: String) {
     switch self {
     case .transactionInfo: ("GET", "/inApps/v1/transactions/*")
@@ -19,6 +19,8 @@ enum ServerAPIEndpoint: Hashable, CaseIterable, Sendable {
     case .setAppAccountToken: ("PUT", "/inApps/v1/transactions/*/appAccountToken")
     case .orderLookup: ("GET", "/inApps/v1/lookup/*")
     case .refundHistory: ("GET", "/inApps/v2/refund/lookup/*")
+    case .massExtension: ("POST", "/inApps/v1/subscriptions/extend/mass")
+    case .massExtensionStatus: ("GET", "/inApps/v1/subscriptions/extend/mass/*/*")
     case .requestTest: ("POST", "/inApps/v1/notifications/test")
     case .testStatus: ("GET", "/inApps/v1/notifications/test/*")
     }
@@ -35,19 +37,19 @@ enum ServerAPIEndpoint: Hashable, CaseIterable, Sendable {
       50
     case .extendRenewalDate, .setAppAccountToken: 20
     case .orderLookup, .refundHistory: 10
-    case .requestTest, .testStatus: 1
+    case .massExtension, .massExtensionStatus, .requestTest, .testStatus: 1
     }
   }
 
-  /// The endpoint at a path, with the id that stands there; nil where Apple has none.
-  static func route(_ method: String, _ path: String) -> (endpoint: Self, id: String)? {
+  /// The endpoint at a path, with the ids that stand there; nil where Apple has none.
+  static func route(_ method: String, _ path: String) -> (endpoint: Self, ids: [String])? {
     let parts = path.split(separator: "/", omittingEmptySubsequences: true)
     for endpoint in allCases where endpoint.pattern.method == method {
       let pattern = endpoint.pattern.path.split(separator: "/")
       guard pattern.count == parts.count else { continue }
       let pairs = zip(pattern, parts)
       guard pairs.allSatisfy({ $0 == "*" || $0 == $1 }) else { continue }
-      return (endpoint, pairs.first { $0.0 == "*" }.map { String($0.1) } ?? "")
+      return (endpoint, pairs.filter { $0.0 == "*" }.map { String($0.1) })
     }
     return nil
   }

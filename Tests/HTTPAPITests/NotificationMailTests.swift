@@ -1,0 +1,115 @@
+import AppStore
+import AppStoreSimulator
+import Foundation
+import HTTPTypes
+import Intake
+import LedgerStorage
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import HTTPAPI
+
+/// Everything that the simulated App Store tells a server of its own accord, in each version, late,
+/// doubled and out of order.
+struct NotificationMailTests {
+  /// Half a year on one phone: bought, switched off and on, renewed, refunded, bought again.
+  private func live(_ simulation: AppStoreSimulation) throws -> OriginalTransactionID {
+    let bought = try simulation.buy("monthly", on: "anna")
+    let line = bought.originalTransactionID
+    simulation.advance(by: .days(10))
+    try simulation.setAutoRenew(false, line)
+    simulation.advance(by: .days(2))
+    try simulation.setAutoRenew(true, line)
+    simulation.advance(by: .days(60))
+    try simulation.refund(bought.transactionID)
+    _ = try simulation.buy("quarterly", on: "anna")
+    _ = try simulation.buy("coins.100", on: "anna")
+    simulation.advance(by: .days(100))
+    return line
+  }
+
+  private func work(_ api: TestAPI) async throws {
+    while true {
+      let jobs = try await api.ledger.claimJobs(
+        limit: 100, worker: "w", at: api.apple.simulation.now, lease: .seconds(60))
+      guard !jobs.isEmpty else { return }
+      for job in jobs {
+        guard case .processNotification(let id) = job.task else { continue }
+        #expect(try await api.api.notifications.process(id, worker: job.worker) == nil)
+      }
+    }
+  }
+
+  @Test(arguments: SimulatedNotification.Version.allCases)
+  func `all of it is understood, in any order`(version: SimulatedNotification.Version) async throws
+  {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.describe("quarterly", "premium")
+      try api.addCustomer("anna")
+      let simulation = api.apple.simulation
+      try simulation.setNotificationTargets([
+        NotificationTarget(version, url: "http://127.0.0.1/v1/appstore/notifications")
+      ])
+      let line = try live(simulation)
+      let mail = simulation.notifications()
+      #expect(mail.count > 5)
+      // The last first, and every other one twice.
+      let sent = mail.reversed() + mail.enumerated().filter { $0.offset % 2 == 0 }.map(\.element)
+      for notification in sent {
+        let answer = try await api.send(
+          .post, "/v1/appstore/notifications", notification.body, as: .nobody)
+        #expect(answer.status == 200, "\(notification.type): \(answer)")
+      }
+      try await work(api)
+      #expect(try await api.count("notification", where: "outcome IS NULL") == 0)
+      #expect(try await api.count("notification", where: "outcome = 'rejected'") == 0)
+      #expect(try await api.count("notification_refusal") == 0)
+      #expect(try await api.count("job") == 0)
+      #expect(try await api.count("ledger_entry", where: "source <> 'notification'") == 0)
+
+      // The ledger knows what Apple knows of the line: the same charges, ends and revocations.
+      let told = try await api.get("/v1/original-transactions/\(line)")
+      let asked = try await TestAPI.whatApplesReceiptTells(of: line, simulation: simulation, api)
+      #expect(told["transactions"]?.array?.map(Self.facts) == asked.map(Self.facts))
+      #expect(told["auto_renewing"] == true)
+      #expect(told["account_id"] == .null)
+    }
+  }
+
+  /// What of a transaction both ways have to agree on; receipts know no price and no kind.
+  private static func facts(_ transaction: JSONValue) -> [JSONValue?] {
+    ["transaction_id", "product_id", "purchased_at", "expires_at", "revoked_at"].map {
+      transaction[$0]
+    }
+  }
+}
+
+extension TestAPI {
+  /// The line as a ledger of its own has it that heard of nothing but a receipt.
+  fileprivate static func whatApplesReceiptTells(
+    of line: OriginalTransactionID, simulation: AppStoreSimulation, _ api: TestAPI
+  ) async throws -> [JSONValue] {
+    let receipt = try simulation.receipt(on: "anna")
+    let answer = simulation.verifyReceipt(
+      JSONValue.object([
+        ("receipt-data", .string(receipt)),
+        ("password", .string(SimulatedApp.sample.sharedSecret)),
+      ]).bytes, at: .production)
+    let facts = TestFacts()
+    try await TestAPI.run { other in
+      other.apple.simulation.clock.advance(to: simulation.now)
+      other.apple.answer(receipt, with: answer.body)
+      _ = try await other.submit("anna", receipt: receipt, ["restore": true])
+      let told = try await other.get("/v1/original-transactions/\(line)")
+      await facts.set(told["transactions"]?.array ?? [])
+    }
+    return await facts.value
+  }
+}
+
+private actor TestFacts {
+  private(set) var value: [JSONValue] = []
+  func set(_ value: [JSONValue]) { self.value = value }
+}
