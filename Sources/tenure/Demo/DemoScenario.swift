@@ -27,5 +27,6 @@ struct DemoScenario: Sendable {
   static let today = [
     appleIsDown, sentTwice, fiftyAtOnce, signedWhileAppleIsDown, disorderAndForgery,
     reversedRefund, doorbell, revokedShare, purchaseFoundByToken, movedSubscription,
+    foundInHistory,
   ]
 }

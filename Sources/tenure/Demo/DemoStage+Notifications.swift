@@ -1,3 +1,4 @@
+import AppStore
 import AppStoreSimulator
 import Subscriptions
 
@@ -32,6 +33,19 @@ extension DemoStage {
   func loseNotifications() {
     simulation.giveUpNotifications()
     tell("Apple's notifications of it get lost.")
+  }
+
+  /// The notifications about a charge that did not arrive, by Apple's own books.
+  func lostNotifications(about charge: SimulatedCharge) async throws -> [SentNotification] {
+    var query = NotificationHistoryQuery(
+      startDate: charge.purchaseDate, endDate: now + .seconds(1))
+    query.subject = .transaction(charge.transactionID)
+    query.onlyFailures = true
+    let pages = serverAPI.notificationHistoryPages(
+      query, of: DemoCatalogue.app.bundleID, in: .production)
+    var lost: [SentNotification] = []
+    for try await page in pages { lost += page.content.notifications }
+    return lost
   }
 }
 

@@ -1,3 +1,4 @@
+import AppStore
 import AppStoreSimulator
 import Subscriptions
 
@@ -21,6 +22,7 @@ final class DemoStage {
   let tenure: TenureClient
   /// Carries Apple's notifications to Tenure, whenever the story says so.
   let sender: NotificationSender
+  let serverAPI: AppStoreServerAPI
   let printer: StoryPrinter
   /// What was expected so far, and what came of it.
   private(set) var checks: [DemoCheck] = []
@@ -32,12 +34,13 @@ final class DemoStage {
 
   init(
     simulation: AppStoreSimulation, network: DemoNetwork, tenure: TenureClient,
-    sender: NotificationSender, printer: StoryPrinter
+    sender: NotificationSender, serverAPI: AppStoreServerAPI, printer: StoryPrinter
   ) {
     self.simulation = simulation
     self.network = network
     self.tenure = tenure
     self.sender = sender
+    self.serverAPI = serverAPI
     self.printer = printer
   }
 

@@ -1,3 +1,4 @@
+import AppStore
 import AppStoreSimulator
 import AsyncHTTPClient
 import LedgerStorage
@@ -18,15 +19,18 @@ final class DemoStory: Service {
   private let server: DemoServer
   private let client: HTTPClient
   private let sender: NotificationSender
+  private let serverAPI: AppStoreServerAPI
   private let keys: DemoKeys
   private let simulatorPort: Int
+  private let settingsPath: String
   private let exits: Bool
   private let printer = StoryPrinter()
   private let result = Mutex(false)
 
   init(
     simulation: AppStoreSimulation, network: DemoNetwork, ledger: Ledger, server: DemoServer,
-    client: HTTPClient, sender: NotificationSender, keys: DemoKeys, simulatorPort: Int, exits: Bool
+    client: HTTPClient, sender: NotificationSender, serverAPI: AppStoreServerAPI, keys: DemoKeys,
+    simulatorPort: Int, settingsPath: String, exits: Bool
   ) {
     self.simulation = simulation
     self.network = network
@@ -34,8 +38,10 @@ final class DemoStory: Service {
     self.server = server
     self.client = client
     self.sender = sender
+    self.serverAPI = serverAPI
     self.keys = keys
     self.simulatorPort = simulatorPort
+    self.settingsPath = settingsPath
     self.exits = exits
   }
 
@@ -69,7 +75,8 @@ final class DemoStory: Service {
       """)
 
     let stage = DemoStage(
-      simulation: simulation, network: network, tenure: tenure, sender: sender, printer: printer)
+      simulation: simulation, network: network, tenure: tenure, sender: sender,
+      serverAPI: serverAPI, printer: printer)
     for scenario in DemoScenario.past { try await play(scenario, on: stage) }
     guard stage.now < .now - Self.today else {
       throw TenureClient.Failure(description: "The story is too long for its beginning.")
@@ -118,6 +125,8 @@ final class DemoStory: Service {
         \(curl)/v1/transactions/\(transaction(of: .correction))
       Let Apple refund petra's month, and ask again: notifications arrive by themselves now.
         curl -s \(appStore)/refund -d '{"transaction_id": "\(transaction(of: .appleIsDown))"}'
+      Which notifications got lost in the last seven days, by Apple's own books?
+        \(CommandLine.arguments[0]) app-store notifications --failures --config \(settingsPath)
 
       Ctrl-C ends it, and leaves nothing behind.
       """)

@@ -1,3 +1,4 @@
+import AppStore
 import AppStoreSimulator
 import Foundation
 import Subscriptions
@@ -69,6 +70,30 @@ extension DemoScenario {
       "Apple is back, and the worker has shown it the receipt that was in the notification.")
     stage.expect(true, "Apple confirms that the month is revoked: \(revokedAt).")
     try await stage.expect("xenia", mayUse: [])
+  }
+
+  static let foundInHistory = DemoScenario(
+    "M", "News of dana's refund gets lost; Apple's history of notifications still has it"
+  ) { stage in
+    let phone = try stage.phone("dana")
+    try await phone.subscribe("monthly")
+    try await stage.notify()
+    let month = try phone.latest("monthly")
+    try phone.refund(month)
+    stage.loseNotifications()
+    try await stage.expect("dana", mayUse: ["pro"])
+    let lost = try await stage.lostNotifications(about: month)
+    stage.tell(
+      "The App Store Server API lists \(lost.count) that did not arrive. They are sent on.")
+    var statuses: [UInt] = []
+    for payload in lost.compactMap(\.notification?.jws) {
+      let body = #"{"signedPayload":"\#(payload)"}"#
+      statuses.append(try await stage.tenure.postNotification(body))
+    }
+    stage.expect(
+      statuses == [200, 200],
+      "Tenure takes them, whoever brings them, for Apple signed them: \(statuses).")
+    try await stage.expect("dana", mayUse: [])
   }
 
   /// A notification with another type, but with the signature that it had.
