@@ -51,6 +51,19 @@ struct NotificationSenderTests {
     #expect(bodies.count == hours.count)
   }
 
+  @Test func whatIsGivenUpNeverArrives() async throws {
+    let stage = try Stage()
+    try stage.notify(.v2)
+    stage.simulation.setNotificationFaults { $0.next = [nil, .late(.days(3)), .outOfOrder] }
+    for _ in 1...3 { try stage.simulation.buy("coins.100", on: "phone") }
+    stage.simulation.giveUpNotifications()
+    stage.simulation.advance(by: .days(20))
+    #expect(try await sender(stage).deliverDueNotifications().isEmpty)
+    // What is written afterwards arrives, and nothing that was held back with it.
+    try stage.simulation.buy("coins.100", on: "phone")
+    #expect(try await sender(stage).deliverDueNotifications().map(\.number) == [4])
+  }
+
   @Test func aJumpOfTheClockMakesAllAttemptsAtTheirTimes() async throws {
     let stage = try Stage()
     try stage.notify(.v2)

@@ -44,6 +44,13 @@ extension AppStoreSimulation {
     act { change(&$0.mail.faults) }
   }
 
+  /// Gives up every notification that is on its way: what has not arrived by now never will.
+  ///
+  /// Notifications written from now on are carried as ever.
+  package func giveUpNotifications() {
+    act { $0.mail.giveUp() }
+  }
+
   // MARK: Carrying
 
   /// An attempt that is due, and what it has to meet.

@@ -137,6 +137,13 @@ struct NotificationMail: Sendable {
     return nil
   }
 
+  /// Plans nothing more: what has not arrived never will.
+  mutating func giveUp() {
+    for due in dues.unordered { deliveries[due.delivery].dueAt = nil }
+    dues = Heap()
+    held = [:]
+  }
+
   /// Plans again what could not be tried.
   mutating func putBack(_ delivery: Int, at moment: Timestamp) {
     schedule(delivery, at: moment)

@@ -8,8 +8,9 @@ struct DemoCommand: AsyncParsableCommand {
     abstract: "Shows everything at once, with no account anywhere and nothing to configure.",
     discussion: """
       Starts a private PostgreSQL, a simulated App Store, the server and the worker, and lets \
-      sample customers live through purchases, renewals, account switches and refunds. Then it \
-      stays up, to be tried with curl, until Ctrl-C, and leaves nothing behind. Settings and the \
+      sample customers live through purchases, renewals, account switches and refunds, while \
+      Apple's notifications come late, twice, in the wrong order or not at all. Then it stays up, \
+      to be tried with curl, until Ctrl-C, and leaves nothing behind. Settings and the \
       environment are not looked at.
       """)
 

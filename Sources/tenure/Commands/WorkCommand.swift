@@ -5,7 +5,7 @@ import Logging
 struct WorkCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "work",
-    abstract: "Does what is still to be done: asks Apple again about undecided receipts.",
+    abstract: "Does what is still to be done about undecided receipts and notifications.",
     discussion:
       "Any number of workers may run. Stops on SIGTERM or SIGINT after finishing its jobs.")
 

@@ -1,16 +1,18 @@
 import AppStoreSimulator
 import Subscriptions
 
+import struct Foundation.UUID
+
 /// A device with the app on it: an Apple ID is signed in, and an account of the app.
 ///
 /// Its app sends receipts to the app's server, which submits them to Tenure for the account that is
-/// logged in. Purchases carry no token, as with the first StoreKit.
+/// logged in. Purchases carry no token unless one is given, as with the first StoreKit.
 final class DemoPhone {
   let name: String
   let appleID: AppleID
   private(set) var account: String
   /// The stage keeps its phones.
-  private unowned let stage: DemoStage
+  unowned let stage: DemoStage
 
   private var id: DeviceID { DeviceID(name) }
 
@@ -30,9 +32,9 @@ final class DemoPhone {
     stage.tell("On \(name), where \(appleID) stays signed in, \(account) logs in to the app.")
   }
 
-  func buy(_ product: ProductID) throws {
+  func buy(_ product: ProductID, token: UUID? = nil) throws {
     stage.pause()
-    try tell(stage.simulation.buy(product, on: id))
+    try tell(stage.simulation.buy(product, on: id, appAccountToken: token))
   }
 
   /// Buys outside the app, where no account of the app is involved.
@@ -61,11 +63,6 @@ final class DemoPhone {
     try stage.simulation.repairCard(of: appleID).forEach(tell)
   }
 
-  func refund(_ charge: SimulatedCharge) throws {
-    stage.pause()
-    try tell(stage.simulation.refund(charge.transactionID))
-  }
-
   /// Restores purchases; the device's receipts call each charge by a new transaction id then.
   func restore() throws {
     stage.pause()
@@ -73,7 +70,7 @@ final class DemoPhone {
     stage.tell("\(account) restores purchases: the receipt has new transaction ids now.")
   }
 
-  private func tell(_ event: SimulatedEvent) throws {
+  func tell(_ event: SimulatedEvent) throws {
     if let text = try stage.sentence(for: event) { stage.printer.event(event.at, text) }
   }
 
@@ -135,6 +132,25 @@ final class DemoPhone {
     return answer
   }
 
+  /// Submits a charge as StoreKit 2 gives it to the app, signed by Apple, with what Apple says of
+  /// its renewal.
+  @discardableResult
+  func submitSigned(_ charge: SimulatedCharge) async throws -> TenureClient.Submission {
+    stage.pause()
+    var signed = TenureClient.SignedSubmission(
+      accountID: account,
+      signedTransactions: [try stage.simulation.signedTransaction(of: charge.transactionID)])
+    if charge.expiresDate != nil {
+      signed.signedRenewalInfo = [
+        try stage.simulation.signedRenewalInfo(of: charge.originalTransactionID)
+      ]
+    }
+    stage.tell("\(account)'s session submits the transaction that Apple has signed.")
+    let answer = try await stage.tenure.submit(signed)
+    stage.tellAnswer(answer, to: account)
+    return answer
+  }
+
   /// Buys a subscription and submits the receipt; switches renewal off after a time, if one is
   /// given, and submits that, too.
   func subscribe(_ product: ProductID, offAfter time: Duration? = nil) async throws {
@@ -171,17 +187,5 @@ final class DemoPhone {
     stuck.mayArrive.open()
     stage.tellAnswer(try await answer, to: receipt.accountID)
     stage.network.mend(receipt.receiptData)
-  }
-
-  /// Buys a consumable and submits the receipt for this purchase alone, which claims nothing else.
-  ///
-  /// So Tenure hears all that Apple has to say of this Apple ID, and nobody claims it: as a
-  /// notification or a poll would bring it, which this version does not have.
-  func submitCoinsAlone() async throws {
-    try buy("coins.100")
-    let coins = try latest("coins.100").transactionID
-    try await submit(naming: coins)
-    _ = try await stage.tenure.acknowledgeDelivery(of: coins, to: account)
-    try stage.simulation.finish(coins)
   }
 }

@@ -22,10 +22,12 @@ struct DemoProgram {
   /// - Returns: Whether everything came out as it has to.
   func run() async throws -> Bool {
     StoryPrinter().line("Starting a private PostgreSQL, a simulated App Store and Tenure …")
-    return try await withOwnDatabase { database in
+    return try await withOwnDatabase { database, directory in
       try await withAppStore { simulation, simulatorPort in
-        try await withHTTPClient { client in
-          try await tell(database, simulation, simulatorPort, client)
+        let settings = try DemoSettings(
+          in: directory, simulation: simulation, port: simulatorPort)
+        return try await withHTTPClient { client in
+          try await tell(database, simulation, simulatorPort, settings, client)
         }
       }
     }
@@ -33,18 +35,24 @@ struct DemoProgram {
 
   private func tell(
     _ database: ConnectionPool, _ simulation: AppStoreSimulation, _ simulatorPort: Int,
-    _ client: HTTPClient
+    _ files: DemoSettings, _ client: HTTPClient
   ) async throws -> Bool {
     let keys = DemoKeys()
-    let settings = try await settings(simulatorPort: simulatorPort, keys: keys)
-    let network = DemoNetwork(transport: HTTPClientTransport(client: client))
+    let settings = try await files.read(keys: keys)
+    let transport = HTTPClientTransport(client: client)
+    let network = DemoNetwork(transport: transport)
     let assembly = try await Assembly(
       database: database, settings: settings, transport: network, logger: logger,
       now: { simulation.now })
     let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: port)
+    guard let serverAPI = assembly.serverAPI else {
+      preconditionFailure("The demo's settings have a key for the App Store Server API.")
+    }
     let story = DemoStory(
       simulation: simulation, network: network, ledger: assembly.ledger, server: server,
-      client: client, keys: keys, simulatorPort: simulatorPort, exits: exits)
+      client: client, sender: NotificationSender(simulation: simulation, transport: transport),
+      serverAPI: serverAPI, keys: keys, simulatorPort: simulatorPort, settingsPath: files.path,
+      exits: exits)
     // Stopped from the end: first the story, then what it is about.
     let group = ServiceGroup(
       configuration: ServiceGroupConfiguration(
@@ -59,24 +67,12 @@ struct DemoProgram {
     return story.isAsExpected
   }
 
-  /// What an operator would write into the environment, which is not looked at.
-  private func settings(simulatorPort: Int, keys: DemoKeys) async throws -> Settings {
-    let app = DemoCatalogue.app
-    let appStore = "http://\(DemoServer.host):\(simulatorPort)"
-    return try Settings(
-      await SettingSource(
-        flags: [
-          "TENURE_API_KEYS": keys.setting,
-          "TENURE_APPS": "\(app.bundleID):\(app.appAppleID):\(app.sharedSecret)",
-          "TENURE_APPSTORE_VERIFY_RECEIPT_URL": "\(appStore)/verifyReceipt",
-          "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": "\(appStore)/sandbox/verifyReceipt",
-        ], environment: [:]))
-  }
-
   // MARK: What is started and stopped
 
   /// A PostgreSQL of this demo's own, which is gone afterwards, however the demo ends.
-  private func withOwnDatabase(_ body: (ConnectionPool) async throws -> Bool) async throws -> Bool {
+  private func withOwnDatabase(
+    _ body: (ConnectionPool, _ directory: URL) async throws -> Bool
+  ) async throws -> Bool {
     let directory = FileManager.default.temporaryDirectory
       .appending(path: "tenure-demo-\(ProcessInfo.processInfo.processIdentifier)")
     let server = try await PrivatePostgres.start(
@@ -85,7 +81,7 @@ struct DemoProgram {
       configuration: ConnectionPool.Configuration(uri: await server.uri()), logger: logger)
     return try await Database(pool: pool, server: server).use { database in
       _ = try await SchemaMigrator(database: database, logger: logger).migrate()
-      return try await body(database)
+      return try await body(database, directory)
     }
   }
 

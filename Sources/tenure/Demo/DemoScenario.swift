@@ -24,5 +24,9 @@ struct DemoScenario: Sendable {
   ]
 
   /// What happens today.
-  static let today = [appleIsDown, sentTwice, fiftyAtOnce]
+  static let today = [
+    appleIsDown, sentTwice, fiftyAtOnce, signedWhileAppleIsDown, disorderAndForgery,
+    reversedRefund, doorbell, revokedShare, purchaseFoundByToken, movedSubscription,
+    foundInHistory,
+  ]
 }

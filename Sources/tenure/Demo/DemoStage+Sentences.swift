@@ -34,9 +34,15 @@ extension DemoStage {
       return "\(product) of \(payer) expires."
     case .refunded:
       return "Apple refunds \(price) for \(product) of \(charge.purchaseDate.day) to \(payer)."
-    case .refundReversed, .familyAccessRevoked, .restored, .priceIncreaseAsked,
-      .priceIncreaseAccepted, .offerRedeemed, .renewalExtended, .refundRequested,
-      .refundDeclined, .migrated:
+    case .refundReversed:
+      return "Apple takes this refund back: \(payer) has paid \(price) after all."
+    case .familyAccessRevoked:
+      return "Apple revokes the family's \(product) from \(payer)."
+    case .migrated(let previous):
+      return "Apple moves \(previous) to a new original transaction id, "
+        + "\(event.originalTransactionID)."
+    case .restored, .priceIncreaseAsked, .priceIncreaseAccepted, .offerRedeemed,
+      .renewalExtended, .refundRequested, .refundDeclined:
       return nil
     }
   }

@@ -1,3 +1,4 @@
+import AppStore
 import AppStoreSimulator
 import Subscriptions
 
@@ -7,6 +8,8 @@ import Subscriptions
 final class DemoStage {
   /// Between the deeds of people some time passes: Apple's dates are whole seconds.
   private static let pause = Duration.seconds(10)
+  /// How long Apple is down at a time.
+  private static let outage = Duration.minutes(20)
   /// How far the clock jumps at a time while one waits for the worker.
   private static let workerStep = Duration.minutes(10)
   /// How long such a jump takes in reality.
@@ -17,27 +20,37 @@ final class DemoStage {
   let simulation: AppStoreSimulation
   let network: DemoNetwork
   let tenure: TenureClient
+  /// Carries Apple's notifications to Tenure, whenever the story says so.
+  let sender: NotificationSender
+  let serverAPI: AppStoreServerAPI
   let printer: StoryPrinter
   /// What was expected so far, and what came of it.
   private(set) var checks: [DemoCheck] = []
 
   private var scenario = ""
   private var phones: [String: DemoPhone] = [:]
-  private var cast: Set<AppleID> = []
+  private(set) var cast: Set<AppleID> = []
+  private var nextFault: NotificationFault?
 
   init(
     simulation: AppStoreSimulation, network: DemoNetwork, tenure: TenureClient,
-    printer: StoryPrinter
+    sender: NotificationSender, serverAPI: AppStoreServerAPI, printer: StoryPrinter
   ) {
     self.simulation = simulation
     self.network = network
     self.tenure = tenure
+    self.sender = sender
+    self.serverAPI = serverAPI
     self.printer = printer
   }
 
-  func begin(_ scenario: DemoScenario) {
+  /// Begins a scenario: with nobody on stage, and no news on its way.
+  func begin(_ scenario: DemoScenario) throws {
     self.scenario = scenario.number
     cast = []
+    nextFault = nil
+    simulation.giveUpNotifications()
+    try chooseNotifications(.v2)
     printer.heading(scenario.number, scenario.title)
   }
 
@@ -83,21 +96,54 @@ final class DemoStage {
     }
   }
 
+  /// Lets some time pass before the next deed of somebody.
   func pause() {
     wait(Self.pause)
+    guard let fault = nextFault else { return }
+    nextFault = nil
+    simulation.setNotificationFaults { $0.next = [fault] }
+  }
+
+  /// Lets something go wrong with the notification of the next deed.
+  func letNextNotification(_ fault: NotificationFault) {
+    nextFault = fault
   }
 
   /// Lets time pass until the worker has decided a submission.
   func waitForWorker(_ submission: TenureClient.Submission) async throws
     -> TenureClient.Submission
   {
-    for _ in 0..<Self.workerStepLimit {
+    try await waitForWorker {
       let answer = try await tenure.submission(submission.id)
-      guard answer.isPending else { return answer }
+      return answer.isPending ? nil : answer
+    }
+  }
+
+  /// Lets time pass until the worker has done something.
+  ///
+  /// - Parameter result: What it came to; nil as long as it is not done.
+  func waitForWorker<Result>(_ result: () async throws -> Result?) async throws -> Result {
+    for _ in 0..<Self.workerStepLimit {
+      if let result = try await result() { return result }
       wait(Self.workerStep)
       try await Task.sleep(for: Self.workerWait)
     }
-    throw TenureClient.Failure(description: "The worker did not decide \(submission.id).")
+    throw TenureClient.Failure(description: "The worker did not do it.")
+  }
+
+  // MARK: Apple's bad hours
+
+  /// Apple answers no requests for a while.
+  func beginOutage() {
+    let end = now + Self.outage
+    simulation.setFaults { $0.outageEnd = end }
+    tell("Apple's server answers 503 for the next 20 minutes.")
+  }
+
+  /// Lets the outage end before its time.
+  func endOutage() {
+    simulation.setFaults { $0.outageEnd = nil }
+    tell("Apple is back.")
   }
 
   // MARK: What has to come out
@@ -123,7 +169,7 @@ final class DemoStage {
     let found = try await tenure.entitlements(of: account, at: moment)
     let list = found.map { entitlement in
       "\(entitlement.name) "
-        + (entitlement.expiresAt.map { "until \($0.prefix(10))" } ?? "for ever")
+        + (entitlement.accessEndsAt.map { "until \($0.prefix(10))" } ?? "for ever")
     }
     let when = moment.map { " on \($0.day)" } ?? ""
     expect(

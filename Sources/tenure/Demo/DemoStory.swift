@@ -1,3 +1,4 @@
+import AppStore
 import AppStoreSimulator
 import AsyncHTTPClient
 import LedgerStorage
@@ -10,30 +11,37 @@ final class DemoStory: Service {
   /// How long before now the story begins: what the scenarios of the past take, and some days.
   static let monthsBeforeNow = 32
   /// How long before now today's scenarios begin.
-  private static let today = Duration.hours(2)
+  private static let today = Duration.hours(4)
 
   private let simulation: AppStoreSimulation
   private let network: DemoNetwork
   private let ledger: Ledger
   private let server: DemoServer
   private let client: HTTPClient
+  private let sender: NotificationSender
+  private let serverAPI: AppStoreServerAPI
   private let keys: DemoKeys
   private let simulatorPort: Int
+  private let settingsPath: String
   private let exits: Bool
   private let printer = StoryPrinter()
   private let result = Mutex(false)
 
   init(
     simulation: AppStoreSimulation, network: DemoNetwork, ledger: Ledger, server: DemoServer,
-    client: HTTPClient, keys: DemoKeys, simulatorPort: Int, exits: Bool
+    client: HTTPClient, sender: NotificationSender, serverAPI: AppStoreServerAPI, keys: DemoKeys,
+    simulatorPort: Int, settingsPath: String, exits: Bool
   ) {
     self.simulation = simulation
     self.network = network
     self.ledger = ledger
     self.server = server
     self.client = client
+    self.sender = sender
+    self.serverAPI = serverAPI
     self.keys = keys
     self.simulatorPort = simulatorPort
+    self.settingsPath = settingsPath
     self.exits = exits
   }
 
@@ -44,10 +52,11 @@ final class DemoStory: Service {
     do {
       let isAsExpected = try await cancelWhenGracefulShutdown { try await self.tell() }
       result.withLock { $0 = isAsExpected }
+      // From here on Apple's notifications arrive by themselves.
+      if !exits { try await cancelWhenGracefulShutdown { try await self.sender.run() } }
     } catch is CancellationError {
       return
     }
-    if !exits { try await gracefulShutdown() }
   }
 
   private func tell() async throws -> Bool {
@@ -60,13 +69,14 @@ final class DemoStory: Service {
 
       What follows really happens: phones buy at the simulated App Store, the app's server submits
       their receipts over HTTP, Tenure asks the App Store about each, records it in PostgreSQL and
-      decides whose it is. Only the years pass faster. This version takes no notifications from
-      Apple yet: where a scenario needs news that nobody claims, they come with a receipt that is
-      submitted for another purchase alone.
+      decides whose it is. The App Store sends signed notifications, too: they arrive where the
+      story says so, and get lost everywhere else, for receipts alone have to do. Only the years
+      pass faster.
       """)
 
     let stage = DemoStage(
-      simulation: simulation, network: network, tenure: tenure, printer: printer)
+      simulation: simulation, network: network, tenure: tenure, sender: sender,
+      serverAPI: serverAPI, printer: printer)
     for scenario in DemoScenario.past { try await play(scenario, on: stage) }
     guard stage.now < .now - Self.today else {
       throw TenureClient.Failure(description: "The story is too long for its beginning.")
@@ -78,16 +88,14 @@ final class DemoStory: Service {
 
     let audit = try await ledger.audit()
     DemoSummary(checks: stage.checks, audit: audit).print(with: printer)
-    let corrected = stage.checks.filter { $0.scenario == DemoScenario.correction.number }
-      .compactMap(\.ownership).last?.transaction
-    if !exits { printInvitation(tenure, about: corrected) }
+    if !exits { printInvitation(tenure, after: stage.checks) }
     return stage.checks.allSatisfy(\.isMet) && audit.isClean
   }
 
   /// Plays one scenario; should it fail in the middle, the others go on.
   private func play(_ scenario: DemoScenario, on stage: DemoStage) async throws {
-    stage.begin(scenario)
     do {
+      try stage.begin(scenario)
       try await scenario.play(stage)
     } catch {
       try Task.checkCancellation()
@@ -96,20 +104,29 @@ final class DemoStory: Service {
   }
 
   /// Says where to look and what to try.
-  private func printInvitation(_ tenure: TenureClient, about transaction: TransactionID?) {
+  private func printInvitation(_ tenure: TenureClient, after checks: [DemoCheck]) {
     let curl = "curl -s -H 'Authorization: Bearer \(keys.app)' \(tenure.baseURL)"
+    let appStore = "http://\(DemoServer.host):\(simulatorPort)/simulator"
+    func transaction(of scenario: DemoScenario) -> String {
+      checks.filter { $0.scenario == scenario.number }.compactMap(\.ownership).last?
+        .transaction.rawValue ?? ""
+    }
     printer.line(
       """
 
       Tenure         \(tenure.baseURL)
       its interface  \(tenure.baseURL)/openapi.yaml
-      App Store      http://\(DemoServer.host):\(simulatorPort)/simulator
+      App Store      \(appStore)
       keys           \(keys.app) (role app), \(keys.admin) (role admin): of this demo only
 
       What may petra use?
         \(curl)/v1/accounts/petra/entitlements
       Whose is the corrected charge of scenario 18, and why?
-        \(curl)/v1/transactions/\(transaction?.rawValue ?? "")
+        \(curl)/v1/transactions/\(transaction(of: .correction))
+      Let Apple refund petra's month, and ask again: notifications arrive by themselves now.
+        curl -s \(appStore)/refund -d '{"transaction_id": "\(transaction(of: .appleIsDown))"}'
+      Which notifications got lost in the last seven days, by Apple's own books?
+        \(CommandLine.arguments[0]) app-store notifications --failures --config \(settingsPath)
 
       Ctrl-C ends it, and leaves nothing behind.
       """)

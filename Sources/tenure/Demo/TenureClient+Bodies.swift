@@ -1,5 +1,7 @@
 import Subscriptions
 
+import struct Foundation.UUID
+
 /// What the story sends, and reads of the answers: the interface has more.
 extension TenureClient {
   struct ReceiptSubmission: Encodable, Sendable {
@@ -15,6 +17,26 @@ extension TenureClient {
       case transactionID = "transaction_id"
       case orderID = "order_id"
       case restore
+    }
+  }
+
+  struct SignedSubmission: Encodable, Sendable {
+    var accountID: String
+    var signedTransactions: [String]
+    var signedRenewalInfo: [String]?
+
+    enum CodingKeys: String, CodingKey {
+      case accountID = "account_id"
+      case signedTransactions = "signed_transactions"
+      case signedRenewalInfo = "signed_renewal_info"
+    }
+  }
+
+  struct Account: Decodable, Sendable {
+    var appAccountToken: UUID
+
+    enum CodingKeys: String, CodingKey {
+      case appAccountToken = "app_account_token"
     }
   }
 
@@ -69,6 +91,8 @@ extension TenureClient {
     var isNewlyOwned: Bool
     var revokedAt: String?
     var aliases: [TransactionID]
+    /// What the ledger has about it; nil in answers to submissions.
+    var history: [HistoryEntry]?
 
     enum CodingKeys: String, CodingKey {
       case id = "transaction_id"
@@ -76,8 +100,12 @@ extension TenureClient {
       case owner = "owner_account_id"
       case isNewlyOwned = "newly_owned"
       case revokedAt = "revoked_at"
-      case decision, aliases
+      case decision, aliases, history
     }
+  }
+
+  struct HistoryEntry: Decodable, Sendable {
+    var number: Int
   }
 
   struct Order: Decodable, Sendable {
@@ -96,11 +124,14 @@ extension TenureClient {
     var name: String
     var productID: ProductID
     var expiresAt: String?
+    /// Later than what is paid, in a grace period.
+    var accessEndsAt: String?
 
     enum CodingKeys: String, CodingKey {
       case name = "entitlement"
       case productID = "product_id"
       case expiresAt = "expires_at"
+      case accessEndsAt = "access_ends_at"
     }
   }
 

@@ -22,6 +22,11 @@ struct TenureClient: Sendable {
 
   // MARK: What app servers ask
 
+  /// Makes an account known, and hears which token its purchases should carry.
+  func account(_ id: String) async throws -> Account {
+    try await send(.PUT, "/v1/accounts/\(id)")
+  }
+
   func openOrder(of account: String, for product: ProductID) async throws -> Order {
     try await send(
       .POST, "/v1/orders",
@@ -34,6 +39,11 @@ struct TenureClient: Sendable {
 
   func submit(_ receipt: ReceiptSubmission) async throws -> Submission {
     try await send(.POST, "/v1/receipts", body: receipt)
+  }
+
+  /// Submits what StoreKit 2 gave to the app.
+  func submit(_ signed: SignedSubmission) async throws -> Submission {
+    try await send(.POST, "/v1/receipts", body: signed)
   }
 
   func submission(_ id: String) async throws -> Submission {
@@ -68,6 +78,18 @@ struct TenureClient: Sendable {
 
   func describe(_ product: ProductID, as description: ProductDescription) async throws {
     _ = try await send(.PUT, "/v1/products/\(product)", body: description, as: Described.self)
+  }
+
+  // MARK: What Apple sends, and others try to
+
+  var notificationURL: String { baseURL + "/v1/appstore/notifications" }
+
+  /// Posts what may be a notification, as anybody can, and hears the status of the answer.
+  func postNotification(_ body: String) async throws -> UInt {
+    var request = HTTPClientRequest(url: notificationURL)
+    request.method = .POST
+    request.body = .bytes(ByteBuffer(string: body))
+    return try await client.execute(request, timeout: Self.timeout).status.code
   }
 
   // MARK: Sending

@@ -8,11 +8,16 @@ extension DemoScenario {
   ) { stage in
     let phone = try stage.phone("karin")
     try await phone.subscribe("monthly")
+    try await stage.notify()
     stage.wait(.days(10))
     try phone.failCard()
     let end = try phone.end(of: "monthly")
+    stage.wait(until: end + .days(1))
+    try await stage.notify()
+    try await stage.expect("karin", mayUse: ["pro"])
     stage.wait(until: end + .days(17))
-    try await phone.submit()
+    try await stage.notify()
+    try await stage.expect("karin", mayUse: [])
     stage.wait(until: end + .days(20))
     try phone.repairCard()
     try phone.logIn("lars")
@@ -33,6 +38,7 @@ extension DemoScenario {
     try phone.failCard()
     stage.wait(until: try phone.end(of: "monthly") + .days(20))
     try phone.repairCard()
+    stage.loseNotifications()
     try phone.logIn("nils")
     try await phone.submit()
     try await stage.expect(
@@ -71,17 +77,18 @@ extension DemoScenario {
   }
 
   static let resubscriptionNobodySubmits = DemoScenario(
-    "10", "wanda lapsed; a purchase in Settings is heard of before anybody submits it"
+    "10", "wanda lapsed; Apple tells of a purchase in Settings before anybody submits it"
   ) { stage in
     let phone = try stage.phone("wanda")
     try await phone.subscribe("monthly")
     try phone.switchAutoRenew(false)
+    try await stage.notify()
     stage.wait(until: try phone.end(of: "monthly") + .days(30))
     try phone.buyInSettings("monthly")
-    let iPad = try stage.device("wanda's iPad", appleID: phone.appleID, account: "xaver")
-    try await iPad.submitCoinsAlone()
+    try await stage.notify()
     let month = try phone.latest("monthly").transactionID
     try await stage.expect("the new month", month, isOwnedBy: nil, .unclaimed)
+    let iPad = try stage.device("wanda's iPad", appleID: phone.appleID, account: "xaver")
     try await iPad.submit()
     try await stage.expect("the new month", month, isOwnedBy: "xaver", .submitter)
   }
@@ -92,15 +99,15 @@ extension DemoScenario {
     let phone = try stage.phone("gita")
     try await phone.subscribe("monthly")
     try phone.switchAutoRenew(false)
-    try await phone.submit()
+    try await stage.notify()
     stage.wait(until: try phone.end(of: "monthly") + .days(10))
     try phone.buyInSettings("monthly")
-    let iPad = try stage.device("gita's iPad", appleID: phone.appleID, account: "hans")
-    try await iPad.submitCoinsAlone()
-    let bought = try phone.latest("monthly")
+    try await stage.notify()
     try await stage.expect(
-      "the purchase", bought.transactionID, isOwnedBy: nil, .unclaimed)
+      "the purchase", phone.latest("monthly").transactionID, isOwnedBy: nil, .unclaimed)
     stage.wait(until: try phone.end(of: "monthly") + .hours(2))
+    try await stage.notify()
+    let iPad = try stage.device("gita's iPad", appleID: phone.appleID, account: "hans")
     try await iPad.submit()
     try await stage.expect(
       "the renewal", phone.latest("monthly").transactionID, isOwnedBy: "hans", .submitter)

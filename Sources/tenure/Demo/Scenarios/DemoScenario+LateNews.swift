@@ -8,14 +8,12 @@ extension DemoScenario {
   ) { stage in
     let phone = try stage.phone("ida")
     try phone.buy("monthly")
+    try await stage.notify()
     let month = try phone.latest("monthly").transactionID
-    let iPad = try stage.device("ida's iPad", appleID: phone.appleID, account: "jonas")
-    try await iPad.submitCoinsAlone()
     try await stage.expect("the month", month, isOwnedBy: nil, .unclaimed)
     try await phone.submit()
     try await stage.expect("the month", month, isOwnedBy: "ida", .submitter)
     try await stage.expect("ida", mayUse: ["pro"])
-    try await stage.expect("jonas", mayUse: [])
   }
 
   static let refundOfAnOldMonth = DemoScenario(
@@ -23,11 +21,12 @@ extension DemoScenario {
   ) { stage in
     let phone = try stage.phone("chloe")
     try await phone.subscribe("monthly")
+    try await stage.notify()
     let first = try phone.latest("monthly")
     stage.wait(.days(95))
-    try await phone.submit()
+    try await stage.notify()
     try phone.refund(first)
-    try await phone.submit()
+    try await stage.notify()
     try await stage.expect(
       "the old month", first.transactionID, isOwnedBy: "chloe", .submitter)
     let revokedAt = try await stage.tenure.transaction(first.transactionID).revokedAt
@@ -36,19 +35,20 @@ extension DemoScenario {
   }
 
   static let lateOff = DemoScenario(
-    "14", "“Off” of one day arrives after “on” of the next"
+    "14", "“Off” of one day arrives two days after “on” of the next"
   ) { stage in
     let phone = try stage.phone("dora")
     try await phone.subscribe("monthly")
+    try await stage.notify()
     let end = try phone.end(of: "monthly")
     stage.wait(.days(3))
+    stage.letNextNotification(.late(.days(3)))
     try phone.switchAutoRenew(false)
-    try await phone.submit(naming: phone.latest("monthly").transactionID) {
-      stage.wait(.days(1))
-      try phone.switchAutoRenew(true)
-      try await phone.submit()
-      stage.wait(.days(2))
-    }
+    stage.wait(.days(1))
+    try phone.switchAutoRenew(true)
+    try await stage.notify()
+    stage.wait(.days(2))
+    try await stage.notify()
     let line = try await stage.tenure.line(phone.latest("monthly").originalTransactionID)
     stage.expect(line.isAutoRenewing, "By date, not by arrival, auto-renew is on.")
     stage.wait(until: end + .hours(2))
@@ -59,23 +59,24 @@ extension DemoScenario {
   }
 
   static let correction = DemoScenario(
-    "18", "leo's claim is decided; then evidence arrives that Apple had renewed for klara"
+    "18", "leo's claim is decided; a notification comes late: Apple had renewed for klara"
   ) { stage in
     let phone = try stage.phone("klara")
     try await phone.subscribe("monthly")
+    try await stage.notify()
     stage.wait(.days(10))
     try phone.failCard()
-    let end = try phone.end(of: "monthly")
-    stage.wait(until: end + .days(17))
-    try await phone.submit(naming: phone.latest("monthly").transactionID) {
-      stage.wait(until: end + .days(20))
-      try phone.repairCard()
-      try phone.logIn("leo")
-      try await phone.submit()
-      try await stage.expect(
-        "the recovered month", phone.latest("monthly").transactionID, isOwnedBy: "leo", .submitter)
-    }
+    stage.wait(until: try phone.end(of: "monthly") + .days(20))
+    stage.loseNotifications()
+    stage.letNextNotification(.late(.days(3)))
+    try phone.repairCard()
     let month = try phone.latest("monthly").transactionID
+    try phone.logIn("leo")
+    try await stage.notify()
+    try await phone.submit()
+    try await stage.expect("the recovered month", month, isOwnedBy: "leo", .submitter)
+    stage.wait(.days(3))
+    try await stage.notify()
     try await stage.expect(
       "the recovered month", month, isOwnedBy: "klara", .activelyAutoRenewing)
     let correctedAt = try await stage.tenure.transaction(month).decision.correctedAt
@@ -92,6 +93,7 @@ extension DemoScenario {
     try phone.buy("monthly")
     let first = try phone.latest("monthly").transactionID
     try phone.switchAutoRenew(false)
+    try await stage.notify()
     stage.wait(.days(18))
     let receipt = try phone.receipt()
     stage.network.cut(receipt.receiptData)
@@ -99,8 +101,7 @@ extension DemoScenario {
     let begin = stage.now
     stage.wait(until: begin + .days(15))
     try phone.buyInSettings("monthly")
-    let iPad = try stage.device("mia's iPad", appleID: phone.appleID, account: "noah")
-    try await iPad.submitCoinsAlone()
+    try await stage.notify()
     stage.wait(until: begin + .days(19))
     stage.network.mend(receipt.receiptData)
     let answer = try await stage.waitForWorker(waiting)

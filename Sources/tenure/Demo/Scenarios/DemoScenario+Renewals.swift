@@ -25,9 +25,9 @@ extension DemoScenario {
   ) { stage in
     let phone = try stage.phone("uma")
     try await phone.subscribe("monthly")
+    try await stage.notify()
     stage.wait(until: try phone.end(of: "monthly") + .hours(2))
-    let iPad = try stage.device("the family's iPad", appleID: phone.appleID, account: "victor")
-    try await iPad.submitCoinsAlone()
+    try await stage.notify()
     try await stage.expect(
       "the renewal", phone.latest("monthly").transactionID, isOwnedBy: "uma",
       .activelyAutoRenewing)

@@ -25,11 +25,12 @@ extension DemoScenario {
   static let refund = DemoScenario("B", "rita's current month is refunded") { stage in
     let phone = try stage.phone("rita")
     try await phone.subscribe("monthly")
+    try await stage.notify()
     try await stage.expect("rita", mayUse: ["pro"])
     stage.wait(.days(4))
     let month = try phone.latest("monthly")
     try phone.refund(month)
-    try await phone.submit()
+    try await stage.notify()
     try await stage.expect("the month", month.transactionID, isOwnedBy: "rita", .submitter)
     try await stage.expect("rita", mayUse: [])
   }
@@ -40,9 +41,7 @@ extension DemoScenario {
     let phone = try stage.phone("petra")
     try phone.buy("monthly")
     let receipt = try phone.receipt()
-    let end = stage.now + .minutes(20)
-    stage.simulation.setFaults { $0.outageEnd = end }
-    stage.tell("Apple's server answers 503 for the next 20 minutes.")
+    stage.beginOutage()
     let waiting = try await phone.submit(receipt)
     stage.expect(waiting.isPending, "The submission is \(waiting.status).")
     let answer = try await stage.waitForWorker(waiting)
