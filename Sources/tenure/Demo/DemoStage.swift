@@ -121,7 +121,9 @@ final class DemoStage {
 
   /// Lets time pass until the worker has done something.
   ///
-  /// - Parameter result: What it came to; nil as long as it is not done.
+  /// - Parameter result: Looks what it came to; nil as long as it is not done.
+  /// - Returns: What it came to.
+  /// - Throws: ``TenureClient/Failure`` if it is never done.
   func waitForWorker<Result>(_ result: () async throws -> Result?) async throws -> Result {
     for _ in 0..<Self.workerStepLimit {
       if let result = try await result() { return result }
