@@ -272,7 +272,7 @@ struct NotificationTests {
     let line = try simulation.buy("premium", on: "phone").originalTransactionID
     try simulation.migrate(line)
     simulation.advance(by: .days(31))
-    let shares = simulation.truth(of: "bob")
+    let shares = simulation.truth(of: AppleID("bob"))
     #expect(shares.map(\.kind) == [.purchase, .renewal])
     #expect(Set(shares.map(\.line)).count == 1)
   }
