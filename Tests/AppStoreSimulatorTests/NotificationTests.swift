@@ -264,6 +264,19 @@ struct NotificationTests {
     }
   }
 
+  @Test func theFamilyKeepsItsLinesWhenThePurchasersMigrates() throws {
+    let stage = try Stage()
+    let simulation = stage.simulation
+    try simulation.addAppleID("bob")
+    try simulation.addFamilyMember("bob", of: "ada")
+    let line = try simulation.buy("premium", on: "phone").originalTransactionID
+    try simulation.migrate(line)
+    simulation.advance(by: .days(31))
+    let shares = simulation.truth(of: AppleID("bob"))
+    #expect(shares.map(\.kind) == [.purchase, .renewal])
+    #expect(Set(shares.map(\.line)).count == 1)
+  }
+
   @Test func anExtensionMovesEveryPeriodAfterIt() throws {
     let stage = try Stage()
     let line = try stage.simulation.buy("monthly", on: "phone").originalTransactionID

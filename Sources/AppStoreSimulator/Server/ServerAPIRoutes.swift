@@ -11,7 +11,7 @@ struct ServerAPIRoutes {
   /// Apple's requests are small objects.
   private static let mostBodyBytes = 1 << 20
 
-  /// - Parameter prefix: What stands before `/inApps` in this environment's paths.
+  /// One environment's paths, with what stands before `/inApps` in them.
   func endpoints(_ environment: Subscriptions.Environment, below prefix: String)
     -> RouteCollection<SimulatorContext>
   {

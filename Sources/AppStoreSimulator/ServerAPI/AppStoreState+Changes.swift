@@ -18,6 +18,8 @@ extension AppStoreState {
   /// In thousandths of a percent.
   private static let consumptionPercentages: ClosedRange<Int64> = 0...100_000
 
+  /// Extends one subscription.
+  ///
   /// https://developer.apple.com/documentation/appstoreserverapi/extend-a-subscription-renewal-date
   mutating func extendRenewalDate(
     _ id: String, _ request: ServerAPIRequest, _ caller: Caller
@@ -52,6 +54,8 @@ extension AppStoreState {
     return (days, identifier)
   }
 
+  /// Extends every active subscription to a product.
+  ///
   /// https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldaterequest
   mutating func extendAll(_ request: ServerAPIRequest, _ caller: Caller) throws -> JSONValue {
     let body = try request.json()

@@ -5,6 +5,8 @@ import struct Foundation.UUID
 
 /// What the App Store Server API answers in pages.
 extension AppStoreState {
+  /// How many items Apple puts into an answer.
+  ///
   /// https://developer.apple.com/documentation/appstoreserverapi/get-transaction-history
   static let pageSize = 20
 
@@ -77,6 +79,8 @@ extension AppStoreState {
 
   // MARK: Notifications
 
+  /// How far back Apple remembers its notifications.
+  ///
   /// https://developer.apple.com/documentation/appstoreserverapi/get-notification-history
   private static func historyLength(_ environment: Environment) -> Duration {
     environment == .production ? .days(180) : .days(30)

@@ -9,7 +9,7 @@ extension AppStoreState {
     let environment: Environment
   }
 
-  /// - Parameter bundleID: From a token that is good; nil without one.
+  /// Answers the app whose bundle id a good token names; nil: there is no such token.
   mutating func serverAPI(
     _ request: ServerAPIRequest, of bundleID: String?, at environment: Environment
   ) -> SimulatedAnswer {

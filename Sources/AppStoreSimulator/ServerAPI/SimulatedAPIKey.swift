@@ -38,10 +38,8 @@ package struct SimulatedAPIKey: Sendable {
 
   /// The bundle id that a token asks for; nil where Apple would answer 401.
   ///
-  /// - Parameters:
-  ///   - token: What stands behind `Bearer`.
-  ///   - clocks: The token's times have to fit one of these: who asks may live in real or in
-  ///     simulated time.
+  /// The token's times have to fit one of the clocks: who asks may live in real or in simulated
+  /// time.
   func bundleID(in token: String, at clocks: [Timestamp]) -> String? {
     let parts = token.split(separator: ".", omittingEmptySubsequences: false)
     guard parts.count == 3, let header = Self.json(parts[0]), let claims = Self.json(parts[1]),

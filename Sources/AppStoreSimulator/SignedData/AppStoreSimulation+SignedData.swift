@@ -84,6 +84,8 @@ extension AppStoreState {
     return customers[customer].lines.filter { lines[$0].app == app }
   }
 
+  /// The charge of a line that gives access now, if one does.
+  ///
   /// https://developer.apple.com/documentation/storekit/transaction/currententitlements
   fileprivate func entitlements(of line: Int) -> [Int] {
     guard let current = currentCharge(of: line), charges[current].stands else { return [] }

@@ -5,6 +5,8 @@ import struct Foundation.UUID
 
 /// What Apple signs of a charge and of a line's future, as it knows both now.
 extension AppStoreState {
+  /// A charge as Apple knows it now.
+  ///
   /// https://developer.apple.com/documentation/appstoreserverapi/jwstransactiondecodedpayload
   func transactionPayload(of number: Int) -> JWSTransactionDecodedPayload {
     let charge = charges[number]
@@ -210,6 +212,8 @@ extension AppStoreState {
 struct Storefront {
   /// ISO 3166-1 alpha-3.
   let country: String
+  /// Apple's number of the storefront.
+  ///
   /// https://developer.apple.com/documentation/appstoreserverapi/storefrontid
   let id: String
 

@@ -13,6 +13,8 @@ struct MassExtension: Sendable {
 
 /// More time without a charge, and another name for a line.
 extension AppStoreState {
+  /// How many days Apple adds at a time.
+  ///
   /// https://developer.apple.com/documentation/appstoreserverapi/extendbydays
   static let extensionDays = 1...90
   /// Apple's documentation of StoreKit, "Extending the renewal date for auto-renewable
