@@ -300,6 +300,13 @@ struct ProvisionalAccessTests {
       #expect(try await api.grants() == 0)
       _ = try await api.submit("tester", from: "tess")
       #expect(try await api.entitlements(of: "tester")[0]["environment"] == "sandbox")
+      // Nor where that was changed since: after a restart with another setting.
+      let strict = EntitlementReader(
+        ledger: api.ledger,
+        catalogue: try await CatalogueCache(ledger: api.ledger, logger: quietLogger),
+        sandboxAccess: .none)
+      let now = api.apple.simulation.now
+      #expect(try await strict.entitlements(of: "tester", now: now) == [])
     }
   }
 
