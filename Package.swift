@@ -161,8 +161,8 @@ let package = Package(
       name: "TenureTests",
       dependencies: [
         "AppStore", "AppStoreSimulator", "BackgroundJobs", "Intake", "LedgerStorage", "Postgres",
-        "ScratchDatabases", "Subscriptions", "tenure", asyncHTTPClient, logging, nioCore, nioHTTP1,
-        nioPosix, serviceLifecycle,
+        "ScratchDatabases", "Subscriptions", "tenure", asyncHTTPClient, crypto, logging, nioCore,
+        nioHTTP1, nioPosix, serviceLifecycle,
       ],
       swiftSettings: strict),
     .testTarget(

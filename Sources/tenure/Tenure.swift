@@ -13,7 +13,7 @@ struct Tenure: AsyncParsableCommand {
       """,
     subcommands: [
       ServeCommand.self, WorkCommand.self, MigrateCommand.self, AuditCommand.self,
-      RebuildCommand.self, DemoCommand.self, SimulateAppStoreCommand.self, BenchCommand.self,
-      FuzzCommand.self,
+      RebuildCommand.self, AppStoreCommand.self, DemoCommand.self, SimulateAppStoreCommand.self,
+      BenchCommand.self, FuzzCommand.self,
     ])
 }

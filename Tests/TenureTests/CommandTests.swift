@@ -11,7 +11,8 @@ import Testing
 @Suite("Commands and settings")
 struct CommandTests {
   static let commands = [
-    "serve", "work", "migrate", "audit", "rebuild", "demo", "simulate-app-store", "bench",
+    "serve", "work", "migrate", "audit", "rebuild", "app-store", "demo", "simulate-app-store",
+    "bench",
   ]
 
   @Test("the program's help lists every command")
@@ -56,6 +57,13 @@ struct CommandTests {
     "TENURE_BUNDLE_IDS": "com.example.app",
   ]
 
+  private static func key(_ privateKey: String) -> [String: String] {
+    [
+      "TENURE_APPSTORE_ISSUER_ID": "57246542-96fe-1a63-e053-0824d011072a",
+      "TENURE_APPSTORE_KEY_ID": "2X9R4HXF34", "TENURE_APPSTORE_PRIVATE_KEY": privateKey,
+    ]
+  }
+
   // swift-format-ignore
   static let wrongSettings: [WrongSettings] = [
     WrongSettings(["TENURE_API_KEYS": ""],                                     "TENURE_API_KEYS"),
@@ -90,6 +98,14 @@ struct CommandTests {
     WrongSettings(["TENURE_APPSTORE_ROOT_CERTIFICATES": "/nowhere/root.pem"],  "TENURE_APPSTORE_ROOT_CERTIFICATES"),
     WrongSettings(["TENURE_APPSTORE_ROOT_CERTIFICATES": "/dev/null"],          "TENURE_APPSTORE_ROOT_CERTIFICATES"),
     WrongSettings(["TENURE_APPSTORE_ACCEPT_XCODE": "perhaps"],                 "TENURE_APPSTORE_ACCEPT_XCODE"),
+    WrongSettings(["TENURE_APPSTORE_KEY_ID": "2X9R4HXF34"],                    "TENURE_APPSTORE_ISSUER_ID: it is not set"),
+    WrongSettings(["TENURE_APPSTORE_ISSUER_ID": "5724", "TENURE_APPSTORE_PRIVATE_KEY": "/s3cr3t"], "TENURE_APPSTORE_KEY_ID: it is not set"),
+    WrongSettings(["TENURE_APPSTORE_ISSUER_ID": "5724", "TENURE_APPSTORE_KEY_ID": "2X9R4HXF34"],   "TENURE_APPSTORE_PRIVATE_KEY: it is not set"),
+    WrongSettings(key("/nowhere/s3cr3t.p8"),                                   "TENURE_APPSTORE_PRIVATE_KEY"),
+    WrongSettings(key("/dev/null"),                                            "TENURE_APPSTORE_PRIVATE_KEY"),
+    WrongSettings(key("-----BEGIN PRIVATE KEY-----s3cr3t"),                    "TENURE_APPSTORE_PRIVATE_KEY"),
+    WrongSettings(["TENURE_APPSTORE_API_URL": "ftp://apple"],                  "TENURE_APPSTORE_API_URL"),
+    WrongSettings(["TENURE_APPSTORE_SANDBOX_API_URL": "http://a/?s3cr"],       "TENURE_APPSTORE_SANDBOX_API_URL"),
     WrongSettings(["TENURE_HTTP_PORT": "http"],                                "TENURE_HTTP_PORT"),
     WrongSettings(["TENURE_HTTP_PORT": "65536"],                               "TENURE_HTTP_PORT"),
     WrongSettings(["TENURE_DATABASE_PREPARED_STATEMENTS": "perhaps"],          "TENURE_DATABASE_PREPARED_STATEMENTS"),

@@ -19,6 +19,8 @@ struct Assembly: Sendable {
   let entitlements: EntitlementReader
   /// What verifies signed transactions and notifications.
   let signedData: SignedDataVerifier
+  /// What asks the App Store Server API; nil without a key for it.
+  let serverAPI: AppStoreServerAPI?
   private let schema: SchemaMigrator
   private let logger: Logger
   private let now: @Sendable () -> Timestamp
@@ -40,6 +42,12 @@ struct Assembly: Sendable {
       timeout: settings.appStoreTimeout, logger: logger, now: now)
     signedData = SignedDataVerifier(
       roots: settings.trustedRoots, apps: apps, acceptsXcode: settings.acceptsXcode, now: now)
+    let signedData = signedData
+    serverAPI = settings.serverAPIKey.map { key in
+      AppStoreServerAPI(
+        transport: transport, addresses: settings.serverAPIAddresses, key: key,
+        verifier: signedData, timeout: settings.appStoreTimeout, logger: logger, now: now)
+    }
     if settings.acceptsXcode {
       logger.warning(
         """

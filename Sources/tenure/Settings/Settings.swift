@@ -17,6 +17,9 @@ struct Settings: Sendable {
   var apps: [AppStoreApp] = []
   var verifyReceipt = VerifyReceiptEndpoints.apple
   var appStoreTimeout: Duration = .milliseconds(10_000)
+  /// Nil: the App Store Server API is not asked.
+  var serverAPIKey: ServerAPIKey?
+  var serverAPIAddresses = ServerAPIAddresses.apple
   /// What all that Apple signs has to lead back to.
   var trustedRoots = TrustedRoots.apple
   /// Whether to believe what Xcode made and Apple did not sign: for development only.
@@ -43,6 +46,8 @@ struct Settings: Sendable {
     }
     trustedRoots = try Self.trustedRoots(source) ?? trustedRoots
     acceptsXcode = try source.flag("TENURE_APPSTORE_ACCEPT_XCODE") ?? acceptsXcode
+    serverAPIKey = try Self.serverAPIKey(source)
+    serverAPIAddresses = try Self.serverAPIAddresses(source)
     sandboxAccess = try Self.sandboxAccess(source)
     logLevel = try Self.logLevel(source)
   }

@@ -1,0 +1,242 @@
+package import Logging
+package import Subscriptions
+
+/// Asks Apple by way of the App Store Server API.
+///
+/// https://developer.apple.com/documentation/appstoreserverapi. It keeps nothing but its bearer
+/// tokens and its count of requests. Whatever of an answer is signed is verified; a part that is
+/// refused stands beside the others with its reason. A call without an answer throws
+/// ``AppStoreServerAPIError``, and `CancellationError` when the task is cancelled.
+///
+/// Every call names the app, by its bundle id. Where its environment is nil, production is asked,
+/// and the sandbox if the id is not known there. An id that is said to be a customer's can be that
+/// of any of the customer's transactions, original transactions, or downloads of the app.
+package struct AppStoreServerAPI: Sendable {
+  /// How long a request may wait for its turn here; a longer wait is the caller's.
+  package static let patience: Duration = .seconds(10)
+
+  /// Far above twenty notifications with everything that may be in them.
+  static let answerLimitBytes = 8 * 1024 * 1024
+
+  /// How often one request is sent: again with a new token, and again after a short 429.
+  private static let attemptLimit = 4
+
+  let verifier: SignedDataVerifier
+  let now: @Sendable () -> Timestamp
+  private let transport: any AppStoreTransport
+  private let addresses: ServerAPIAddresses
+  private let tokens: BearerTokens
+  private let limits: ServerAPIRateLimits
+  private let timeout: Duration
+  private let patience: Duration
+  private let logger: Logger
+
+  /// - Parameters:
+  ///   - transport: The way to Apple.
+  ///   - addresses: Where Apple is.
+  ///   - key: With which Apple is asked.
+  ///   - verifier: Of what Apple signs.
+  ///   - timeout: For each request.
+  ///   - patience: How long a request may wait for its turn.
+  ///   - logger: Told of every request, without ids.
+  ///   - now: The clock.
+  ///   - sleep: Waits for a turn; cancellable.
+  package init(
+    transport: any AppStoreTransport, addresses: ServerAPIAddresses = .apple, key: ServerAPIKey,
+    verifier: SignedDataVerifier, timeout: Duration, patience: Duration = Self.patience,
+    logger: Logger, now: @escaping @Sendable () -> Timestamp,
+    sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
+  ) {
+    self.transport = transport
+    self.addresses = addresses
+    tokens = BearerTokens(key: key)
+    limits = ServerAPIRateLimits(now: now, sleep: sleep)
+    self.verifier = verifier
+    self.timeout = timeout
+    self.patience = patience
+    self.logger = logger
+    self.now = now
+  }
+
+  /// Makes a call whose answer has a body.
+  ///
+  /// - Parameters:
+  ///   - call: The request.
+  ///   - environment: Which of Apple's two to ask; nil: production, then the sandbox.
+  ///   - body: What the answer is.
+  /// - Returns: Which environment spoke, and what it said.
+  /// - Throws: ``AppStoreServerAPIError``, or `CancellationError`.
+  func answer<Body: JSONPayload>(
+    to call: ServerAPICall, in environment: Environment?, as body: Body.Type
+  ) async throws -> ServerAPIAnswer<Body> {
+    let (spoken, response) = try await route(call, in: environment)
+    let json: JSONValue
+    do {
+      json = try JSONValue(parsing: response.body)
+    } catch {
+      // Something on the way answered, or broke the answer.
+      throw unexpected(call, spoken, response, "as JSON it \(error)", isRetryable: true)
+    }
+    do {
+      return ServerAPIAnswer(environment: spoken, content: try Body(json: json))
+    } catch {
+      throw unexpected(call, spoken, response, "it \(error)", isRetryable: false)
+    }
+  }
+
+  /// Makes a call whose answer has none.
+  func acknowledgement(
+    of call: ServerAPICall, in environment: Environment?
+  ) async throws -> ServerAPIAnswer<ServerAPIAcknowledgement> {
+    let (spoken, _) = try await route(call, in: environment)
+    return ServerAPIAnswer(environment: spoken, content: ServerAPIAcknowledgement())
+  }
+
+  /// An answer that is about another app or environment than was asked is none.
+  func check(
+    _ call: ServerAPICall, _ asked: Environment, bundleID: String?, environment: SignedEnvironment?
+  ) throws {
+    if let bundleID, bundleID != call.bundleID {
+      throw unexpected(
+        call, asked, nil, "it is about another app than was asked for", isRetryable: false)
+    }
+    if let environment, environment.environment != asked {
+      throw unexpected(
+        call, asked, nil, "it is about another environment than was asked", isRetryable: false)
+    }
+  }
+
+  func unexpected(
+    _ call: ServerAPICall, _ environment: Environment?, _ response: AppStoreResponse?,
+    _ message: String, isRetryable: Bool
+  ) -> AppStoreServerAPIError {
+    AppStoreServerAPIError(
+      .unexpectedAnswer, call.endpoint, environment, httpStatus: response?.status,
+      message: message, isRetryable: isRetryable)
+  }
+
+  // MARK: The way to Apple
+
+  private func route(
+    _ call: ServerAPICall, in environment: Environment?
+  ) async throws -> (Environment, AppStoreResponse) {
+    if let environment { return (environment, try await send(call, to: environment)) }
+    do {
+      return (.production, try await send(call, to: .production))
+    } catch let production as AppStoreServerAPIError where production.mayBeElsewhere {
+      do {
+        return (.sandbox, try await send(call, to: .sandbox))
+      } catch let sandbox as AppStoreServerAPIError {
+        throw production.afterSandbox(sandbox)
+      }
+    }
+  }
+
+  private func send(
+    _ call: ServerAPICall, to environment: Environment
+  ) async throws -> AppStoreResponse {
+    let key = ServerAPIRateLimits.Key(
+      endpoint: call.endpoint, environment: environment, bundleID: call.bundleID)
+    let deadline = now() + patience
+    var hasNewToken = false
+    var attempt = 1
+    while true {
+      if let notBefore = try await limits.turn(key, deadline: deadline) {
+        throw AppStoreServerAPIError(
+          .rateLimited, call.endpoint, environment, message: "nothing was sent",
+          notBefore: notBefore)
+      }
+      let token = try tokens.token(of: call.bundleID, now: now())
+      let response = try await ask(call, environment, token: token)
+      guard !(200...299).contains(response.status) else { return response }
+      var error = AppStoreServerAPIError(response, call.endpoint, environment, now: now())
+      switch error.kind {
+      case .unauthorized where !hasNewToken && attempt < Self.attemptLimit:
+        tokens.discard(token, of: call.bundleID)
+        hasNewToken = true
+      case .rateLimited:
+        let notBefore = error.notBefore ?? now() + ServerAPIRateLimits.closureWithoutWord
+        error.notBefore = notBefore
+        limits.close(key, until: notBefore)
+        guard notBefore <= deadline, attempt < Self.attemptLimit else { throw error }
+      default: throw error
+      }
+      attempt += 1
+    }
+  }
+
+  private func ask(
+    _ call: ServerAPICall, _ environment: Environment, token: String
+  ) async throws -> AppStoreResponse {
+    var headers = [
+      HTTPHeader("Authorization", "Bearer \(token)"), HTTPHeader("Accept", "application/json"),
+    ]
+    if call.body != nil { headers.append(HTTPHeader("Content-Type", "application/json")) }
+    let request = AppStoreRequest(
+      method: call.method, url: addresses[environment] + call.target, headers: headers,
+      body: call.body?.bytes ?? [], timeout: timeout)
+    let start = ContinuousClock.now
+    do {
+      let response = try await transport.send(request)
+      log(call, environment, ContinuousClock.now - start, response: response)
+      guard response.body.count <= Self.answerLimitBytes else {
+        throw unexpected(
+          call, environment, response,
+          "it has \(response.body.count) bytes, of which there may be \(Self.answerLimitBytes)",
+          isRetryable: false)
+      }
+      return response
+    } catch let error as AppStoreTransportError {
+      log(call, environment, ContinuousClock.now - start, fault: error)
+      let isMisconfigured = error.kind == .invalidURL
+      throw AppStoreServerAPIError(
+        isMisconfigured ? .misconfigured : .unreachable, call.endpoint, environment,
+        httpStatus: error.partial?.status, message: error.clause)
+    }
+  }
+
+  private func log(
+    _ call: ServerAPICall, _ environment: Environment, _ duration: Duration,
+    response: AppStoreResponse? = nil, fault: AppStoreTransportError? = nil
+  ) {
+    logger.debug(
+      "Asked the App Store Server API",
+      metadata: [
+        "appstore.call": "\(call.endpoint.rawValue)",
+        "appstore.endpoint": "\(environment.rawValue)",
+        "appstore.http_status": "\(response.map { "\($0.status)" } ?? "none")",
+        "appstore.bytes": "\(response?.body.count ?? 0)",
+        "appstore.milliseconds": "\(duration.inMilliseconds)",
+        "appstore.fault": "\(fault.map { "\($0)" } ?? "none")",
+      ])
+  }
+}
+
+extension AppStoreServerAPIError {
+  /// Whether the sandbox may know what production does not.
+  ///
+  /// Production knows no app that was never released, and says 401 to whoever asks for one; App
+  /// Review and TestFlight buy in the sandbox then.
+  fileprivate var mayBeElsewhere: Bool {
+    kind == .unauthorized || code.map(ServerAPIErrorCode.perhapsElsewhere.contains) == true
+  }
+
+  /// What is to be told after the sandbox did not answer either.
+  fileprivate func afterSandbox(_ sandbox: AppStoreServerAPIError) -> AppStoreServerAPIError {
+    guard sandbox.mayBeElsewhere else { return sandbox }
+    guard kind == .notFound, sandbox.kind == .notFound else {
+      return kind == .unauthorized ? self : sandbox
+    }
+    var both = self
+    both.environment = nil
+    return both
+  }
+}
+
+extension AppStoreTransportError {
+  /// The description without its full stop, for the middle of a sentence.
+  fileprivate var clause: String {
+    let words = description.prefix(300)
+    return String(words.hasSuffix(".") ? words.dropLast() : words)
+  }
+}

@@ -1,0 +1,50 @@
+/// What a customer had of a purchase that a refund is asked for, version 2.
+///
+/// https://developer.apple.com/documentation/appstoreserverapi/consumptionrequest
+package struct ConsumptionRequest: JSONPayload {
+  /// Apple takes nothing but true.
+  package var customerConsented: Bool?
+  package var deliveryStatus: DeliveryStatus?
+  /// Whether the customer could try, or learn what it is, before buying.
+  package var sampleContentProvided: Bool?
+  /// In thousandths of a percent.
+  ///
+  /// 0 unless delivered; absent where a subscription is to be refunded in part.
+  package var consumptionPercentage: Int64?
+  package var refundPreference: RefundPreference?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("customerConsented", \.customerConsented),
+    JSONField("consumptionPercentage", \.consumptionPercentage),
+    JSONField("deliveryStatus", \.deliveryStatus),
+    JSONField("refundPreference", \.refundPreference),
+    JSONField("sampleContentProvided", \.sampleContentProvided),
+  ])
+}
+
+/// Apple's `deliveryStatus`, version 2.
+package struct DeliveryStatus: OpenEnumeration {
+  package var rawValue: String
+  package init(rawValue: String) { self.rawValue = rawValue }
+
+  package static let delivered = DeliveryStatus(rawValue: "DELIVERED")
+  package static let undeliveredQualityIssue = DeliveryStatus(
+    rawValue: "UNDELIVERED_QUALITY_ISSUE")
+  package static let undeliveredWrongItem = DeliveryStatus(rawValue: "UNDELIVERED_WRONG_ITEM")
+  package static let undeliveredServerOutage = DeliveryStatus(
+    rawValue: "UNDELIVERED_SERVER_OUTAGE")
+  package static let undeliveredOther = DeliveryStatus(rawValue: "UNDELIVERED_OTHER")
+}
+
+/// Apple's `refundPreference`, version 2.
+package struct RefundPreference: OpenEnumeration {
+  package var rawValue: String
+  package init(rawValue: String) { self.rawValue = rawValue }
+
+  package static let decline = RefundPreference(rawValue: "DECLINE")
+  package static let grantFull = RefundPreference(rawValue: "GRANT_FULL")
+  package static let grantProrated = RefundPreference(rawValue: "GRANT_PRORATED")
+}
