@@ -24,30 +24,33 @@ struct TestAPI: Sendable {
   let api: API
   let apple: StandInAppStore
   let intake: SubmissionIntake
+  let poll: LinePoll
   let ledger: Ledger
   let database: ConnectionPool
 
   /// Runs a test on a fresh one.
   static func run(
-    logger: Logger = quietLogger, _ setup: TestingSetup = .router,
+    logger: Logger = quietLogger, apple: StandInAppStore? = nil, _ setup: TestingSetup = .router,
     _ test: @escaping @Sendable (TestAPI) async throws -> Void
   ) async throws {
     try await withScratchDatabase { database in
-      let (api, apple, intake) = try await assemble(database, logger: logger)
+      let (api, apple, intake, poll) = try await assemble(database, apple: apple, logger: logger)
       try await api.application(host: "127.0.0.1", port: 0).test(setup) { client in
         try await test(
           TestAPI(
-            client: client, api: api, apple: apple, intake: intake, ledger: api.ledger,
-            database: database))
+            client: client, api: api, apple: apple, intake: intake, poll: poll,
+            ledger: api.ledger, database: database))
       }
     }
   }
 
   /// Puts together what the program puts together.
-  static func assemble(_ database: ConnectionPool, logger: Logger = quietLogger) async throws
-    -> (api: API, apple: StandInAppStore, intake: SubmissionIntake)
+  static func assemble(
+    _ database: ConnectionPool, apple: StandInAppStore? = nil, logger: Logger = quietLogger
+  ) async throws
+    -> (api: API, apple: StandInAppStore, intake: SubmissionIntake, poll: LinePoll)
   {
-    let apple = try StandInAppStore()
+    let apple = try apple ?? StandInAppStore()
     let clock = apple.simulation.clock
     let now: @Sendable () -> Timestamp = { clock.now }
     let ledger = Ledger(database: database)
@@ -73,7 +76,11 @@ struct TestAPI: Sendable {
       schema: SchemaMigrator(database: database, logger: logger),
       keys: try APIKeys(parsing: "shop:app:app-secret, ops:admin:admin-secret"), logger: logger,
       now: now)
-    return (api, apple, intake)
+    let poll = LinePoll(
+      ledger: ledger,
+      serverAPI: try apple.simulation.serverAPI(over: apple, verifier: signedData),
+      receipts: receipts, sandboxAccess: .all, logger: logger, now: now)
+    return (api, apple, intake, poll)
   }
 
   // MARK: Calling
