@@ -88,6 +88,9 @@ extension [Charge] {
   /// That is a charge which was cancelled within a minute of a charge for another plan of the line,
   /// from the cancellation on; or of which Apple says `is_upgraded`, from the first sign of it on.
   /// The other charge may be dated before: a renewal that Apple charged early is dated ahead.
+  ///
+  /// It is also a charge in whose paid time somebody bought another plan, as far as Apple calls that
+  /// a purchase: one line has one plan at a time, and notifications tell of the new charge alone.
   fileprivate mutating func tellUpgradesFromRefunds() {
     for index in indices where self[index].isSubscription {
       let charge = self[index]
@@ -105,9 +108,21 @@ extension [Charge] {
         let signs = [saidAt, successor?.date, charge.revocation?.at]
         self[index].supersededAt = signs.compactMap(\.self).min()
       } else {
+        self[index].supersededAt = boughtInstead(ofChargeAt: index)
         continue
       }
       self[index].revocation = nil
     }
+  }
+
+  /// When another plan was bought while a charge still ran; nil: none was, or the charge had been
+  /// taken back by then.
+  private func boughtInstead(ofChargeAt index: Int) -> Timestamp? {
+    let charge = self[index]
+    guard let end = [charge.end, charge.revocation?.at].compactMap(\.self).min() else { return nil }
+    return self[(index + 1)...].first {
+      $0.isSubscription && $0.productID != charge.productID && $0.kind == .purchase
+        && charge.date < $0.date && $0.date < end
+    }?.date
   }
 }

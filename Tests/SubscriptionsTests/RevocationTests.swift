@@ -131,6 +131,9 @@ struct RevocationTests {
 
   static let quarter = charge("2", .quarterly, from: day(10), to: day(100))
   static let sameProduct = charge("2", from: day(10), to: day(40))
+  static let bought = charge("2", .quarterly, from: day(10), to: day(100), kind: .purchase)
+  static let boughtAtEnd = charge("2", .quarterly, from: day(30), to: day(120), kind: .purchase)
+  static let boughtBefore = charge("2", .quarterly, from: day(-1), to: day(89), kind: .purchase)
   static let gems = charge("2", .gems, from: day(10))
   static let earlier = charge("2", .quarterly, from: day(-1), to: day(89))
   static let later = charge("2", .quarterly, from: day(25), to: day(115))
@@ -153,6 +156,13 @@ struct RevocationTests {
     Upgrade("upgraded, successor unknown",       upgraded: true,                                              supersededAt: day(20)),
     Upgrade("upgraded, cancelled, unknown",      cancelled: day(10), upgraded: true,                          supersededAt: day(10)),
     Upgrade("upgraded before what is known",     upgraded: true,                          successor: later,   supersededAt: day(20)),
+    // Notifications name the new charge alone.
+    Upgrade("another plan, of unknown kind",                                              successor: quarter),
+    Upgrade("another plan was bought",                                                    successor: bought,  supersededAt: day(10)),
+    Upgrade("another plan was bought at the end",                                         successor: boughtAtEnd),
+    Upgrade("another plan was bought before",                                             successor: boughtBefore),
+    Upgrade("bought, and refunded before that",  cancelled: day(8),                       successor: bought,  isRevoked: true),
+    Upgrade("bought, and refunded after that",   cancelled: day(12),                      successor: bought,  supersededAt: day(10), isRevoked: true),
   ]
 
   @Test("An upgrade or a refund", arguments: upgrades)

@@ -72,9 +72,12 @@ struct Life: Sendable {
   /// Every charge, as it really was.
   let truth: [SimulatedCharge]
 
-  /// What one source brought, or several.
-  func items(of sources: Set<Source>) -> [Item] {
-    items.filter { sources.contains($0.source) }
+  /// When anything happened.
+  var moments: [Timestamp] { Set(items.map(\.at)).sorted() }
+
+  /// What one source brought.
+  func items(of source: Source) -> [Item] {
+    items.filter { $0.source == source }
   }
 
   /// A charge's name in this life: product and day, and whose it is if it was shared.

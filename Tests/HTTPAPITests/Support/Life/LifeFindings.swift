@@ -1,5 +1,6 @@
 import AppStore
 import AppStoreSimulator
+import HTTPTypes
 import LedgerStorage
 import Subscriptions
 import Testing
@@ -78,7 +79,7 @@ struct LifeFindings: Sendable {
       }.joined(separator: ", ")
       let report = try await api.get("/v1/original-transactions/\(line.originalTransactionID)")
       facts[Fact(.standing, name)] = [
-        "account_id", "state", "auto_renewing", "auto_renew_product_id", "expires_at",
+        "state", "auto_renewing", "auto_renew_product_id", "expires_at",
       ].map { "\($0) \(report[$0]?.string ?? report[$0]?.bool.map { "\($0)" } ?? "none")" }
         .joined(separator: ", ")
     }
@@ -124,10 +125,22 @@ struct LifeFindings: Sendable {
   }
 
   /// The facts that two ledgers do not tell alike, or of which one knows nothing.
-  func differences(from other: LifeFindings) -> [(fact: Fact, here: String, there: String)] {
+  func differences(from other: LifeFindings) -> [Difference] {
     Set(facts.keys).union(other.facts.keys).sorted().compactMap { fact in
-      let (here, there) = (facts[fact] ?? "-", other.facts[fact] ?? "-")
-      return here == there ? nil : (fact, here, there)
+      let (here, there) = (facts[fact] ?? Self.nothing, other.facts[fact] ?? Self.nothing)
+      return here == there ? nil : Difference(fact: fact, says: here, insteadOf: there)
     }
+  }
+
+  /// A fact of which a ledger has never heard.
+  static let nothing = "-"
+
+  /// A fact that two ledgers do not tell alike.
+  struct Difference: Sendable, CustomStringConvertible {
+    let fact: Fact
+    let says: String
+    let insteadOf: String
+
+    var description: String { "the \(fact): \"\(says)\" instead of \"\(insteadOf)\"" }
   }
 }

@@ -1,6 +1,8 @@
 import AppStore
 import AppStoreSimulator
 import Foundation
+import HTTPTypes
+import Intake
 import LedgerStorage
 import Postgres
 import Subscriptions
@@ -18,13 +20,13 @@ struct LifeReplay {
   /// Feeds a fresh ledger, and tells what it came to.
   ///
   /// - Parameters:
-  ///   - items: In the order in which they arrive.
-  ///   - life: Where they are from.
+  ///   - arrivals: What arrives, and when, in its order.
+  ///   - life: Where it is from.
   ///   - accounts: What another ledger issued to the accounts.
-  ///   - arrivals: When each arrives; nil: when it was there, and the accounts look at what they
-  ///     may use before and after.
+  ///   - looking: Whether the accounts look at what they may use before and after each moment at
+  ///     which something happened.
   static func findings(
-    feeding items: [Life.Item], of life: Life, accounts: [Account], arrivals: [Timestamp]? = nil
+    feeding arrivals: [Arrival], of life: Life, accounts: [Account], looking: Bool = true
   ) async throws -> LifeFindings {
     let findings = Mutex<LifeFindings?>(nil)
     let apple = try StandInAppStore(signer: life.signer)
@@ -38,29 +40,40 @@ struct LifeReplay {
       try await api.describe("coins", "coins", type: .consumable)
       try await api.describe("lifetime", "lifetime", type: .nonConsumable)
       var replay = LifeReplay(api: api)
-      try await replay.feed(items, arrivals: arrivals)
+      try await replay.feed(arrivals, looking: looking ? life.moments : [])
       let found = try await LifeFindings(of: life, in: api, seen: replay.seen)
       findings.withLock { $0 = found }
     }
     return try #require(findings.withLock { $0 })
   }
 
-  private mutating func feed(_ items: [Life.Item], arrivals: [Timestamp]?) async throws {
-    var last: Timestamp?
-    for (index, item) in items.enumerated() {
-      let arrival = arrivals?[index] ?? item.at
-      if arrivals == nil, let moment = last, moment < item.at {
-        try await look()
-        // Just before the next news.
-        api.apple.simulation.clock.advance(to: item.at + .seconds(-1))
-        try await look()
+  /// Something that arrives at a moment.
+  struct Arrival: Sendable {
+    var item: Life.Item
+    var at: Timestamp
+
+    /// When it is there.
+    static func atOnce(_ item: Life.Item) -> Arrival { Arrival(item: item, at: item.at) }
+  }
+
+  private mutating func feed(_ arrivals: [Arrival], looking moments: [Timestamp]) async throws {
+    let clock = api.apple.simulation.clock
+    var rest = arrivals[...]
+    for moment in moments {
+      clock.advance(to: moment + .seconds(-1))
+      try await look()
+      while let arrival = rest.first, arrival.at <= moment {
+        clock.advance(to: arrival.at)
+        try await deliver(arrival.item)
+        rest.removeFirst()
       }
-      api.apple.simulation.clock.advance(to: arrival)
-      try await deliver(item)
-      last = item.at
+      try await look()
     }
-    api.apple.simulation.clock.advance(to: Life.end)
-    if arrivals == nil { try await look() }
+    for arrival in rest {
+      clock.advance(to: arrival.at)
+      try await deliver(arrival.item)
+    }
+    clock.advance(to: Life.end)
   }
 
   // MARK: Delivering
