@@ -74,7 +74,8 @@ package final class AppStoreSimulation: Sendable {
   /// at all.
   ///
   /// Renewals that fail from now on follow it.
-  package func setGracePeriod(_ period: SimulatedApp.GracePeriod?, of bundleID: String? = nil) throws
+  package func setGracePeriod(_ period: SimulatedApp.GracePeriod?, of bundleID: String? = nil)
+    throws
   {
     try act { state in
       state.apps[try state.appNumber(bundleID)].gracePeriod = period

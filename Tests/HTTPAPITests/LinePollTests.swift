@@ -50,7 +50,8 @@ struct LinePollTests {
       let coins = try api.apple.simulation.buy("coins.100", on: "anna")
       api.apple.simulation.advance(by: .days(7 * 50 + 1))
       let polled = try #require(try await api.poll.poll(Self.line(coins), of: Self.bundleID))
-      #expect(Set(polled.recorded.recording.families.keys) == [Self.line(bought), Self.line(coins)])
+      #expect(
+        Set(polled.recorded.recording.families.keys) == [Self.line(bought), Self.line(coins)])
       let family = try #require(try await api.ledger.family(of: Self.line(bought)))
       #expect(family.rule.charges.count == 51)
       #expect(family.rule.decisions.allSatisfy { $0.rule == .unclaimed })
@@ -107,6 +108,7 @@ struct LinePollTests {
 
   @Test func `what Apple did not sign is left out, and asked for again`() async throws {
     try await TestAPI.run { api in
+      api.live(until: 32)
       let stranger = try SimulatedSigner()
       let good = Payment(id: "1", from: 0, to: 30)
       let bad = Payment(id: "2", from: 30, to: 60, reason: "RENEWAL")

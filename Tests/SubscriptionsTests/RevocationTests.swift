@@ -197,6 +197,28 @@ struct RevocationTests {
     #expect(ledger.premium(a, at: day(31))?.expiresAt == day(120))
   }
 
+  // swift-format-ignore
+  @Test("What is bought after an early renewal replaces it, and what renews afterwards stays", arguments: [
+    // the quarter is bought on, and a month is renewed on   which is replaced on
+    (29.5,                        30.0,                      29.5 as Double?),
+    (29.5,                        119.5,                     nil),
+    (29.5,                        119.5 - 2 / 1440,          29.5),
+    (31,                          30,                        31),
+  ])
+  func whatIsBoughtAfterAnEarlyRenewal(boughtOn: Double, renewedOn: Double, replacedOn: Double?) {
+    let records = [
+      charge("1", from: day(0), to: day(30)),
+      charge("2", from: day(renewedOn), to: day(renewedOn + 30), kind: .renewal),
+      charge("3", .quarterly, from: day(boughtOn), to: day(boughtOn + 90), kind: .purchase),
+    ]
+    for records in [records, records.reversed()] {
+      var ledger = Ledger()
+      for record in records { ledger.hear(record) }
+      #expect(ledger.charge("2")?.supersededAt == replacedOn.map { day($0) })
+      #expect(ledger.charge("3")?.supersededAt == nil)
+    }
+  }
+
   @Test func ofOneRevocationTheReasonCounts() {
     // "Why" is known in one answer, empty in another and left out in a third.
     var generator = SeededGenerator(seed: 5)

@@ -67,6 +67,7 @@ struct LifeReplay {
         try await deliver(arrival.item)
         rest.removeFirst()
       }
+      clock.advance(to: moment)
       try await look()
     }
     for arrival in rest {
