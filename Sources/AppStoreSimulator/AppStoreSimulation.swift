@@ -70,6 +70,18 @@ package final class AppStoreSimulation: Sendable {
   /// Adds an app with its products, whose ids must be new.
   package func add(_ app: SimulatedApp) throws { try act { try $0.add(app) } }
 
+  /// Changes how long access goes on after a failed renewal, as App Store Connect does; nil: not
+  /// at all.
+  ///
+  /// Renewals that fail from now on follow it.
+  package func setGracePeriod(_ period: SimulatedApp.GracePeriod?, of bundleID: String? = nil)
+    throws
+  {
+    try act { state in
+      state.apps[try state.appNumber(bundleID)].gracePeriod = period
+    }
+  }
+
   /// Takes a product from sale: it renews no more.
   package func withdraw(_ product: ProductID) throws {
     try act {

@@ -145,16 +145,13 @@ extension Ledger {
       if let switchOff = verified.switchOff, let evidence = locked.evidence(of: switchOff) {
         locked.evidence.append(evidence)
       }
-      let (recording, writes) = try await record(
-        Arrival(
-          evidence: verified.evidence, source: EntrySource(.notification, id: verified.id)),
-        on: locked, at: now, in: transaction)
-      var orders = OrderMatching(recording: recording, grantsAccess: grantsAccess, now: now)
-      try await orders.matchDecided(in: self, transaction)
+      let (recording, writes, isNews) = try await recordUnclaimed(
+        verified.evidence, from: EntrySource(.notification, id: verified.id), on: locked, at: now,
+        grantsAccess: grantsAccess, in: transaction)
       let outcome: NotificationOutcome =
-        verified.evidence.isEmpty ? .nothingToRecord : writes.isEmpty ? .known : .recorded
+        verified.evidence.isEmpty ? .nothingToRecord : isNews ? .recorded : .known
       try await transaction.commit(
-        with: writes + orders.statements
+        with: writes
           + Self.insert(
             verified.exchanges, ofNotification: verified.id, after: standing.lastExchange)
           + Self.close(verified.id, as: outcome, because: verified.problem, at: now))

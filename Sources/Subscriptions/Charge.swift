@@ -88,7 +88,11 @@ extension [Charge] {
   /// That is a charge which was cancelled within a minute of a charge for another plan of the line,
   /// from the cancellation on; or of which Apple says `is_upgraded`, from the first sign of it on.
   /// The other charge may be dated before: a renewal that Apple charged early is dated ahead.
+  ///
+  /// It is also a charge in whose paid time somebody bought another plan, as far as Apple calls that
+  /// a purchase: one line has one plan at a time, and notifications tell of the new charge alone.
   fileprivate mutating func tellUpgradesFromRefunds() {
+    let purchases = indices.filter { self[$0].kind == .purchase && self[$0].isSubscription }
     for index in indices where self[index].isSubscription {
       let charge = self[index]
       func isOfAnotherPlan(_ other: Charge) -> Bool {
@@ -105,9 +109,30 @@ extension [Charge] {
         let signs = [saidAt, successor?.date, charge.revocation?.at]
         self[index].supersededAt = signs.compactMap(\.self).min()
       } else {
+        self[index].supersededAt = boughtInstead(ofChargeAt: index, among: purchases)
         continue
       }
       self[index].revocation = nil
     }
+  }
+
+  /// When another plan was bought in a charge's place; nil: none was, or the charge had been taken
+  /// back by then.
+  ///
+  /// - Parameters:
+  ///   - index: The charge's.
+  ///   - purchases: Those of what Apple calls a purchase of a plan.
+  private func boughtInstead(ofChargeAt index: Int, among purchases: [Int]) -> Timestamp? {
+    let charge = self[index]
+    guard let end = [charge.end, charge.revocation?.at].compactMap(\.self).min() else { return nil }
+    return purchases.lazy.map { self[$0] }.first { other in
+      guard other.productID != charge.productID else { return false }
+      if charge.date < other.date { return other.date < end }
+      // No renewal begins within what was bought: Apple had charged it early, and dated it ahead.
+      guard charge.kind == .renewal, other.date < charge.date, let otherEnd = other.end else {
+        return false
+      }
+      return charge.date + Charge.upgradeTolerance < otherEnd
+    }?.date
   }
 }

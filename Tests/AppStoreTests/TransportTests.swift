@@ -111,7 +111,7 @@ struct TransportTests {
   /// The time is that of the whole answer: one byte now and then doesn't prolong it.
   @Test func `an answer that trickles is not waited for`() async throws {
     let body = Array(Self.good.utf8)
-    let verification = try await verify(timeout: .seconds(3)) { _ in
+    let verification = try await verify(timeout: .seconds(8)) { _ in
       [.send("HTTP/1.1 200 OK\r\nContent-Length: \(body.count)\r\n\r\n")]
         + body.flatMap { [.send([$0]), .pause(.milliseconds(100))] }
     }

@@ -18,10 +18,10 @@ struct EntitlementHandlerTests {
 
   /// Gives `anna` one subscription and `ben` three holdings, and others what the tests need.
   private static func fill(_ database: ConnectionPool) async throws {
-    let (api, apple, intake) = try await TestAPI.assemble(database)
+    let (api, apple, intake, poll) = try await TestAPI.assemble(database)
     try await api.application(host: "127.0.0.1", port: 0).test(.router) { client in
       let api = TestAPI(
-        client: client, api: api, apple: apple, intake: intake, ledger: api.ledger,
+        client: client, api: api, apple: apple, intake: intake, poll: poll, ledger: api.ledger,
         database: database)
       try await api.describe("monthly", "premium")
       try await api.describe("lifetime", "lifetime", type: .nonConsumable)

@@ -15,7 +15,7 @@ import Testing
 struct ShutdownTests {
   @Test func `what is in flight is finished, and nothing new is begun`() async throws {
     try await withScratchDatabase { database in
-      let (api, apple, _) = try await TestAPI.assemble(database)
+      let (api, apple, _, _) = try await TestAPI.assemble(database)
       try apple.simulation.addAppleID("anna")
       try apple.simulation.addDevice("anna", appleID: "anna")
       try apple.simulation.buy("coins.100", on: "anna")

@@ -131,6 +131,9 @@ struct RevocationTests {
 
   static let quarter = charge("2", .quarterly, from: day(10), to: day(100))
   static let sameProduct = charge("2", from: day(10), to: day(40))
+  static let bought = charge("2", .quarterly, from: day(10), to: day(100), kind: .purchase)
+  static let boughtAtEnd = charge("2", .quarterly, from: day(30), to: day(120), kind: .purchase)
+  static let boughtBefore = charge("2", .quarterly, from: day(-1), to: day(89), kind: .purchase)
   static let gems = charge("2", .gems, from: day(10))
   static let earlier = charge("2", .quarterly, from: day(-1), to: day(89))
   static let later = charge("2", .quarterly, from: day(25), to: day(115))
@@ -153,6 +156,13 @@ struct RevocationTests {
     Upgrade("upgraded, successor unknown",       upgraded: true,                                              supersededAt: day(20)),
     Upgrade("upgraded, cancelled, unknown",      cancelled: day(10), upgraded: true,                          supersededAt: day(10)),
     Upgrade("upgraded before what is known",     upgraded: true,                          successor: later,   supersededAt: day(20)),
+    // Notifications name the new charge alone.
+    Upgrade("another plan, of unknown kind",                                              successor: quarter),
+    Upgrade("another plan was bought",                                                    successor: bought,  supersededAt: day(10)),
+    Upgrade("another plan was bought at the end",                                         successor: boughtAtEnd),
+    Upgrade("another plan was bought before",                                             successor: boughtBefore),
+    Upgrade("bought, and refunded before that",  cancelled: day(8),                       successor: bought,  isRevoked: true),
+    Upgrade("bought, and refunded after that",   cancelled: day(12),                      successor: bought,  supersededAt: day(10), isRevoked: true),
   ]
 
   @Test("An upgrade or a refund", arguments: upgrades)
@@ -185,6 +195,28 @@ struct RevocationTests {
     #expect(ledger.charge("2")?.revocation == nil)
     ledger.claim(key("1"), by: a)
     #expect(ledger.premium(a, at: day(31))?.expiresAt == day(120))
+  }
+
+  // swift-format-ignore
+  @Test("What is bought after an early renewal replaces it, and what renews afterwards stays", arguments: [
+    // the quarter is bought on, and a month is renewed on   which is replaced on
+    (29.5,                        30.0,                      29.5 as Double?),
+    (29.5,                        119.5,                     nil),
+    (29.5,                        119.5 - 2 / 1440,          29.5),
+    (31,                          30,                        31),
+  ])
+  func whatIsBoughtAfterAnEarlyRenewal(boughtOn: Double, renewedOn: Double, replacedOn: Double?) {
+    let records = [
+      charge("1", from: day(0), to: day(30)),
+      charge("2", from: day(renewedOn), to: day(renewedOn + 30), kind: .renewal),
+      charge("3", .quarterly, from: day(boughtOn), to: day(boughtOn + 90), kind: .purchase),
+    ]
+    for records in [records, records.reversed()] {
+      var ledger = Ledger()
+      for record in records { ledger.hear(record) }
+      #expect(ledger.charge("2")?.supersededAt == replacedOn.map { day($0) })
+      #expect(ledger.charge("3")?.supersededAt == nil)
+    }
   }
 
   @Test func ofOneRevocationTheReasonCounts() {

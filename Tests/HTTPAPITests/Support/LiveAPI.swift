@@ -27,7 +27,7 @@ struct LiveAPI: Sendable {
   ) async throws -> Value {
     let log = RecordedLog()
     log.level = level
-    let (api, _, _) = try await TestAPI.assemble(database, logger: log.logger)
+    let (api, _, _, _) = try await TestAPI.assemble(database, logger: log.logger)
     let (ports, port) = AsyncStream.makeStream(of: Int.self)
     let application = api.application(host: "127.0.0.1", port: 0, idleTimeout: idleTimeout) {
       port.yield($0)

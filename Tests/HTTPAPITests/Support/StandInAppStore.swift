@@ -12,22 +12,30 @@ final class StandInAppStore: AppStoreTransport {
 
   private struct State {
     var answers: [String: [UInt8]] = [:]
+    var serverAnswers: [String: [UInt8]]?
     var fault: String?
     var gate: Gate?
   }
 
   private let state = Mutex(State())
 
-  init() throws {
-    signer = try SimulatedSigner()
+  /// - Parameter signer: What signs here, too; nil: one with new keys.
+  init(signer: SimulatedSigner? = nil) throws {
+    self.signer = try signer ?? SimulatedSigner()
     var configuration = AppStoreSimulation.Configuration(seed: 1, renewalLead: .zero ... .zero)
-    configuration.signer = signer
+    configuration.signer = self.signer
     simulation = try AppStoreSimulation(configuration: configuration)
   }
 
   /// Answers with these bytes whoever asks about the receipt.
   func answer(_ receipt: String, with body: [UInt8]) {
     state.withLock { $0.answers[receipt] = body }
+  }
+
+  /// Lets the App Store Server API answer these bytes, by path and query, and nothing else; nil:
+  /// the simulation answers.
+  func answerServerAPI(with bodies: [String: [UInt8]]?) {
+    state.withLock { $0.serverAnswers = bodies }
   }
 
   /// Makes Apple unreachable, or reachable again.
@@ -50,6 +58,7 @@ final class StandInAppStore: AppStoreTransport {
 
   func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
     if let gate = state.withLock({ $0.gate }) { await gate.pass() }
+    if request.url.contains("/inApps/") { return try answerServerAPI(request) }
     let receipt = try JSONDecoder().decode(VerifyRequest.self, from: Data(request.body)).receipt
     let (answer, fault) = state.withLock { ($0.answers[receipt], $0.fault) }
     if let fault { throw AppStoreTransportError(.connectionFailed, detail: fault) }
@@ -57,6 +66,55 @@ final class StandInAppStore: AppStoreTransport {
     let simulated = simulation.verifyReceipt(
       request.body, at: request.url.contains("sandbox") ? .sandbox : .production)
     return AppStoreResponse(status: simulated.httpStatus, body: simulated.body)
+  }
+}
+
+extension StandInAppStore {
+  /// Answers for the App Store Server API.
+  private func answerServerAPI(_ request: AppStoreRequest) throws -> AppStoreResponse {
+    let (answers, fault) = state.withLock { ($0.serverAnswers, $0.fault) }
+    if let fault { throw AppStoreTransportError(.connectionFailed, detail: fault) }
+    guard let answers else { return try simulation.answer(request) }
+    guard let body = answers[request.target] else {
+      return AppStoreResponse(status: 500, body: Array("Nobody asked that before.".utf8))
+    }
+    return AppStoreResponse(status: 200, body: body)
+  }
+}
+
+extension AppStoreRequest {
+  /// The path and the query, as they were sent.
+  var target: String { url.firstRange(of: "/inApps/").map { String(url[$0.lowerBound...]) } ?? "" }
+}
+
+extension AppStoreSimulation {
+  /// Lets the simulated App Store Server API answer a request.
+  func answer(_ request: AppStoreRequest) throws -> AppStoreResponse {
+    guard let parts = URLComponents(string: request.target) else {
+      throw AppStoreTransportError(.invalidURL, detail: request.target)
+    }
+    let answer = serverAPI(
+      ServerAPIRequest(
+        method: request.method, path: parts.path,
+        query: (parts.queryItems ?? []).map { ServerAPIRequest.QueryItem($0.name, $0.value ?? "") },
+        authorization: request.headers.first { $0.name == "Authorization" }?.value,
+        body: request.body),
+      at: request.url.contains("sandbox") ? .sandbox : .production)
+    return AppStoreResponse(
+      status: answer.httpStatus,
+      headers: answer.retryAfter.map { [HTTPHeader("Retry-After", $0)] } ?? [], body: answer.body)
+  }
+
+  /// A client of the simulated App Store Server API, by some way to it.
+  func serverAPI(
+    over transport: any AppStoreTransport, verifier: SignedDataVerifier
+  ) throws -> AppStoreServerAPI {
+    AppStoreServerAPI(
+      transport: transport,
+      key: try ServerAPIKey(
+        issuerID: apiKey.issuerID, keyID: apiKey.keyID, privateKey: apiKey.privateKeyPEM),
+      verifier: verifier, timeout: .seconds(10), patience: .zero, logger: quietLogger,
+      now: { [clock] in clock.now }, sleep: { _ in })
   }
 }
 

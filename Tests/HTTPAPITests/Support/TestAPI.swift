@@ -24,6 +24,7 @@ struct TestAPI: Sendable {
   let api: API
   let apple: StandInAppStore
   let intake: SubmissionIntake
+  let poll: LinePoll
   let ledger: Ledger
   let database: ConnectionPool
 
@@ -36,25 +37,30 @@ struct TestAPI: Sendable {
 
   /// Runs a test on a fresh one.
   static func run(
-    logger: Logger = quietLogger, choices: Choices = Choices(), _ setup: TestingSetup = .router,
+    logger: Logger = quietLogger, choices: Choices = Choices(), apple: StandInAppStore? = nil,
+    _ setup: TestingSetup = .router,
     _ test: @escaping @Sendable (TestAPI) async throws -> Void
   ) async throws {
     try await withScratchDatabase { database in
-      let (api, apple, intake) = try await assemble(database, choices: choices, logger: logger)
+      let (api, apple, intake, poll) = try await assemble(
+        database, choices: choices, apple: apple, logger: logger)
       try await api.application(host: "127.0.0.1", port: 0).test(setup) { client in
         try await test(
           TestAPI(
-            client: client, api: api, apple: apple, intake: intake, ledger: api.ledger,
-            database: database))
+            client: client, api: api, apple: apple, intake: intake, poll: poll,
+            ledger: api.ledger, database: database))
       }
     }
   }
 
   /// Puts together what the program puts together.
   static func assemble(
-    _ database: ConnectionPool, choices: Choices = Choices(), logger: Logger = quietLogger
-  ) async throws -> (api: API, apple: StandInAppStore, intake: SubmissionIntake) {
-    let apple = try StandInAppStore()
+    _ database: ConnectionPool, choices: Choices = Choices(), apple: StandInAppStore? = nil,
+    logger: Logger = quietLogger
+  ) async throws
+    -> (api: API, apple: StandInAppStore, intake: SubmissionIntake, poll: LinePoll)
+  {
+    let apple = try apple ?? StandInAppStore()
     let clock = apple.simulation.clock
     let now: @Sendable () -> Timestamp = { clock.now }
     let ledger = Ledger(database: database)
@@ -84,7 +90,11 @@ struct TestAPI: Sendable {
       schema: SchemaMigrator(database: database, logger: logger),
       keys: try APIKeys(parsing: "shop:app:app-secret, ops:admin:admin-secret"), logger: logger,
       now: now)
-    return (api, apple, intake)
+    let poll = LinePoll(
+      ledger: ledger,
+      serverAPI: try apple.simulation.serverAPI(over: apple, verifier: signedData),
+      receipts: receipts, sandboxAccess: choices.sandboxAccess, logger: logger, now: now)
+    return (api, apple, intake, poll)
   }
 
   // MARK: Calling

@@ -1,0 +1,173 @@
+package import AppStore
+import Foundation
+package import LedgerStorage
+package import Logging
+package import Subscriptions
+
+/// Asks Apple how a line stands, without anybody having sent anything, and records the answer.
+///
+/// A poll claims nothing: what it brings is decided by the rows of the rule that need no claim, as
+/// what notifications bring. Everything verified in an answer is recorded, of whichever line of the
+/// customer it is, in one database transaction; what is refused is logged and left out.
+package struct LinePoll: Sendable {
+  private let ledger: Ledger
+  private let serverAPI: AppStoreServerAPI?
+  private let receipts: ReceiptVerifier
+  private let sandboxAccess: SandboxAccess
+  private let logger: Logger
+  private let now: @Sendable () -> Timestamp
+
+  /// Puts the way of a poll together.
+  ///
+  /// - Parameters:
+  ///   - ledger: Where everything is kept.
+  ///   - serverAPI: What asks about original transactions; nil without a key for it.
+  ///   - receipts: What asks about stored receipts.
+  ///   - sandboxAccess: Whose sandbox purchases grant anything.
+  ///   - logger: For what operators should know; never with a content in it.
+  ///   - now: The clock by which answers are recorded.
+  package init(
+    ledger: Ledger, serverAPI: AppStoreServerAPI?, receipts: ReceiptVerifier,
+    sandboxAccess: SandboxAccess, logger: Logger, now: @escaping @Sendable () -> Timestamp
+  ) {
+    self.ledger = ledger
+    self.serverAPI = serverAPI
+    self.receipts = receipts
+    self.sandboxAccess = sandboxAccess
+    self.logger = logger
+    self.now = now
+  }
+
+  /// Whether lines can be asked about by their ids: there is a key for the App Store Server API.
+  package var canAskByID: Bool { serverAPI != nil }
+
+  // MARK: By original transaction id
+
+  /// What Apple answered about a line, recorded.
+  package struct Polled: Sendable {
+    /// What it changed.
+    package let recorded: Ledger.UnclaimedRecording
+    /// Asking with it the next time brings what has changed since; nil where there is none yet.
+    ///
+    /// It never leads past a transaction that was refused: that one comes again.
+    package let revision: String?
+    /// Why parts of the answer were left out.
+    package let refusals: [SignedDataRefusal]
+  }
+
+  /// Asks the App Store Server API about a line: its customer's transactions since an earlier
+  /// time, and then where the subscriptions stand.
+  ///
+  /// - Parameters:
+  ///   - line: Any line of the customer.
+  ///   - bundleID: The app that it belongs to.
+  ///   - revision: What the poll before returned; nil: everything is asked for.
+  /// - Returns: What was recorded; nil without a key for the API.
+  /// - Throws: `AppStoreServerAPIError` where Apple does not answer all of it, or what the database
+  ///   says; nothing is recorded then.
+  package func poll(
+    _ line: LineID, of bundleID: String, after revision: String? = nil
+  ) async throws -> Polled? {
+    guard let serverAPI else { return nil }
+    let id = line.originalTransactionID.rawValue
+    var answer = PolledAnswer(revision: revision)
+    for try await page in serverAPI.transactionHistoryPages(
+      of: id, in: bundleID, environment: line.environment, after: revision)
+    {
+      answer.add(page.content)
+    }
+    // Later than the history, so that the last word on renewal is the latest one.
+    answer.add(
+      try await serverAPI.subscriptionStatuses(
+        of: id, in: bundleID, environment: line.environment
+      ).content)
+    let poll = UUID.version7(at: now())
+    for refusal in answer.refusals {
+      logger.error(
+        "A part of Apple's answer to a poll is refused",
+        metadata: ["poll.id": "\(poll)", "reason": "\(refusal.reason.rawValue)"])
+    }
+    return Polled(
+      recorded: try await record(answer.evidence, as: poll), revision: answer.revision,
+      refusals: answer.refusals)
+  }
+
+  // MARK: By receipt
+
+  /// What Apple answered about a stored receipt, and what that changed.
+  package struct PolledReceipt: Sendable {
+    package let verification: ReceiptVerification
+    /// Nil where Apple does not vouch for the receipt, or could not be asked.
+    package let recorded: Ledger.UnclaimedRecording?
+  }
+
+  /// Asks verifyReceipt about a receipt that somebody sent once.
+  ///
+  /// Where Apple does not vouch for it nothing is recorded: the verdict tells what to do.
+  ///
+  /// - Parameters:
+  ///   - receipt: In base64.
+  ///   - bundleID: The app that it belongs to, where that is known.
+  /// - Returns: The verdict with its exchanges, and what was recorded.
+  /// - Throws: What the database says.
+  package func poll(receipt: String, of bundleID: String? = nil) async throws -> PolledReceipt {
+    let verification = await receipts.verify(receipt, bundleID: bundleID)
+    guard case .verified(let verified) = verification.verdict else {
+      return PolledReceipt(verification: verification, recorded: nil)
+    }
+    let poll = UUID.version7(at: now())
+    for record in verified.unreadable {
+      logger.error(
+        "A record of Apple's answer to a poll can't be read",
+        metadata: ["poll.id": "\(poll)", "record": "\(record)"])
+    }
+    return PolledReceipt(
+      verification: verification, recorded: try await record(verified.evidence, as: poll))
+  }
+
+  private func record(_ evidence: [Evidence], as poll: UUID) async throws
+    -> Ledger.UnclaimedRecording
+  {
+    let recorded = try await ledger.record(
+      evidence, polledAs: poll.uuidString.lowercased(), at: now(),
+      grantsAccess: { [sandboxAccess] in sandboxAccess.grants($1, to: $0) })
+    logger.info(
+      "Apple's answer to a poll is recorded",
+      metadata: [
+        "poll.id": "\(poll)", "lines": "\(Set(evidence.map(\.line)).count)",
+        "news": "\(recorded.isNews)",
+      ])
+    return recorded
+  }
+}
+
+/// What the answers to one poll come to.
+private struct PolledAnswer {
+  /// That of the last page in front of which nothing was refused.
+  var revision: String?
+  private(set) var refusals: [SignedDataRefusal] = []
+  private var found: [Evidence] = []
+  private var seen: Set<Evidence> = []
+
+  init(revision: String?) { self.revision = revision }
+
+  /// What was verified, each once.
+  var evidence: [Evidence] { found }
+
+  mutating func add(_ page: TransactionPage) {
+    refusals += page.transactions.compactMap(\.refusal)
+    if refusals.isEmpty { revision = page.revision ?? revision }
+    add(page.evidence)
+  }
+
+  mutating func add(_ statuses: SubscriptionStatuses) {
+    for line in statuses.groups.flatMap(\.lines) {
+      refusals += [line.transaction?.refusal, line.renewalInfo?.refusal].compactMap(\.self)
+    }
+    add(statuses.evidence)
+  }
+
+  private mutating func add(_ evidence: [Evidence]) {
+    found += evidence.filter { seen.insert($0).inserted }
+  }
+}

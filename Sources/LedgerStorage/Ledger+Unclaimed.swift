@@ -1,0 +1,63 @@
+import Postgres
+package import Subscriptions
+
+/// What Apple says and nobody submits: evidence without a claim.
+extension Ledger {
+  /// What recording something that nobody claims came to.
+  package struct UnclaimedRecording: Sendable {
+    /// The families of lines that it is about, as they are now, with what changed.
+    package let recording: Recording
+    /// False where everything was known.
+    package let isNews: Bool
+  }
+
+  /// Records what Apple answered to a poll: evidence, decisions, holdings and orders, all in one
+  /// database transaction.
+  ///
+  /// - Parameters:
+  ///   - evidence: What was verified.
+  ///   - id: Names the poll in the entries' source.
+  ///   - now: The recording date.
+  ///   - grantsAccess: Whether a charge of the environment grants anything to the account of the
+  ///     id; one that does not fulfils no order.
+  /// - Returns: What it changed.
+  /// - Throws: What the database says.
+  package func record(
+    _ evidence: [Evidence], polledAs id: String, at now: Timestamp,
+    grantsAccess: @escaping @Sendable (String, Environment) -> Bool
+  ) async throws -> UnclaimedRecording {
+    try await database.withTransaction { transaction in
+      let locked = try await lock(linesOf: evidence, in: transaction).lines
+      let (recording, writes, isNews) = try await recordUnclaimed(
+        evidence, from: EntrySource(.poll, id: id), on: locked, at: now,
+        grantsAccess: grantsAccess, in: transaction)
+      try await transaction.commit(with: writes)
+      return UnclaimedRecording(recording: recording, isNews: isNews)
+    }
+  }
+
+  /// Records evidence on lines that were locked, inside a transaction, and lets the charges that
+  /// get an owner by it fulfil orders.
+  ///
+  /// - Parameters:
+  ///   - evidence: What to record.
+  ///   - source: Where it comes from.
+  ///   - locked: The lines that it is about.
+  ///   - now: The recording date, unless an entry of a line is as late already.
+  ///   - grantsAccess: Whether a charge of the environment grants anything to the account of the
+  ///     id.
+  ///   - transaction: The database transaction.
+  /// - Returns: The families as they are now, the statements that write all of it, and whether any
+  ///   of it is news.
+  /// - Throws: What the database says.
+  func recordUnclaimed(
+    _ evidence: [Evidence], from source: EntrySource, on locked: LockedLines, at now: Timestamp,
+    grantsAccess: @escaping @Sendable (String, Environment) -> Bool, in transaction: Transaction
+  ) async throws -> (recording: Recording, writes: [SQL], isNews: Bool) {
+    let (recording, writes) = try await record(
+      Arrival(evidence: evidence, source: source), on: locked, at: now, in: transaction)
+    var orders = OrderMatching(recording: recording, grantsAccess: grantsAccess, now: now)
+    try await orders.matchDecided(in: self, transaction)
+    return (recording, writes + orders.statements, !writes.isEmpty)
+  }
+}

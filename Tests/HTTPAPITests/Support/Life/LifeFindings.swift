@@ -1,0 +1,146 @@
+import AppStore
+import AppStoreSimulator
+import HTTPTypes
+import LedgerStorage
+import Subscriptions
+import Testing
+
+@testable import HTTPAPI
+
+/// What a ledger has come to think of a life: facts with names that are the same in all ledgers.
+struct LifeFindings: Sendable {
+  /// What a fact is about.
+  enum Aspect: String, CaseIterable, Sendable {
+    /// The account that owns a charge.
+    case owner
+    /// The row of the rule by which.
+    case rule
+    /// Renewal, purchase or unknown.
+    case kind
+    /// What a charge paid for: from when to when, as what, and when it was taken back or replaced.
+    case terms
+    /// To whom a line was bound, and since when.
+    case bindings
+    /// What an account could use at a moment, as it was known at the end.
+    case held
+    /// What an account could use at a moment, as it was known then.
+    case seen
+    /// How a line stands at the end.
+    case standing
+  }
+
+  struct Fact: Hashable, Comparable, Sendable, CustomStringConvertible {
+    let aspect: Aspect
+    let subject: String
+
+    init(_ aspect: Aspect, _ subject: String) {
+      self.aspect = aspect
+      self.subject = subject
+    }
+
+    var description: String { "\(aspect.rawValue) of \(subject)" }
+
+    static func < (lhs: Fact, rhs: Fact) -> Bool { lhs.description < rhs.description }
+  }
+
+  private(set) var facts: [Fact: String]
+  /// What an audit of the ledger found wrong.
+  let audit: [String]
+
+  /// Reads them from a ledger.
+  init(of life: Life, in api: TestAPI, seen: [Fact: String]) async throws {
+    facts = seen
+    var families: [LineID: RecordedFamily] = [:]
+    for line in Set(life.truth.map(\.line)) {
+      families[line] = try await api.ledger.family(of: line)
+    }
+    for charge in life.truth {
+      let name = Life.name(of: charge)
+      let keys = charge.transactionIDs.map {
+        TransactionKey(line: charge.line, transactionID: $0, productID: charge.productID)
+      }
+      guard let family = families[charge.line],
+        let (found, recorded) = keys.compactMap({ family.charge(of: $0) }).first
+      else { continue }
+      let owner = recorded.decision.owner.flatMap { family.names[$0] } ?? "nobody"
+      facts[Fact(.owner, name)] = owner
+      facts[Fact(.rule, name)] = recorded.decision.rule.rawValue
+      facts[Fact(.kind, name)] = found.kind.rawValue
+      facts[Fact(.terms, name)] = Self.words(for: found, in: family)
+    }
+    for (line, family) in families {
+      let first = life.truth.first { $0.line == line }
+      let name = first.map { Life.name(of: $0) } ?? ""
+      let bindings = Binding.bindings(
+        of: family.rule.charges, decisions: family.rule.decisions)
+      facts[Fact(.bindings, name)] = bindings.map { binding in
+        let account = binding.account.flatMap { family.names[$0] } ?? "nobody"
+        return "\(account) since \(binding.boundAt.description.prefix(16))"
+      }.joined(separator: ", ")
+      let report = try await api.get("/v1/original-transactions/\(line.originalTransactionID)")
+      facts[Fact(.standing, name)] = [
+        "state", "auto_renewing", "auto_renew_product_id", "expires_at",
+      ].map { "\($0) \(report[$0]?.string ?? report[$0]?.bool.map { "\($0)" } ?? "none")" }
+        .joined(separator: ", ")
+    }
+    // The middle of each month.
+    for month in 0..<24 {
+      let day = CalendarDate(year: 2026 + month / 12, month: 1 + month % 12, day: 17)
+      let moment = Timestamp(day)
+      for account in Life.accounts {
+        let answer = try await api.get("/v1/accounts/\(account)/entitlements?at=\(moment)")
+        facts[Fact(.held, "\(account) \(moment.description.prefix(10))")] =
+          Self.words(for: answer["entitlements"])
+      }
+    }
+    audit = try await api.ledger.audit().differences.map(\.description)
+  }
+
+  private static func words(for charge: Charge, in family: RecordedFamily) -> String {
+    let transaction = family.line.history[charge.id]
+    var words = ["from \(charge.date)"]
+    if let end = charge.end { words.append("to \(end)") }
+    words.append(transaction?.periodType.rawValue ?? "")
+    words.append(transaction?.ownershipType.rawValue ?? "")
+    if let revocation = charge.revocation { words.append("revoked \(revocation.at)") }
+    if let supersededAt = charge.supersededAt { words.append("replaced \(supersededAt)") }
+    return words.joined(separator: " ")
+  }
+
+  /// Entitlements as the interface tells them, but for the names of transactions: a restored one
+  /// has several.
+  static func words(for entitlements: JSONValue?) -> String {
+    (entitlements?.array ?? []).map { entitlement in
+      var words = [
+        entitlement["entitlement"]?.string ?? "", entitlement["state"]?.string ?? "",
+        entitlement["product_id"]?.string ?? "",
+      ]
+      if let end = entitlement["access_ends_at"]?.string { words.append("until \(end)") }
+      if entitlement["will_renew"]?.bool == true { words.append("renewing") }
+      if let period = entitlement["period_type"]?.string, period != "normal" {
+        words.append(period)
+      }
+      return words.joined(separator: " ")
+    }.joined(separator: "; ")
+  }
+
+  /// The facts that two ledgers do not tell alike, or of which one knows nothing.
+  func differences(from other: LifeFindings) -> [Difference] {
+    Set(facts.keys).union(other.facts.keys).sorted().compactMap { fact in
+      let (here, there) = (facts[fact] ?? Self.nothing, other.facts[fact] ?? Self.nothing)
+      return here == there ? nil : Difference(fact: fact, says: here, insteadOf: there)
+    }
+  }
+
+  /// A fact of which a ledger has never heard.
+  static let nothing = "-"
+
+  /// A fact that two ledgers do not tell alike.
+  struct Difference: Sendable, CustomStringConvertible {
+    let fact: Fact
+    let says: String
+    let insteadOf: String
+
+    var description: String { "the \(fact): \"\(says)\" instead of \"\(insteadOf)\"" }
+  }
+}

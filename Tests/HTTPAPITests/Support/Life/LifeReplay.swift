@@ -1,0 +1,162 @@
+import AppStore
+import AppStoreSimulator
+import Foundation
+import HTTPTypes
+import Intake
+import LedgerStorage
+import Postgres
+import Subscriptions
+import Synchronization
+import Testing
+
+@testable import HTTPAPI
+
+/// A ledger that gets to know a life by what some sources bring.
+struct LifeReplay {
+  let api: TestAPI
+  /// What accounts could use at the moments of the life, as the ledger knew it then.
+  private(set) var seen: [LifeFindings.Fact: String] = [:]
+
+  /// Feeds a fresh ledger, and tells what it came to.
+  ///
+  /// - Parameters:
+  ///   - arrivals: What arrives, and when, in its order.
+  ///   - life: Where it is from.
+  ///   - accounts: What another ledger issued to the accounts.
+  ///   - looking: Whether the accounts look at what they may use before and after each moment at
+  ///     which something happened.
+  static func findings(
+    feeding arrivals: [Arrival], of life: Life, accounts: [Account], looking: Bool = true
+  ) async throws -> LifeFindings {
+    let findings = Mutex<LifeFindings?>(nil)
+    let apple = try StandInAppStore(signer: life.signer)
+    try await TestAPI.run(apple: apple) { api in
+      try await api.adopt(accounts)
+      for (product, entitlement) in [
+        ("monthly", "plus"), ("quarterly", "plus"), ("premium", "premium"),
+      ] {
+        try await api.describe(ProductID(product), entitlement)
+      }
+      try await api.describe("coins", "coins", type: .consumable)
+      try await api.describe("lifetime", "lifetime", type: .nonConsumable)
+      var replay = LifeReplay(api: api)
+      try await replay.feed(arrivals, looking: looking ? life.moments : [])
+      let found = try await LifeFindings(of: life, in: api, seen: replay.seen)
+      findings.withLock { $0 = found }
+    }
+    return try #require(findings.withLock { $0 })
+  }
+
+  /// Something that arrives at a moment.
+  struct Arrival: Sendable {
+    var item: Life.Item
+    var at: Timestamp
+
+    /// When it is there.
+    static func atOnce(_ item: Life.Item) -> Arrival { Arrival(item: item, at: item.at) }
+  }
+
+  private mutating func feed(_ arrivals: [Arrival], looking moments: [Timestamp]) async throws {
+    let clock = api.apple.simulation.clock
+    var rest = arrivals[...]
+    for moment in moments {
+      clock.advance(to: moment + .seconds(-1))
+      try await look()
+      while let arrival = rest.first, arrival.at <= moment {
+        clock.advance(to: arrival.at)
+        try await deliver(arrival.item)
+        rest.removeFirst()
+      }
+      clock.advance(to: moment)
+      try await look()
+    }
+    for arrival in rest {
+      clock.advance(to: arrival.at)
+      try await deliver(arrival.item)
+    }
+    clock.advance(to: Life.end)
+  }
+
+  // MARK: Delivering
+
+  private func deliver(_ item: Life.Item) async throws {
+    for (receipt, body) in item.receiptAnswers { api.apple.answer(receipt, with: body) }
+    switch item.content {
+    case .receipt(let receipt, let account):
+      let answer = try await api.submit(account, receipt: receipt)
+      #expect(answer.status == 200, "\(answer)")
+    case .signed(let transactions, let renewalInfo, let account):
+      let answer = try await api.submit(account, signed: transactions, renewalInfo: renewalInfo)
+      #expect(answer.status == 200, "\(answer)")
+    case .notification(let body):
+      try await post(body)
+    case .doorbell(let body):
+      try await post(body)
+      try await work()
+    case .poll(let line, let revision):
+      api.apple.answerServerAPI(with: item.serverAnswers)
+      let polled = try await api.poll.poll(line, of: Life.app.bundleID, after: revision)
+      #expect(polled?.refusals == [])
+    case .receiptPoll(let receipt):
+      let polled = try await api.poll.poll(receipt: receipt)
+      #expect(polled.recorded != nil, "\(polled.verification.verdict)")
+    }
+  }
+
+  private func post(_ body: [UInt8]) async throws {
+    let answer = try await api.send(
+      .post, "/v1/appstore/notifications", body, as: .nobody,
+      headers: [.contentType: "application/json"])
+    #expect(answer.status == 200, "\(answer)")
+  }
+
+  /// Does what a worker would do.
+  private func work() async throws {
+    let jobs = try await api.ledger.claimJobs(
+      limit: 10, worker: "w", at: api.apple.simulation.now, lease: .seconds(60))
+    for job in jobs {
+      guard case .processNotification(let id) = job.task else { continue }
+      #expect(try await api.api.notifications.process(id, worker: job.worker) == nil)
+    }
+  }
+
+  // MARK: Looking
+
+  /// Lets every account look at what it may use now.
+  private mutating func look() async throws {
+    let now = api.apple.simulation.now
+    let answer = try await api.call(
+      .post, "/v1/entitlements/query",
+      ["account_ids": .array(Life.accounts.map { .string($0) })])
+    for account in answer["accounts"]?.array ?? [] {
+      let name = account["account_id"]?.string ?? ""
+      seen[LifeFindings.Fact(.seen, "\(name) \(now.description.prefix(16))")] =
+        LifeFindings.words(for: account["entitlements"])
+    }
+  }
+}
+
+extension TestAPI {
+  /// Makes accounts as another ledger made them, with the tokens that it issued.
+  fileprivate func adopt(_ accounts: [Account]) async throws {
+    for account in accounts {
+      let (id, key, token) = (account.id, account.key, account.appAccountToken)
+      _ = try await database.batch([
+        """
+        INSERT INTO tenure.account (account_id, account_key, app_account_token, created_at)
+        VALUES (\(id), \(key), \(token), \(account.createdAt))
+        """,
+        """
+        INSERT INTO tenure.account_by_key (account_key, account_id, app_account_token)
+        VALUES (\(key), \(id), \(token))
+        """,
+        """
+        INSERT INTO tenure.account_by_token (app_account_token, account_key)
+        VALUES (\(token), \(key))
+        """,
+      ])
+      let answer = try await call(.put, "/v1/accounts/\(id)")
+      try #require(answer["app_account_token"]?.string == token.uuidString.lowercased())
+    }
+  }
+}

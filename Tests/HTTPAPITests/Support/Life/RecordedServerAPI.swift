@@ -1,0 +1,22 @@
+import AppStore
+import AppStoreSimulator
+import Synchronization
+
+/// The way to the simulated App Store Server API, which remembers what was answered.
+final class RecordedServerAPI: AppStoreTransport {
+  private let simulation: AppStoreSimulation
+  private let recorded = Mutex<[String: [UInt8]]>([:])
+
+  init(_ simulation: AppStoreSimulation) { self.simulation = simulation }
+
+  /// By path and query.
+  var answers: [String: [UInt8]] { recorded.withLock { $0 } }
+
+  func forget() { recorded.withLock { $0 = [:] } }
+
+  func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
+    let response = try simulation.answer(request)
+    recorded.withLock { $0[request.target] = response.body }
+    return response
+  }
+}
