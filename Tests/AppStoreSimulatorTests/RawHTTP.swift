@@ -15,12 +15,14 @@ enum RawHTTP {
   }
 
   static func send(
-    _ method: String = "POST", _ path: String, _ body: some Collection<UInt8> = [], port: Int,
+    _ method: String = "POST", _ path: String, _ body: some Collection<UInt8> = [],
+    authorization: String? = nil, port: Int,
     patience: Duration = .seconds(60)
   ) async throws -> Outcome {
     let bytes = ByteBuffer(
       bytes: Array(
         "\(method) \(path) HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n".utf8)
+        + Array((authorization.map { "Authorization: \($0)\r\n" } ?? "").utf8)
         + Array("Content-Length: \(body.count)\r\n\r\n".utf8) + body)
     let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .connect(host: "127.0.0.1", port: port) { channel in

@@ -22,8 +22,11 @@ struct ServerTests {
   }
 
   /// Runs the server while `work` talks to its port.
-  private func serving(_ work: @Sendable @escaping (Int) async throws -> Void) async throws {
-    let server = server
+  private func serving(
+    on other: AppStoreSimulatorServer? = nil,
+    _ work: @Sendable @escaping (Int) async throws -> Void
+  ) async throws {
+    let server = other ?? server
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try? await server.run() }
       try await work(try await server.port)
@@ -184,6 +187,136 @@ struct ServerTests {
     }
   }
 
+  @Test func serverAPIOverHTTP() async throws {
+    let bought = try #require(stage.simulation.truth().first).transactionID
+    let token = "Bearer \(try stage.token())"
+    try await serving { port in
+      func get(_ path: String, _ authorization: String? = token) async throws -> RawHTTP.Outcome {
+        try await RawHTTP.send("GET", path, authorization: authorization, port: port)
+      }
+      let info = try json(try await get("/inApps/v1/transactions/\(bought)"))
+      #expect(try SignedParts(try #require(info.text("signedTransactionInfo"))).isSigned)
+      let history = try json(
+        try await get("/inApps/v2/history/\(bought)?productType=CONSUMABLE&productId=a%2Eb"))
+      #expect(history["signedTransactions"] == [])
+      let wrong = try json(
+        try await get("/inApps/v2/history/\(bought)?productType=COIN"), status: 400)
+      #expect(wrong["errorCode"] == 4_000_022)
+      let sandbox = try json(
+        try await get("/sandbox/inApps/v1/transactions/\(bought)"), status: 404)
+      #expect(sandbox["errorCode"] == 4_040_010)
+      let body: JSONValue = ["appAccountToken": "x"]
+      let put = try json(
+        try await RawHTTP.send(
+          "PUT", "/inApps/v1/transactions/\(bought)/appAccountToken", body.bytes,
+          authorization: token, port: port), status: 400)
+      #expect(put["errorCode"] == 4_000_183)
+      let post = try json(
+        try await RawHTTP.send(
+          "POST", "/inApps/v1/notifications/test", authorization: token, port: port), status: 404)
+      #expect(post["errorCode"] == 4_040_007)
+      guard
+        case .response(401, _, let refusal) = try await get("/inApps/v1/transactions/1", nil),
+        case .response(404, _, _) = try await get("/inApps/v9/transactions/1")
+      else {
+        Issue.record("No 401, or no 404.")
+        return
+      }
+      #expect(!refusal.contains("{"))
+    }
+    stage.simulation.setRateLimitScale(0)
+    try await serving(on: AppStoreSimulatorServer(simulation: stage.simulation, logger: logger)) {
+      port in
+      guard
+        case .response(429, let headers, _) = try await RawHTTP.send(
+          "GET", "/inApps/v1/transactions/\(bought)", authorization: token, port: port)
+      else {
+        Issue.record("No 429.")
+        return
+      }
+      #expect(headers["retry-after"] == String((Stage.start + .hours(1)).milliseconds))
+    }
+  }
+
+  @Test func deliversWhileItRuns() async throws {
+    let app = StandInServer()
+    let server = AppStoreSimulatorServer(
+      simulation: stage.simulation,
+      sender: NotificationSender(simulation: stage.simulation, transport: app), logger: logger)
+    let simulation = stage.simulation
+    try await serving(on: server) { port in
+      func post(_ action: String, _ fields: JSONValue) async throws -> JSONValue {
+        try json(try await RawHTTP.send("POST", "/simulator/\(action)", fields.bytes, port: port))
+      }
+      _ = try await post("notify", ["url": .string(Stage.url), "version": "both"])
+      _ = try await post("notification-faults", ["next": ["doubled", "late:60"]])
+      let line = try #require(simulation.truth().first).originalTransactionID
+      let switched = try await post(
+        "auto-renew", ["original_transaction_id": .string(line.rawValue), "on": false])
+      #expect(switched["kind"] == "auto_renew_turned_off")
+      _ = try await post("advance", ["seconds": 60])
+      // Version 1 twice, version 2 late: three times altogether.
+      while app.requests.count < 3 { try await Task.sleep(for: .milliseconds(5)) }
+      let written = try json(
+        try await RawHTTP.send("GET", "/simulator/notifications", port: port))
+      let list = try #require(written["notifications"]?.array)
+      #expect(list.map { $0.text("version") } == ["v1", "v2"])
+      #expect(list.map { $0["attempts"]?.array?.count } == [2, 1])
+      #expect(list[1]["attempts"]?.array?.first?.text("result") == "SUCCESS")
+      let test = try await post("send-test", [:])
+      #expect(test["type"] == "TEST")
+      while app.requests.count < 4 { try await Task.sleep(for: .milliseconds(5)) }
+      _ = try await post("notify", [:])
+      let wrong = try json(
+        try await RawHTTP.send("POST", "/simulator/send-test", port: port), status: 400)
+      #expect(wrong["error"] == "not_possible")
+    }
+  }
+
+  @Test func signedDataWithCurl() async throws {
+    let simulation = stage.simulation
+    let event = try #require(simulation.events().first)
+    try await serving { port in
+      func get(_ path: String) async throws -> JSONValue {
+        try json(try await RawHTTP.send("GET", "/simulator/\(path)", port: port))
+      }
+      func post(_ action: String, _ fields: JSONValue) async throws -> JSONValue {
+        try json(try await RawHTTP.send("POST", "/simulator/\(action)", fields.bytes, port: port))
+      }
+      #expect(try await get("root-certificate").text("pem") == simulation.rootCertificatePEM)
+      let key = try await get("api-key")
+      #expect(key.text("issuer_id") == simulation.apiKey.issuerID)
+      #expect(key.text("key_id") == simulation.apiKey.keyID)
+      #expect(key.text("private_key") == simulation.apiKey.privateKeyPEM)
+      let id: JSONValue = .string(event.transactionID.rawValue)
+      let line: JSONValue = .string(event.originalTransactionID.rawValue)
+      let signed = try await get("signed-transaction?transaction_id=\(event.transactionID)")
+      #expect(
+        try SignedParts(try #require(signed.text("signed_transaction"))).payload["transactionId"]
+          == id)
+      let info = try await get(
+        "signed-renewal-info?original_transaction_id=\(event.originalTransactionID)")
+      #expect(try SignedParts(try #require(info.text("signed_renewal_info"))).isSigned)
+      let device = try await get("signed-transactions?device=phone")
+      for list in ["signed_transactions", "current_entitlements", "signed_renewal_infos"] {
+        #expect(device[list]?.array?.count == 1)
+      }
+      let requested = try await post("request-refund", ["transaction_id": id, "reason": "OTHER"])
+      #expect(requested["kind"] == "refund_requested")
+      #expect(requested["reason"] == "OTHER")
+      #expect(try await post("decline-refund", ["transaction_id": id])["kind"] == "refund_declined")
+      let reports = try await get("consumption-reports?transaction_id=\(event.transactionID)")
+      #expect(reports["reports"] == [])
+      let extended = try await post("extend", ["original_transaction_id": line, "days": 3])
+      #expect(extended["days"] == 3)
+      let migrated = try await post("migrate", ["original_transaction_id": line])
+      #expect(migrated["previous_original_transaction_id"] == line)
+      _ = try await post("api-faults", ["next": ["5000001", 4_040_002], "rate": 0.1])
+      _ = try await post("rate-limits", ["scale": 0.5])
+      _ = try await post("rate-limits", [:])
+    }
+  }
+
   @Test func helpNamesEveryAction() async throws {
     try await serving { port in
       guard
@@ -192,7 +325,10 @@ struct ServerTests {
         Issue.record("No help.")
         return
       }
-      for action in ["buy", "advance", "refund", "restore", "faults", "truth", "receipt"] {
+      for action in [
+        "buy", "advance", "refund", "restore", "faults", "truth", "receipt", "signed-transaction",
+        "extend", "migrate", "request-refund", "notify", "send-test", "api-key", "rate-limits",
+      ] {
         #expect(help.contains("/simulator/\(action) "))
       }
     }
@@ -234,6 +370,12 @@ struct ServerTests {
       "production, sandbox"
     ),
     ("faults", #"{"next": ["boom"]}"#, "invalid_request", "next is not a list of faults"),
+    ("notify", #"{"url": "http://a", "version": "v3"}"#, "invalid_request", "version is not v1"),
+    ("notification-faults", #"{"next": ["boom"]}"#, "invalid_request", "next is not a list"),
+    ("rate-limits", #"{"scale": -1}"#, "invalid_request", "scale is not a number"),
+    ("extend", #"{"original_transaction_id": "1", "days": 1}"#, "unknown_line", "transaction 1"),
+    ("migrate", #"{"original_transaction_id": "1"}"#, "unknown_line", "transaction 1"),
+    ("send-test", "{}", "not_possible", "No App Store Server Notification URL"),
     ("faults", #"{"rate": 2}"#, "invalid_request", "rate is not a number from 0 to 1"),
     ("quirks", #"{"quirks": ["tidy"]}"#, "invalid_request", "quirks is not a list"),
     ("refund", #"{"transaction_id": "1"}"#, "unknown_transaction", "no transaction 1"),

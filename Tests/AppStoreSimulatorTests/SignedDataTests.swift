@@ -50,6 +50,32 @@ struct SignedDataTests {
     }
   }
 
+  @Test func whoTrustsTheRootBelievesWhatIsSigned() async throws {
+    let bought = try simulation.buy("monthly", on: "phone")
+    let verifier = try stage.verifier()
+    let transaction = try await verifier.transaction(
+      try simulation.signedTransaction(of: bought.transactionID)
+    ).get()
+    #expect(transaction.record.kind == .purchase)
+    #expect(transaction.record.key.line == LineID(.production, bought.originalTransactionID))
+    let info = try await verifier.renewalInfo(
+      try simulation.signedRenewalInfo(of: bought.originalTransactionID)
+    ).get()
+    #expect(info.status(latest: transaction.record).autoRenews == true)
+    let app = try await verifier.appTransaction(
+      try simulation.signedAppTransaction(on: "phone")
+    ).get()
+    #expect(app.bundleID == SimulatedApp.sample.bundleID)
+    // Decades later, too, and by nobody who trusts another.
+    try simulation.setAutoRenew(false, bought.originalTransactionID)
+    simulation.advance(by: .days(36_500))
+    let late = try simulation.signedTransaction(of: bought.transactionID)
+    _ = try await verifier.transaction(late).get()
+    await #expect(throws: SignedDataRefusal.self) {
+      _ = try await Stage().verifier().transaction(late).get()
+    }
+  }
+
   @Test func everySimulationHasARootOfItsOwn() throws {
     let other = try Stage()
     #expect(simulation.rootCertificatePEM != other.simulation.rootCertificatePEM)

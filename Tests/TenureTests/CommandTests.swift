@@ -237,6 +237,77 @@ struct CommandTests {
     #expect(none.errors.contains("--port is from 0 to 65535"))
   }
 
+  @Test("a simulated App Store writes its root and its key before it listens")
+  func simulatorFiles() async throws {
+    // A port that is taken ends it just after.
+    let server = try await ServerBootstrap(group: .singletonMultiThreadedEventLoopGroup)
+      .bind(host: "127.0.0.1", port: 0).get()
+    let port = "\(server.localAddress?.port ?? 0)"
+    try await withTemporaryDirectory { directory in
+      let root = directory.appending(path: "root.pem")
+      let key = directory.appending(path: "key.p8")
+      try "of an earlier start".write(to: key, atomically: true, encoding: .utf8)
+      let simulator = try await TenureProgram.run(
+        "simulate-app-store", "--port", port, "--root-certificate-out",
+        root.path(percentEncoded: false), "--api-key-out", key.path(percentEncoded: false),
+        "--notify-url", "http://127.0.0.1:1/", "--notify-version", "both")
+      #expect(simulator.errors.contains("Error: --port: \(port) is taken"), "\(simulator.errors)")
+      let names = simulator.output.split(separator: "\n").map { $0.prefix { $0 != "=" } }
+      #expect(
+        names == [
+          "TENURE_APPSTORE_ISSUER_ID", "TENURE_APPSTORE_KEY_ID", "TENURE_APPSTORE_PRIVATE_KEY",
+        ])
+      #expect(
+        try String(contentsOf: root, encoding: .utf8).hasPrefix("-----BEGIN CERTIFICATE-----"))
+      #expect(
+        try String(contentsOf: key, encoding: .utf8).hasPrefix("-----BEGIN PRIVATE KEY-----"))
+      let attributes = try FileManager.default.attributesOfItem(
+        atPath: key.path(percentEncoded: false))
+      #expect((attributes[.posixPermissions] as? NSNumber)?.intValue == 0o600)
+    }
+    try await server.close()
+  }
+
+  @Test("a folder is no file to write a key to, and stays as it is")
+  func simulatorFolder() async throws {
+    try await withTemporaryDirectory { directory in
+      let folder = directory.appending(path: "folder")
+      try FileManager.default.createDirectory(
+        at: folder, withIntermediateDirectories: false, attributes: [.posixPermissions: 0o755])
+      let path = folder.path(percentEncoded: false)
+      let outcome = try await TenureProgram.run(
+        "simulate-app-store", "--port", "0", "--api-key-out", path)
+      #expect(outcome.status != 0)
+      #expect(outcome.errors.contains("--api-key-out: \(path)"), "\(outcome.errors)")
+      let attributes = try FileManager.default.attributesOfItem(atPath: path)
+      #expect((attributes[.posixPermissions] as? NSNumber)?.intValue == 0o755)
+      #expect(try FileManager.default.contentsOfDirectory(atPath: path).isEmpty)
+      #expect(
+        try FileManager.default.contentsOfDirectory(
+          atPath: directory.path(percentEncoded: false)
+        ).count == 1)
+    }
+  }
+
+  @Test(
+    "wrong options of the simulated App Store",
+    arguments: [
+      (["--notify-version", "v3"], "--notify-version is one of"),
+      (["--notify-url", "tenure"], "--notify-url is a whole URL"),
+      (["--rate-limit-scale=-1"], "--rate-limit-scale is from"),
+      (["--root-certificate-out", "/nowhere/ca.pem"], "--root-certificate-out: /nowhere"),
+      (["--api-key-out", "/nowhere/key.p8"], "--api-key-out: /nowhere"),
+    ])
+  func simulatorOptions(_ arguments: [String], _ fault: String) async throws {
+    let outcome = try await withTemporaryDirectory { directory in
+      try await ChildProcess.run(
+        try TenureProgram.executable, ["simulate-app-store", "--port", "0"] + arguments,
+        environment: [:], in: directory)
+    }
+    #expect(outcome.status != 0)
+    #expect(outcome.errors.contains(fault), "\(outcome.errors)")
+  }
+
   @Test("a file of settings that is not there is named")
   func missingFile() async throws {
     let outcome = try await TenureProgram.run(

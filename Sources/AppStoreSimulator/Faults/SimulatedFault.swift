@@ -29,8 +29,8 @@ extension SimulatedFault {
   /// Reads the words of the control interface.
   ///
   /// `timeout`, `reset`, `cut_off`, `unavailable`, `html`, `truncated`, `429` or `429:SECONDS`,
-  /// an error of the App Store Server API as `5000001`, a status as `21005`, `21100:retryable` and `21100:final` (`:0` and `:1` for numbers),
-  /// `slow:MILLISECONDS`, `large:BYTES`.
+  /// an error of the App Store Server API as `5000001`, a status as `21005`, `21100:retryable` and
+  /// `21100:final` (`:0` and `:1` for numbers), `slow:MILLISECONDS`, `large:BYTES`.
   package init?(name: String) {
     let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
     guard let word = parts.first else { return nil }

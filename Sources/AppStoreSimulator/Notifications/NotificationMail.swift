@@ -156,7 +156,8 @@ struct NotificationMail: Sendable {
 
 /// How long after an attempt that failed Apple makes the next one.
 ///
-/// https://developer.apple.com/documentation/appstoreservernotifications/responding-to-app-store-server-notifications
+/// Apple's documentation of App Store Server Notifications, "Responding to App Store Server
+/// Notifications".
 enum RetryDelays {
   static func of(_ version: SimulatedNotification.Version, _ environment: Environment) -> [Duration]
   {

@@ -52,7 +52,7 @@ extension AppStoreState {
     return (days, identifier)
   }
 
-  /// https://developer.apple.com/documentation/appstoreserverapi/extend-subscription-renewal-dates-for-all-active-subscribers
+  /// https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldaterequest
   mutating func extendAll(_ request: ServerAPIRequest, _ caller: Caller) throws -> JSONValue {
     let body = try request.json()
     let (days, identifier) = try extensionTerms(body)

@@ -31,7 +31,8 @@ package struct SimulatedAPIKey: Sendable {
 
   // MARK: Checking
 
-  /// https://developer.apple.com/documentation/appstoreserverapi/generating-json-web-tokens-for-api-requests
+  /// Apple's documentation of the App Store Server API, "Generating JSON Web Tokens for API
+  /// requests".
   private static let audience = "appstoreconnect-v1"
   private static let longestLife = Duration.minutes(60)
 

@@ -90,7 +90,7 @@ package struct SimulatedSigner: Sendable {
 
   // MARK: Certificates
 
-  /// Apple's marks: https://www.apple.com/certificateauthority/Worldwide_Developer_Relations_CPS.pdf
+  /// Apple's marks, of what signs receipts and of the authority above it.
   private static let leafMarker: ASN1ObjectIdentifier = [1, 2, 840, 113_635, 100, 6, 11, 1]
   private static let intermediateMarker: ASN1ObjectIdentifier = [1, 2, 840, 113_635, 100, 6, 2, 1]
 

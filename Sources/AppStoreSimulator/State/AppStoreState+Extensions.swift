@@ -15,7 +15,8 @@ struct MassExtension: Sendable {
 extension AppStoreState {
   /// https://developer.apple.com/documentation/appstoreserverapi/extendbydays
   static let extensionDays = 1...90
-  /// https://developer.apple.com/documentation/storekit/extending-the-renewal-date-for-auto-renewable-subscriptions
+  /// Apple's documentation of StoreKit, "Extending the renewal date for auto-renewable
+  /// subscriptions".
   private static let mostExtensions = 2
   private static let extensionYear = Duration.days(365)
 

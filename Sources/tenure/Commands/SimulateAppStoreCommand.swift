@@ -136,15 +136,14 @@ struct SimulateAppStoreCommand: AsyncParsableCommand {
 
   private func write(_ text: String, to path: String, named option: String, mode: Int) throws {
     let files = FileManager.default
-    do {
-      // Whoever looks at a new file sees nothing before it has its rights.
-      if !files.fileExists(atPath: path) {
-        _ = files.createFile(atPath: path, contents: nil, attributes: [.posixPermissions: mode])
-      }
-      try files.setAttributes([.posixPermissions: mode], ofItemAtPath: path)
-      try Data(text.utf8).write(to: URL(filePath: path))
-    } catch {
-      throw SettingError(name: option, fault: "\(path) cannot be written: name another file")
+    let fault = SettingError(name: option, fault: "\(path) cannot be written: name another file")
+    // Only a file of an earlier start is in the way: folders, devices and links stay as they are.
+    if let type = try? files.attributesOfItem(atPath: path)[.type] as? FileAttributeType {
+      guard type == .typeRegular, (try? files.removeItem(atPath: path)) != nil else { throw fault }
+    }
+    let attributes: [FileAttributeKey: Any] = [.posixPermissions: mode]
+    guard files.createFile(atPath: path, contents: Data(text.utf8), attributes: attributes) else {
+      throw fault
     }
   }
 }
