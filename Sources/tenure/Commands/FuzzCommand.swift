@@ -10,9 +10,9 @@ struct FuzzCommand: AsyncParsableCommand {
       Changes samples in ways that follow from a seed, and gives them to the parsers: json, jws, \
       notification, verify-receipt, receipt. Each target runs in a process of its own, which is \
       watched: it must not die, take longer than \(FuzzWatch.longestInput) for an input, or need \
-      more than \(FuzzWatch.largestMemory >> 20) MB; what is forged must be refused, and what is read must \
-      be what is written of it. Only signatures differ from run to run, so an input that breaks \
-      something is kept: --replay tries it again.
+      more than \(FuzzWatch.largestMemory >> 20) MB; what is forged must be refused, and what is \
+      read must be what is written of it. Only signatures differ from run to run, so an input that \
+      breaks something is kept: --replay tries it again.
       """,
     shouldDisplay: false)
 
