@@ -116,12 +116,8 @@ extension [Charge] {
     }
   }
 
-  /// When another plan was bought in a charge's place; nil: none was, or the charge had been taken
-  /// back by then.
-  ///
-  /// - Parameters:
-  ///   - index: The charge's.
-  ///   - purchases: Those of what Apple calls a purchase of a plan.
+  /// When one of what Apple calls purchases of plans took the place of a charge; nil: none did, or
+  /// the charge had been taken back by then.
   private func boughtInstead(ofChargeAt index: Int, among purchases: [Int]) -> Timestamp? {
     let charge = self[index]
     guard let end = [charge.end, charge.revocation?.at].compactMap(\.self).min() else { return nil }
