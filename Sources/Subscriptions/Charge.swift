@@ -89,8 +89,9 @@ extension [Charge] {
   /// from the cancellation on; or of which Apple says `is_upgraded`, from the first sign of it on.
   /// The other charge may be dated before: a renewal that Apple charged early is dated ahead.
   ///
-  /// It is also a charge in whose paid time somebody bought another plan, as far as Apple calls that
-  /// a purchase: one line has one plan at a time, and notifications tell of the new charge alone.
+  /// It is also a charge in whose paid time somebody bought another plan, as far as Apple calls
+  /// that a purchase: one line has one plan at a time, and notifications tell of the new charge
+  /// alone.
   fileprivate mutating func tellUpgradesFromRefunds() {
     let purchases = indices.filter { self[$0].kind == .purchase && self[$0].isSubscription }
     for index in indices where self[index].isSubscription {
