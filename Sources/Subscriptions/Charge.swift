@@ -89,8 +89,9 @@ extension [Charge] {
   /// from the cancellation on; or of which Apple says `is_upgraded`, from the first sign of it on.
   /// The other charge may be dated before: a renewal that Apple charged early is dated ahead.
   ///
-  /// It is also a charge in whose paid time somebody bought another plan, as far as Apple calls that
-  /// a purchase: one line has one plan at a time, and notifications tell of the new charge alone.
+  /// It is also a charge in whose paid time somebody bought another plan, as far as Apple calls
+  /// that a purchase: one line has one plan at a time, and notifications tell of the new charge
+  /// alone.
   fileprivate mutating func tellUpgradesFromRefunds() {
     let purchases = indices.filter { self[$0].kind == .purchase && self[$0].isSubscription }
     for index in indices where self[index].isSubscription {
@@ -116,12 +117,8 @@ extension [Charge] {
     }
   }
 
-  /// When another plan was bought in a charge's place; nil: none was, or the charge had been taken
-  /// back by then.
-  ///
-  /// - Parameters:
-  ///   - index: The charge's.
-  ///   - purchases: Those of what Apple calls a purchase of a plan.
+  /// When one of what Apple calls purchases of plans took the place of a charge; nil: none did, or
+  /// the charge had been taken back by then.
   private func boughtInstead(ofChargeAt index: Int, among purchases: [Int]) -> Timestamp? {
     let charge = self[index]
     guard let end = [charge.end, charge.revocation?.at].compactMap(\.self).min() else { return nil }

@@ -134,7 +134,7 @@ struct LinePollTests {
       ])
       let polled = try #require(
         try await api.poll.poll(LineID(.production, "1000"), of: Self.bundleID))
-      #expect(polled.refusals.map(\.reason.rawValue) == ["untrusted_root"])
+      #expect(polled.refusals.map(\.reason.rawValue) == ["untrusted_chain"])
       #expect(polled.revision == "r1")
       #expect(try await api.ledger.family(of: LineID(.production, "1000"))?.rule.charges.count == 1)
     }

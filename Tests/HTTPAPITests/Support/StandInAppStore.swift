@@ -19,7 +19,7 @@ final class StandInAppStore: AppStoreTransport {
 
   private let state = Mutex(State())
 
-  /// - Parameter signer: What signs here, too; nil: one with new keys.
+  /// Signs with the keys of `signer`, or with new ones.
   init(signer: SimulatedSigner? = nil) throws {
     self.signer = try signer ?? SimulatedSigner()
     var configuration = AppStoreSimulation.Configuration(seed: 1, renewalLead: .zero ... .zero)

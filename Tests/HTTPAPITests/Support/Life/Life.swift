@@ -86,10 +86,7 @@ struct Life: Sendable {
     return (charge.ownership == .familyShared ? "shared " : "") + "\(charge.productID) \(day)"
   }
 
-  /// Lives it once.
-  ///
-  /// - Parameter tokens: What each account's app attaches to purchases; without: nothing.
-  /// - Returns: What each source would have brought.
+  /// Lives it once; `tokens` are what each account's app attaches to purchases.
   static func lived(with tokens: [String: UUID] = [:]) async throws -> Life {
     let recorder = try LifeRecorder(tokens: tokens)
     try await recorder.live()

@@ -17,7 +17,7 @@ struct LifeReplay {
   /// What accounts could use at the moments of the life, as the ledger knew it then.
   private(set) var seen: [LifeFindings.Fact: String] = [:]
 
-  /// Feeds a fresh ledger, and tells what it came to.
+  /// Feeds a fresh ledger.
   ///
   /// - Parameters:
   ///   - arrivals: What arrives, and when, in its order.
@@ -25,6 +25,8 @@ struct LifeReplay {
   ///   - accounts: What another ledger issued to the accounts.
   ///   - looking: Whether the accounts look at what they may use before and after each moment at
   ///     which something happened.
+  /// - Returns: What the ledger came to.
+  /// - Throws: What the database says, or an answer that was not expected.
   static func findings(
     feeding arrivals: [Arrival], of life: Life, accounts: [Account], looking: Bool = true
   ) async throws -> LifeFindings {
