@@ -296,6 +296,21 @@ CREATE TABLE IF NOT EXISTS notification_refusal (
 COMMENT ON TABLE notification_refusal IS
     'Refused notifications, counted by hour and reason; never their content. [local]';
 
+-- How far Apple's transaction history was read: from here on only what has changed is asked for. To
+-- lose a row costs a longer answer and nothing else.
+CREATE TABLE IF NOT EXISTS history_revision (
+    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    -- The one that was asked with; the history is that of its customer in the app.
+    original_transaction_id text        NOT NULL
+        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    -- Apple's, not to be read.
+    revision                text        NOT NULL CHECK (length(revision) BETWEEN 1 AND 1024),
+    polled_at               timestamptz NOT NULL,
+    PRIMARY KEY (environment, original_transaction_id)
+);
+COMMENT ON TABLE history_revision IS
+    'How far Apple''s transaction histories were read. [by original_transaction_id]';
+
 -- ------------------------------------------------------------------------------------------------
 -- The ledger: what was learned and what was decided.
 -- ------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ package struct LinePoll: Sendable {
   package struct Polled: Sendable {
     /// What it changed.
     package let recorded: Ledger.UnclaimedRecording
-    /// Asking with it the next time brings what has changed since; nil where there is none yet.
+    /// Kept with the line: the next poll asks for what has changed since; nil where there is none.
     ///
     /// It never leads past a transaction that was refused: that one comes again.
     package let revision: String?
@@ -55,26 +55,45 @@ package struct LinePoll: Sendable {
     package let refusals: [SignedDataRefusal]
   }
 
+  /// From where on Apple's transaction history is read.
+  package enum Start: Hashable, Sendable {
+    /// Where the last poll of the line ended; without one, the beginning.
+    case lastRevision
+    case beginning
+    case revision(String)
+  }
+
   /// Asks the App Store Server API about a line: its customer's transactions since an earlier
   /// time, and then where the subscriptions stand.
+  ///
+  /// A stored revision that Apple does not know any more is no obstacle: all of it is read again.
   ///
   /// - Parameters:
   ///   - line: Any line of the customer.
   ///   - bundleID: The app that it belongs to.
-  ///   - revision: What the poll before returned; nil: everything is asked for.
+  ///   - start: From where on.
   /// - Returns: What was recorded; nil without a key for the API.
   /// - Throws: `AppStoreServerAPIError` where Apple does not answer all of it, or what the database
   ///   says; nothing is recorded then.
   package func poll(
-    _ line: LineID, of bundleID: String, after revision: String? = nil
+    _ line: LineID, of bundleID: String, from start: Start = .lastRevision
   ) async throws -> Polled? {
     guard let serverAPI else { return nil }
     let id = line.originalTransactionID.rawValue
-    var answer = PolledAnswer(revision: revision)
-    for try await page in serverAPI.transactionHistoryPages(
-      of: id, in: bundleID, environment: line.environment, after: revision)
-    {
-      answer.add(page.content)
+    var answer: PolledAnswer
+    switch start {
+    case .beginning: answer = try await history(of: line, in: bundleID, after: nil, serverAPI)
+    case .revision(let revision):
+      answer = try await history(of: line, in: bundleID, after: revision, serverAPI)
+    case .lastRevision:
+      let last = try await ledger.historyRevision(of: line)
+      do {
+        answer = try await history(of: line, in: bundleID, after: last, serverAPI)
+      } catch let error as AppStoreServerAPIError
+        where error.code == .invalidRequestRevision && last != nil
+      {
+        answer = try await history(of: line, in: bundleID, after: nil, serverAPI)
+      }
     }
     // Later than the history, so that the last word on renewal is the latest one.
     answer.add(
@@ -87,9 +106,23 @@ package struct LinePoll: Sendable {
         "A part of Apple's answer to a poll is refused",
         metadata: ["poll.id": "\(poll)", "reason": "\(refusal.reason.rawValue)"])
     }
+    let revision = answer.revision.map { HistoryRevision(line: line, revision: $0) }
     return Polled(
-      recorded: try await record(answer.evidence, as: poll), revision: answer.revision,
-      refusals: answer.refusals)
+      recorded: try await record(answer.evidence, as: poll, upTo: revision),
+      revision: answer.revision, refusals: answer.refusals)
+  }
+
+  private func history(
+    of line: LineID, in bundleID: String, after revision: String?, _ serverAPI: AppStoreServerAPI
+  ) async throws -> PolledAnswer {
+    var answer = PolledAnswer(revision: revision)
+    for try await page in serverAPI.transactionHistoryPages(
+      of: line.originalTransactionID.rawValue, in: bundleID, environment: line.environment,
+      after: revision)
+    {
+      answer.add(page.content)
+    }
+    return answer
   }
 
   // MARK: By receipt
@@ -125,11 +158,11 @@ package struct LinePoll: Sendable {
       verification: verification, recorded: try await record(verified.evidence, as: poll))
   }
 
-  private func record(_ evidence: [Evidence], as poll: UUID) async throws
-    -> Ledger.UnclaimedRecording
-  {
+  private func record(
+    _ evidence: [Evidence], as poll: UUID, upTo revision: HistoryRevision? = nil
+  ) async throws -> Ledger.UnclaimedRecording {
     let recorded = try await ledger.record(
-      evidence, polledAs: poll.uuidString.lowercased(), at: now(),
+      evidence, polledAs: poll.uuidString.lowercased(), upTo: revision, at: now(),
       grantsAccess: { [sandboxAccess] in sandboxAccess.grants($1, to: $0) })
     logger.info(
       "Apple's answer to a poll is recorded",

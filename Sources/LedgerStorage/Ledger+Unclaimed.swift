@@ -17,23 +17,37 @@ extension Ledger {
   /// - Parameters:
   ///   - evidence: What was verified.
   ///   - id: Names the poll in the entries' source.
+  ///   - revision: How far the transaction history was read by it, of which line's customer; nil
+  ///     where none was.
   ///   - now: The recording date.
   ///   - grantsAccess: Whether a charge of the environment grants anything to the account of the
   ///     id; one that does not fulfils no order.
   /// - Returns: What it changed.
   /// - Throws: What the database says.
   package func record(
-    _ evidence: [Evidence], polledAs id: String, at now: Timestamp,
-    grantsAccess: @escaping @Sendable (String, Environment) -> Bool
+    _ evidence: [Evidence], polledAs id: String, upTo revision: HistoryRevision? = nil,
+    at now: Timestamp, grantsAccess: @escaping @Sendable (String, Environment) -> Bool
   ) async throws -> UnclaimedRecording {
     try await database.withTransaction { transaction in
       let locked = try await lock(linesOf: evidence, in: transaction).lines
       let (recording, writes, isNews) = try await recordUnclaimed(
         evidence, from: EntrySource(.poll, id: id), on: locked, at: now,
         grantsAccess: grantsAccess, in: transaction)
-      try await transaction.commit(with: writes)
+      try await transaction.commit(with: writes + (revision.map { [$0.upsert(at: now)] } ?? []))
       return UnclaimedRecording(recording: recording, isNews: isNews)
     }
+  }
+
+  /// The last revision of Apple's transaction history that was read with a line's id; nil if none
+  /// was.
+  package func historyRevision(of line: LineID) async throws -> String? {
+    try await database.query(
+      """
+      SELECT revision FROM tenure.history_revision
+      WHERE environment = \(line.environment)
+        AND original_transaction_id = \(line.originalTransactionID)
+      """
+    ).decodeFirst(String.self)
   }
 
   /// Records evidence on lines that were locked, inside a transaction, and lets the charges that
@@ -59,5 +73,28 @@ extension Ledger {
     var orders = OrderMatching(recording: recording, grantsAccess: grantsAccess, now: now)
     try await orders.matchDecided(in: self, transaction)
     return (recording, writes + orders.statements, !writes.isEmpty)
+  }
+}
+
+/// How far Apple's transaction history was read.
+package struct HistoryRevision: Hashable, Sendable {
+  /// The one that Apple was asked with.
+  package var line: LineID
+  /// Apple's word for it.
+  package var revision: String
+
+  package init(line: LineID, revision: String) {
+    self.line = line
+    self.revision = revision
+  }
+
+  /// Of two polls at once the later one to commit stays: at worst something is read twice.
+  fileprivate func upsert(at now: Timestamp) -> SQL {
+    """
+    INSERT INTO tenure.history_revision (environment, original_transaction_id, revision, polled_at)
+    VALUES (\(line.environment), \(line.originalTransactionID), \(revision), \(now))
+    ON CONFLICT (environment, original_transaction_id)
+    DO UPDATE SET revision = EXCLUDED.revision, polled_at = EXCLUDED.polled_at
+    """
   }
 }

@@ -44,6 +44,17 @@ ALTER TABLE notification
         CHECK (outcome <> 'rejected' OR problem IS NOT NULL);
 CREATE INDEX notification_by_time ON notification (received_at);
 
+CREATE TABLE history_revision (
+    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    original_transaction_id text        NOT NULL
+        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    revision                text        NOT NULL CHECK (length(revision) BETWEEN 1 AND 1024),
+    polled_at               timestamptz NOT NULL,
+    PRIMARY KEY (environment, original_transaction_id)
+);
+COMMENT ON TABLE history_revision IS
+    'How far Apple''s transaction histories were read. [by original_transaction_id]';
+
 CREATE TABLE notification_exchange (
     notification_id text        NOT NULL REFERENCES notification,
     number          integer     NOT NULL CHECK (number > 0),
@@ -267,11 +278,12 @@ DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
         GRANT SELECT, INSERT ON notification_exchange TO tenure_program;
-        GRANT SELECT, INSERT, UPDATE, DELETE ON notification_refusal TO tenure_program;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON notification_refusal, history_revision
+            TO tenure_program;
         GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
     END IF;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_reader') THEN
-        GRANT SELECT ON notification_refusal TO tenure_reader;
+        GRANT SELECT ON notification_refusal, history_revision TO tenure_reader;
     END IF;
 END
 $$;

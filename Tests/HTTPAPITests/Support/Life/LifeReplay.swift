@@ -97,7 +97,8 @@ struct LifeReplay {
       try await work()
     case .poll(let line, let revision):
       api.apple.answerServerAPI(with: item.serverAnswers)
-      let polled = try await api.poll.poll(line, of: Life.app.bundleID, after: revision)
+      let polled = try await api.poll.poll(
+        line, of: Life.app.bundleID, from: revision.map { .revision($0) } ?? .beginning)
       #expect(polled?.refusals == [])
     case .receiptPoll(let receipt):
       let polled = try await api.poll.poll(receipt: receipt)
