@@ -8,7 +8,7 @@ import Subscriptions
 /// How many signed transactions and notifications are verified a second on one core, beside the
 /// bare verification of their signatures.
 struct SignatureBenchmark: Sendable {
-  /// Issue 3: of what is signed by a known chain.
+  /// Of what is signed by a known chain.
   private static let goal = 0.5
   /// How many different ones are verified in turn.
   private static let sampleCount = 256

@@ -11,7 +11,7 @@ struct SubmissionBenchmark: Sendable {
   private static let name = "submissions decided"
   private static let limitName =
     "the same statements in three pipelined batches (store; load; write and answer), with no logic"
-  /// Issue 2.
+  /// The share of the limit that is wanted.
   private static let goal = 0.4
   private static let concurrency = 32
   /// How many are done on either side until statements are prepared and the rate is known.
