@@ -123,9 +123,10 @@ CREATE TABLE IF NOT EXISTS purchase_order (
     account_key             uuid        NOT NULL,
     order_id                uuid        NOT NULL,
     product_id              text        NOT NULL CHECK (length(product_id) BETWEEN 1 AND 255),
-    -- An open order that waits too long is answered as expired; nothing has to run for it, and a
-    -- charge can still fulfil it.
-    status                  text        NOT NULL CHECK (status IN ('open', 'fulfilled', 'refunded')),
+    -- An open order that waits too long expires, and a charge can still fulfil it: the money has
+    -- been paid.
+    status                  text        NOT NULL
+        CHECK (status IN ('open', 'expired', 'fulfilled', 'refunded')),
     created_at              timestamptz NOT NULL,
     -- The charge that fulfilled it, and when that was recorded.
     fulfilled_at            timestamptz,
@@ -134,7 +135,7 @@ CREATE TABLE IF NOT EXISTS purchase_order (
     transaction_id          text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
     PRIMARY KEY (account_key, order_id),
     CONSTRAINT purchase_order_fulfilled_by_a_charge CHECK (
-        (status = 'open') = (fulfilled_at IS NULL)
+        (status IN ('open', 'expired')) = (fulfilled_at IS NULL)
         AND (fulfilled_at IS NULL) = (environment IS NULL)
         AND (fulfilled_at IS NULL) = (original_transaction_id IS NULL)
         AND (fulfilled_at IS NULL) = (transaction_id IS NULL))
@@ -248,6 +249,9 @@ CREATE TABLE IF NOT EXISTS notification (
     signed_at       timestamptz,
     -- How often it was tried to process it.
     attempts        integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    -- How it came: Apple delivered it, or it was missing and was found in Apple's history.
+    arrival         text        NOT NULL DEFAULT 'delivered'
+        CHECK (arrival IN ('delivered', 'history')),
     -- What processing came to: entries were appended, everything in it was known, it tells of no
     -- purchase, or Apple does not vouch for the receipt in it.
     outcome         text        CHECK (outcome IN
@@ -296,20 +300,81 @@ CREATE TABLE IF NOT EXISTS notification_refusal (
 COMMENT ON TABLE notification_refusal IS
     'Refused notifications, counted by hour and reason; never their content. [local]';
 
--- How far Apple's transaction history was read: from here on only what has changed is asked for. To
--- lose a row costs a longer answer and nothing else.
+-- A reading of Apple's notification history, compared with the inbox: how many were missing. They
+-- stand in `notification` with arrival 'history'.
+CREATE TABLE IF NOT EXISTS notification_comparison (
+    comparison_id   bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    bundle_id       text        NOT NULL CHECK (length(bundle_id) BETWEEN 1 AND 255),
+    environment     text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    -- What Apple sent from here (inclusive) to there (exclusive).
+    window_start    timestamptz NOT NULL,
+    window_end      timestamptz NOT NULL,
+    compared_at     timestamptz NOT NULL,
+    -- How many Apple lists, and how many of those had not arrived.
+    listed          bigint      NOT NULL CHECK (listed >= 0),
+    missing         bigint      NOT NULL CHECK (missing BETWEEN 0 AND listed),
+    -- How many of them could not be believed: bad signatures.
+    refused         bigint      NOT NULL DEFAULT 0 CHECK (refused >= 0),
+    -- The date of the first one missing, and the time from the date to the arrival of the one that
+    -- was missing longest.
+    first_missing_at timestamptz,
+    longest_delay_ms bigint     CHECK (longest_delay_ms >= 0),
+    CONSTRAINT notification_comparison_window CHECK (window_start < window_end),
+    CONSTRAINT notification_comparison_missing CHECK (
+        (missing = 0) = (first_missing_at IS NULL)
+        AND (missing = 0) = (longest_delay_ms IS NULL))
+);
+COMMENT ON TABLE notification_comparison IS
+    'What Apple''s notification history had that had not arrived. [local]';
+
+-- When a kind of program was last alive: after a downtime Apple's history is read at once.
+CREATE TABLE IF NOT EXISTS program_heartbeat (
+    program  text        NOT NULL PRIMARY KEY CHECK (program IN ('serve', 'work')),
+    alive_at timestamptz NOT NULL
+);
+COMMENT ON TABLE program_heartbeat IS 'When programs were last alive. [local]';
+
+-- What Apple can be asked about a line with: the app it belongs to, and a receipt that lists it.
+CREATE TABLE IF NOT EXISTS line_source (
+    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    original_transaction_id text        NOT NULL
+        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    bundle_id               text        CHECK (length(bundle_id) BETWEEN 1 AND 255),
+    -- Where the last receipt that listed it is kept; whatever may have been aged out since.
+    receipt_submission_id   uuid,
+    receipt_notification_id text        CHECK (length(receipt_notification_id) BETWEEN 1 AND 128),
+    polled_at               timestamptz,
+    PRIMARY KEY (environment, original_transaction_id)
+);
+COMMENT ON TABLE line_source IS
+    'What Apple can be asked about a line with. [by original_transaction_id]';
+
+-- What may still be asked of one of Apple's endpoints, for all programs together: a bucket of
+-- tokens that fills at Apple's rate.
+CREATE TABLE IF NOT EXISTS apple_budget (
+    -- The app, the environment and the endpoint.
+    name         text             NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 400),
+    tokens       double precision NOT NULL,
+    refreshed_at timestamptz      NOT NULL
+);
+COMMENT ON TABLE apple_budget IS 'What may still be asked of Apple, for all programs. [local]';
+
+-- How far Apple's histories were read: from here on only what has changed is asked for. To lose a row
+-- costs a longer answer and nothing else.
 CREATE TABLE IF NOT EXISTS history_revision (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     -- The one that was asked with; the history is that of its customer in the app.
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    -- That of all transactions, or that of refunds alone.
+    history                 text        NOT NULL CHECK (history IN ('transactions', 'refunds')),
     -- Apple's, not to be read.
     revision                text        NOT NULL CHECK (length(revision) BETWEEN 1 AND 1024),
     polled_at               timestamptz NOT NULL,
-    PRIMARY KEY (environment, original_transaction_id)
+    PRIMARY KEY (environment, original_transaction_id, history)
 );
 COMMENT ON TABLE history_revision IS
-    'How far Apple''s transaction histories were read. [by original_transaction_id]';
+    'How far Apple''s histories were read. [by original_transaction_id]';
 
 -- ------------------------------------------------------------------------------------------------
 -- The ledger: what was learned and what was decided.
@@ -664,6 +729,18 @@ CREATE UNIQUE INDEX IF NOT EXISTS account_grant_of_submission
 CREATE INDEX IF NOT EXISTS account_grant_of_line
     ON account_grant (original_transaction_id) WHERE source = 'provisional';
 
+-- What an account was told that it has, by the events of the feed: the next event says what differs.
+-- Whoever writes it has locked the account's row.
+CREATE TABLE IF NOT EXISTS told_entitlement (
+    account_id              text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
+    entitlement             text        NOT NULL CHECK (length(entitlement) BETWEEN 1 AND 255),
+    -- The end of access that was told; null: never.
+    access_ends_at          timestamptz,
+    PRIMARY KEY (account_id, entitlement)
+);
+COMMENT ON TABLE told_entitlement IS
+    'What the feed has told of the entitlements of accounts. [by account_id]';
+
 -- Whose sandbox purchases grant anything: the programs write here what they were started with
 -- (TENURE_SANDBOX_ACCESS), for the view below.
 CREATE TABLE IF NOT EXISTS sandbox_access (
@@ -854,10 +931,21 @@ COMMENT ON VIEW current_entitlement IS 'What accounts may use now.';
 -- free again when its worker dies.
 CREATE TABLE IF NOT EXISTS job (
     job_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    kind         text        NOT NULL CHECK (kind IN ('verify_submission', 'process_notification')),
+    kind         text        NOT NULL CHECK (kind IN (
+        'verify_submission', 'process_notification', 'poll_line', 'compare_notifications',
+        'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events')),
     -- What the job is about; one job of a kind for each.
-    subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 255),
+    subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 512),
+    -- Jobs of one lane wait for each other only: none of them takes the place of another lane's.
+    lane         text        NOT NULL CHECK (lane IN (
+        'submissions', 'notifications', 'clock', 'polls', 'sandbox_polls', 'webhooks',
+        'upkeep')),
+    -- The most urgent is 0, and is claimed first, however long the others are due.
+    priority     smallint    NOT NULL DEFAULT 0 CHECK (priority BETWEEN 0 AND 2),
     run_at       timestamptz NOT NULL,
+    -- Grows with each change of what is to be done: whoever has done what was asked before has not
+    -- done this.
+    generation   integer     NOT NULL DEFAULT 0,
     attempts     integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     locked_until timestamptz,
     locked_by    text        CHECK (length(locked_by) BETWEEN 1 AND 255),
@@ -871,32 +959,59 @@ CREATE TABLE IF NOT EXISTS job (
     CONSTRAINT job_parked_has_reason CHECK (parked_at IS NULL OR last_error IS NOT NULL)
 );
 COMMENT ON TABLE job IS 'What is still to be done. [local]';
-CREATE INDEX IF NOT EXISTS job_due ON job (run_at) WHERE parked_at IS NULL;
+CREATE INDEX IF NOT EXISTS job_due ON job (lane, priority, run_at) WHERE parked_at IS NULL;
+CREATE INDEX IF NOT EXISTS job_parked ON job (parked_at) WHERE parked_at IS NOT NULL;
 
--- Every change, for the feed and for webhooks, in the order of commits: a reader sees an event only
--- when no older transaction can still commit one before it.
+-- Every change, for the feed and for webhooks: written in the transaction that makes the change, and
+-- given its place in the feed after that, by one at a time. So whoever reads on from a place misses
+-- nothing, however many write at once; and what one account's changes were is in their order.
 CREATE TABLE IF NOT EXISTS event (
     event_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- The writing transaction, compared with the oldest one that is still running.
-    transaction    xid8        NOT NULL DEFAULT pg_current_xact_id(),
+    -- Its place in the feed; null: it has none yet.
+    position       bigint      UNIQUE CHECK (position > 0),
     type           text        NOT NULL CHECK (length(type) BETWEEN 1 AND 64),
     occurred_at    timestamptz NOT NULL,
-    account_key    uuid        NOT NULL,
-    data           text        NOT NULL CHECK (length(data) <= 100000)
+    -- Null: it concerns a charge that nobody owns.
+    account_key    uuid,
+    -- JSON; it names no account.
+    data           text        NOT NULL CHECK (length(data) BETWEEN 2 AND 100000),
+    -- By the database's clock; retention counts from here.
+    stored_at      timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE event IS 'The feed of changes. [local]';
+CREATE INDEX IF NOT EXISTS event_unplaced ON event (event_id) WHERE position IS NULL;
 
--- The state of the delivery of an event.
+-- How far the feed goes. Its row is locked by whoever gives events their places.
+CREATE TABLE IF NOT EXISTS feed (
+    is_only_row boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (is_only_row),
+    -- The last place that was given.
+    position    bigint  NOT NULL DEFAULT 0 CHECK (position >= 0),
+    -- Events up to this place were deleted: they were older than the retention.
+    trimmed_to  bigint  NOT NULL DEFAULT 0 CHECK (trimmed_to BETWEEN 0 AND position),
+    -- Events up to this place have their webhook_delivery; null: webhooks were never on.
+    pushed_to   bigint  CHECK (pushed_to BETWEEN 0 AND position)
+);
+COMMENT ON TABLE feed IS 'How far the feed of changes goes. [local]';
+INSERT INTO feed DEFAULT VALUES ON CONFLICT DO NOTHING;
+
+-- What is still to be pushed to the webhook, or was given up; what was delivered is deleted.
 CREATE TABLE IF NOT EXISTS webhook_delivery (
     event_id     bigint      NOT NULL PRIMARY KEY REFERENCES event,
-    account_key  uuid        NOT NULL,
+    -- Deliveries of one account are made one after the other, in the order of the feed. Of those
+    -- that concern nobody's charge, each line is an account of its own: the stream's name.
+    stream       text        NOT NULL CHECK (length(stream) BETWEEN 1 AND 255),
+    position     bigint      NOT NULL CHECK (position > 0),
     attempts     integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
-    delivered_at timestamptz,
-    retry_at     timestamptz,
+    -- Patience counts from here.
+    due_since    timestamptz NOT NULL,
     parked_at    timestamptz,
-    last_error   text        CHECK (length(last_error) BETWEEN 1 AND 1000)
+    last_error   text        CHECK (length(last_error) BETWEEN 1 AND 1000),
+    CONSTRAINT webhook_delivery_parked_has_reason
+        CHECK (parked_at IS NULL OR last_error IS NOT NULL)
 );
 COMMENT ON TABLE webhook_delivery IS 'Where the pushing of events stands. [local]';
+CREATE INDEX IF NOT EXISTS webhook_delivery_next
+    ON webhook_delivery (stream, position) WHERE parked_at IS NULL;
 
 -- What administrators did, to whom, and why. Only ever appended.
 CREATE TABLE IF NOT EXISTS administrator_action (

@@ -52,6 +52,9 @@ struct JobRunner: Sendable {
       }
       try await ledger.complete(job)
       return nil
+    case .pollLine, .compareNotifications, .tellAccount, .expireOrder, .deliverEvents, .survey,
+      .trimEvents:
+      preconditionFailure("Nobody puts these into the queue yet.")
     }
   }
 

@@ -13,6 +13,7 @@ package struct LinePoll: Sendable {
   private let ledger: Ledger
   private let serverAPI: AppStoreServerAPI?
   private let receipts: ReceiptVerifier
+  private let catalogue: CatalogueCache
   private let sandboxAccess: SandboxAccess
   private let logger: Logger
   private let now: @Sendable () -> Timestamp
@@ -23,16 +24,19 @@ package struct LinePoll: Sendable {
   ///   - ledger: Where everything is kept.
   ///   - serverAPI: What asks about original transactions; nil without a key for it.
   ///   - receipts: What asks about stored receipts.
+  ///   - catalogue: Which product grants what.
   ///   - sandboxAccess: Whose sandbox purchases grant anything.
   ///   - logger: For what operators should know; never with a content in it.
   ///   - now: The clock by which answers are recorded.
   package init(
     ledger: Ledger, serverAPI: AppStoreServerAPI?, receipts: ReceiptVerifier,
-    sandboxAccess: SandboxAccess, logger: Logger, now: @escaping @Sendable () -> Timestamp
+    catalogue: CatalogueCache, sandboxAccess: SandboxAccess, logger: Logger,
+    now: @escaping @Sendable () -> Timestamp
   ) {
     self.ledger = ledger
     self.serverAPI = serverAPI
     self.receipts = receipts
+    self.catalogue = catalogue
     self.sandboxAccess = sandboxAccess
     self.logger = logger
     self.now = now
@@ -163,7 +167,7 @@ package struct LinePoll: Sendable {
   ) async throws -> Ledger.UnclaimedRecording {
     let recorded = try await ledger.record(
       evidence, polledAs: poll.uuidString.lowercased(), upTo: revision, at: now(),
-      grantsAccess: { [sandboxAccess] in sandboxAccess.grants($1, to: $0) })
+      terms: catalogue.terms(sandboxAccess))
     logger.info(
       "Apple's answer to a poll is recorded",
       metadata: [

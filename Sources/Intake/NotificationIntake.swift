@@ -24,6 +24,7 @@ package struct NotificationIntake: Sendable {
   private let receipts: ReceiptVerifier
   private let signedData: SignedDataVerifier
   private let apps: AppStoreApps
+  private let catalogue: CatalogueCache
   private let sandboxAccess: SandboxAccess
   private let trace: RefusalTrace
   private let logger: Logger
@@ -36,17 +37,20 @@ package struct NotificationIntake: Sendable {
   ///   - receipts: What asks Apple about receipts.
   ///   - signedData: What verifies signatures.
   ///   - apps: The apps that are served, with their shared secrets.
+  ///   - catalogue: Which product grants what.
   ///   - sandboxAccess: Whose sandbox purchases grant anything.
   ///   - logger: For what operators should know; never with a content in it.
   ///   - now: The clock by which notifications are received.
   package init(
     ledger: Ledger, receipts: ReceiptVerifier, signedData: SignedDataVerifier, apps: AppStoreApps,
-    sandboxAccess: SandboxAccess, logger: Logger, now: @escaping @Sendable () -> Timestamp
+    catalogue: CatalogueCache, sandboxAccess: SandboxAccess, logger: Logger,
+    now: @escaping @Sendable () -> Timestamp
   ) {
     self.ledger = ledger
     self.receipts = receipts
     self.signedData = signedData
     self.apps = apps
+    self.catalogue = catalogue
     self.sandboxAccess = sandboxAccess
     trace = RefusalTrace(ledger: ledger, logger: logger)
     self.logger = logger
@@ -213,7 +217,7 @@ package struct NotificationIntake: Sendable {
   private func record(_ verified: Ledger.VerifiedNotification) async throws {
     let processed = try await ledger.process(
       verified, at: now(),
-      grantsAccess: { [sandboxAccess] in sandboxAccess.grants($1, to: $0) })
+      terms: catalogue.terms(sandboxAccess))
     // Otherwise another process was faster.
     guard let processed else { return }
     logger.info(

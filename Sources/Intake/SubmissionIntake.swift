@@ -145,7 +145,7 @@ package struct SubmissionIntake: Sendable {
           ? RetrySchedule.next(afterAttempts: submission.attempts + 5, at: now) : nil,
         worker: worker),
       at: now,
-      grantsAccess: { [sandboxAccess] in sandboxAccess.grants($1, to: $0) },
+      terms: self.catalogue.terms(sandboxAccess),
       outcome: { [sandboxAccess] result in
         let outcome = SubmissionOutcome(
           result, of: submission, selected: selected,

@@ -30,6 +30,11 @@ package final class CatalogueCache: Sendable {
 
   package var catalogue: Catalogue { state.withLock { $0.catalogue } }
 
+  /// By what it is judged now what accounts may use.
+  package func terms(_ sandboxAccess: SandboxAccess) -> AccessTerms {
+    AccessTerms(catalogue: catalogue, sandboxAccess: sandboxAccess)
+  }
+
   /// Adds a version of a product.
   ///
   /// - Returns: The version that describes the product now.

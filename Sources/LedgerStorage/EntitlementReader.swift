@@ -56,13 +56,8 @@ package struct EntitlementReader: Sendable {
   package func entitlements(
     of accountID: String, holding held: AccountHoldings, at moment: Timestamp
   ) -> [Entitlement] {
-    var held = held
-    if !sandboxAccess.grants(.sandbox, to: accountID) {
-      held.holdings.removeAll { $0.charge.line.environment == .sandbox }
-      held.grants.removeAll { $0.line?.environment == .sandbox }
-    }
-    return Entitlement.entitlements(
-      holdings: held.holdings, grants: held.grants, catalogue: catalogue.catalogue, at: moment)
+    AccessTerms(catalogue: catalogue.catalogue, sandboxAccess: sandboxAccess).entitlements(
+      of: accountID, holding: held.holdings, granted: held.grants, at: moment)
   }
 }
 

@@ -10,6 +10,33 @@ package struct Job: Hashable, Sendable {
     case verifySubmission(UUID)
     /// Process a notification that was stored.
     case processNotification(String)
+    /// Ask Apple how a line stands. It comes again for as long as there is something to learn.
+    case pollLine(LineID)
+    /// Compare Apple's notification history with what arrived. It comes again every day.
+    case compareNotifications(bundleID: String, Environment)
+    /// See what time has changed for an account, and tell it.
+    case tellAccount(AccountKey)
+    /// Let an order expire that nobody has paid for.
+    case expireOrder(UUID)
+    /// Push the events of a stream to the webhook, in their order.
+    case deliverEvents(stream: String)
+    /// Go through all accounts and lines, and see to it that what follows from the ledger is there:
+    /// after the catalogue or a setting changed, and after an upgrade.
+    case survey
+    /// Delete events that are older than the retention. It comes again every hour.
+    case trimEvents
+  }
+
+  /// What waits for each other: none of a lane's jobs takes the place of another lane's.
+  package enum Lane: String, CaseIterable, Sendable {
+    case submissions
+    case notifications
+    /// What has to be done at its moment: access that ends, orders that expire.
+    case clock
+    case polls
+    case sandboxPolls = "sandbox_polls"
+    case webhooks
+    case upkeep
   }
 
   package let id: Int64
@@ -18,22 +45,52 @@ package struct Job: Hashable, Sendable {
   package let attempts: Int
   /// Who has claimed it.
   package let worker: String
+  /// What was to be done when it was claimed: if that has changed since, it is not done.
+  package let generation: Int
   /// When it was put into the queue, or started again after it was given up.
   package let createdAt: Timestamp
 }
 
 extension Job.Task {
-  var kind: String {
+  /// The name under which its kind is stored and told.
+  package var kind: String {
     switch self {
     case .verifySubmission: "verify_submission"
     case .processNotification: "process_notification"
+    case .pollLine: "poll_line"
+    case .compareNotifications: "compare_notifications"
+    case .tellAccount: "tell_account"
+    case .expireOrder: "expire_order"
+    case .deliverEvents: "deliver_events"
+    case .survey: "survey"
+    case .trimEvents: "trim_events"
     }
   }
 
-  var subject: String {
+  /// What it is about; one job of a kind for each.
+  package var subject: String {
     switch self {
     case .verifySubmission(let id): id.uuidString.lowercased()
     case .processNotification(let id): id
+    case .pollLine(let line):
+      "\(line.environment.rawValue)/\(line.originalTransactionID.rawValue)"
+    case .compareNotifications(let bundleID, let environment):
+      "\(environment.rawValue)/\(bundleID)"
+    case .tellAccount(let key): key.rawValue.uuidString.lowercased()
+    case .expireOrder(let id): id.uuidString.lowercased()
+    case .deliverEvents(let stream): stream
+    case .survey, .trimEvents: "all"
+    }
+  }
+
+  package var lane: Job.Lane {
+    switch self {
+    case .verifySubmission: .submissions
+    case .processNotification: .notifications
+    case .pollLine(let line): line.environment == .production ? .polls : .sandboxPolls
+    case .tellAccount, .expireOrder: .clock
+    case .deliverEvents: .webhooks
+    case .compareNotifications, .survey, .trimEvents: .upkeep
     }
   }
 
@@ -45,12 +102,35 @@ extension Job.Task {
     """
   }
 
-  init?(kind: String, subject: String) {
+  /// Nil for what no version of this program could have stored.
+  package init?(kind: String, subject: String) {
+    /// The two parts of a subject that begins with an environment.
+    var parts: (environment: Environment, rest: String)? {
+      guard let slash = subject.firstIndex(of: "/"),
+        let environment = Environment(rawValue: String(subject[..<slash]))
+      else { return nil }
+      return (environment, String(subject[subject.index(after: slash)...]))
+    }
     switch kind {
     case "verify_submission":
       guard let id = UUID(uuidString: subject) else { return nil }
       self = .verifySubmission(id)
     case "process_notification": self = .processNotification(subject)
+    case "poll_line":
+      guard let parts else { return nil }
+      self = .pollLine(LineID(parts.environment, OriginalTransactionID(rawValue: parts.rest)))
+    case "compare_notifications":
+      guard let parts else { return nil }
+      self = .compareNotifications(bundleID: parts.rest, parts.environment)
+    case "tell_account":
+      guard let key = UUID(uuidString: subject) else { return nil }
+      self = .tellAccount(AccountKey(rawValue: key))
+    case "expire_order":
+      guard let id = UUID(uuidString: subject) else { return nil }
+      self = .expireOrder(id)
+    case "deliver_events": self = .deliverEvents(stream: subject)
+    case "survey": self = .survey
+    case "trim_events": self = .trimEvents
     default: return nil
     }
   }
@@ -60,14 +140,63 @@ extension Job {
   /// Puts a job into the queue; one that is there already stays as it is.
   static func insert(_ task: Task, runAt: Timestamp, at now: Timestamp) -> SQL {
     """
-    INSERT INTO tenure.job (kind, subject, run_at, created_at)
-    VALUES (\(task.kind), \(task.subject), \(runAt), \(now))
+    INSERT INTO tenure.job (kind, subject, lane, run_at, created_at)
+    VALUES (\(task.kind), \(task.subject), \(task.lane), \(runAt), \(now))
     ON CONFLICT (kind, subject) DO NOTHING
+    """
+  }
+
+  /// Puts a job into the queue, or gives the one that is there another time.
+  ///
+  /// A worker that is at it finds that it has to be done again.
+  static func schedule(
+    _ task: Task, runAt: Timestamp, priority: Int = 0, at now: Timestamp
+  ) -> SQL {
+    """
+    INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
+    VALUES (\(task.kind), \(task.subject), \(task.lane), \(priority), \(runAt), \(now))
+    ON CONFLICT (kind, subject) DO UPDATE SET run_at = excluded.run_at,
+      priority = excluded.priority, generation = tenure.job.generation + 1, attempts = 0,
+      parked_at = NULL, last_error = NULL, created_at = excluded.created_at
     """
   }
 
   static func delete(_ task: Task) -> SQL {
     "DELETE FROM tenure.job WHERE kind = \(task.kind) AND subject = \(task.subject)"
+  }
+
+  /// Ends a job that its worker has done.
+  ///
+  /// If something else was to be done since it was claimed, it is in the queue again instead; if
+  /// another worker has claimed it, it is that one's.
+  var completion: [SQL] {
+    [
+      """
+      DELETE FROM tenure.job
+      WHERE job_id = \(id) AND locked_by = \(worker) AND generation = \(generation)
+      """,
+      """
+      UPDATE tenure.job SET locked_until = NULL, locked_by = NULL
+      WHERE job_id = \(id) AND locked_by = \(worker)
+      """,
+    ]
+  }
+
+  /// Ends a job that its worker has done, and that is to be done again at a time.
+  ///
+  /// Should another time have been given to it since it was claimed, that one holds.
+  func repetition(at runAt: Timestamp, priority: Int = 0, now: Timestamp) -> [SQL] {
+    [
+      """
+      UPDATE tenure.job SET run_at = \(runAt), priority = \(priority), attempts = 0,
+        created_at = \(now), last_error = NULL, locked_until = NULL, locked_by = NULL
+      WHERE job_id = \(id) AND locked_by = \(worker) AND generation = \(generation)
+      """,
+      """
+      UPDATE tenure.job SET locked_until = NULL, locked_by = NULL
+      WHERE job_id = \(id) AND locked_by = \(worker)
+      """,
+    ]
   }
 
   /// Gives a job back to the queue, to be done later.

@@ -28,14 +28,17 @@ extension Ledger {
       UPDATE tenure.job AS j SET attempts = attempts + 1, locked_until = \(now + lease),
         locked_by = \(worker)
       FROM due WHERE j.job_id = due.job_id
-      RETURNING j.job_id, j.kind, j.subject, j.attempts, j.created_at
+      RETURNING j.job_id, j.kind, j.subject, j.attempts, j.generation, j.created_at
       """)
-    return try rows.decode(Int64.self, String.self, String.self, Int.self, Timestamp.self)
-      .compactMap { id, kind, subject, attempts, createdAt in
-        Job.Task(kind: kind, subject: subject).map {
-          Job(id: id, task: $0, attempts: attempts, worker: worker, createdAt: createdAt)
-        }
+    return try rows.decode(
+      Int64.self, String.self, String.self, Int.self, Int.self, Timestamp.self
+    ).compactMap { id, kind, subject, attempts, generation, createdAt in
+      Job.Task(kind: kind, subject: subject).map {
+        Job(
+          id: id, task: $0, attempts: attempts, worker: worker, generation: generation,
+          createdAt: createdAt)
       }
+    }
   }
 
   // What a worker does with a job that another has claimed since, when its own lease was over, does
@@ -49,8 +52,7 @@ extension Ledger {
 
   /// Takes a job out of the queue: there is nothing left to do.
   package func complete(_ job: Job) async throws {
-    _ = try await database.execute(
-      "DELETE FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker)")
+    _ = try await database.batch(job.completion)
   }
 
   /// Gives a job up, until somebody starts it again.
@@ -90,6 +92,9 @@ extension Ledger {
           WHERE notification_id = \(id) AND processed_at IS NULL
           """
         ])
+      case .pollLine, .compareNotifications, .tellAccount, .expireOrder, .deliverEvents, .survey,
+        .trimEvents:
+        break
       }
       return true
     }

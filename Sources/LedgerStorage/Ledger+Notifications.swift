@@ -30,8 +30,8 @@ extension Ledger {
     let results = try await database.batch([
       insert,
       """
-      INSERT INTO tenure.job (kind, subject, run_at, created_at)
-      SELECT \(task.kind), notification_id, \(processAt), \(new.receivedAt)
+      INSERT INTO tenure.job (kind, subject, lane, run_at, created_at)
+      SELECT \(task.kind), notification_id, \(task.lane), \(processAt), \(new.receivedAt)
       FROM tenure.notification WHERE notification_id = \(new.id) AND processed_at IS NULL
       ON CONFLICT (kind, subject) DO NOTHING
       """,
@@ -125,13 +125,12 @@ extension Ledger {
   /// - Parameters:
   ///   - verified: What it says.
   ///   - now: The recording date.
-  ///   - grantsAccess: Whether a charge of the environment grants anything to the account of the
-  ///     id; one that does not fulfils no order.
+  ///   - terms: By what it is judged what accounts may use.
   /// - Returns: What came of it; nil if it was processed before, by another process.
   /// - Throws: What the database says.
   package func process(
     _ verified: VerifiedNotification, at now: Timestamp,
-    grantsAccess: @escaping @Sendable (String, Environment) -> Bool
+    terms: AccessTerms
   ) async throws -> ProcessedNotification? {
     // Two round trips: everything that is read, then everything that is written.
     try await database.withTransaction { transaction in
@@ -147,7 +146,7 @@ extension Ledger {
       }
       let (recording, writes, isNews) = try await recordUnclaimed(
         verified.evidence, from: EntrySource(.notification, id: verified.id), on: locked, at: now,
-        grantsAccess: grantsAccess, in: transaction)
+        terms: terms, in: transaction)
       let outcome: NotificationOutcome =
         verified.evidence.isEmpty ? .nothingToRecord : isNews ? .recorded : .known
       try await transaction.commit(

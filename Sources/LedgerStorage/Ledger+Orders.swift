@@ -145,7 +145,7 @@ extension Ledger {
     """
     SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
     WHERE account_key = \(account) AND product_id = ANY(\(products.sorted()))
-      AND status = 'open'
+      AND status IN ('open', 'expired')
     ORDER BY order_id
     FOR UPDATE
     """

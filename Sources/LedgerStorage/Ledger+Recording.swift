@@ -38,6 +38,10 @@ package struct RecordedFamily: Sendable {
   package let changes: [OwnershipChange]
   /// The charges that this recording found revoked, or restored.
   package let revocationChanges: [Charge]
+  /// What was known before it: the same as now where the family was only read.
+  let before: StoredFamily
+  /// What it appended, in order.
+  let entries: [LedgerEntry]
   /// The account ids behind the keys that occur.
   package let names: [AccountKey: String]
   /// The orders and deliveries of the charges, by naming transaction.
@@ -144,7 +148,7 @@ extension Ledger {
         names: context.names
       ).statements()
       let recorded = RecordedFamily(
-        family, line: line, rule: rule, changes: changes, names: context.names)
+        family, line: line, rule: rule, changes: changes, entries: entries, names: context.names)
       for id in ids { recording.families[id] = recorded }
     }
     return (recording, writes)
@@ -163,8 +167,10 @@ extension OwnershipRule {
 extension RecordedFamily {
   init(
     _ stored: StoredFamily, line: Line, rule: OwnershipRule, changes: [OwnershipChange],
-    names: [AccountKey: String]
+    entries: [LedgerEntry] = [], names: [AccountKey: String]
   ) {
+    before = stored
+    self.entries = entries
     self.line = line
     self.rule = rule
     self.changes = changes

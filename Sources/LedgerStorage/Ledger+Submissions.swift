@@ -165,14 +165,13 @@ extension Ledger {
   /// - Parameters:
   ///   - verified: What Apple said, and what of it is claimed.
   ///   - now: The recording date.
-  ///   - grantsAccess: Whether a charge of the environment grants anything to the account of the
-  ///     id; one that does not fulfils no order.
+  ///   - terms: By what it is judged what accounts may use.
   ///   - outcome: Makes the stored form of the answer.
   /// - Returns: What came of it; nil if the submission was verified before, by another process.
   /// - Throws: What the database says.
   package func record<Outcome: Sendable>(
     _ verified: VerifiedSubmission, at now: Timestamp,
-    grantsAccess: @escaping @Sendable (String, Environment) -> Bool,
+    terms: AccessTerms,
     outcome: @Sendable (RecordedSubmission) throws -> StoredOutcome<Outcome>
   ) async throws -> AnsweredSubmission<Outcome>? {
     let submission = verified.submission
@@ -204,15 +203,17 @@ extension Ledger {
         arrival, on: locked, knowing: try KnownAccount.accounts(from: after[0]), at: now,
         in: transaction)
       var result = RecordedSubmission(recording: recording)
-      var orders = OrderMatching(recording: recording, grantsAccess: grantsAccess, now: now)
+      var orders = OrderMatching(recording: recording, terms: terms, now: now)
       try await orders.match(
         named: claims ? submission.orderID : nil, by: submission.account,
         among: claims ? verified.selected : [],
         atHand: OrdersAtHand(
           of: account, named: submission.orderID, selected: verified.selected, from: after[1]),
         in: self, transaction, result: &result)
+      let consequences = try await consequences(
+        of: recording, orders: orders.changes, terms: terms, at: now, in: transaction)
       let statements =
-        writes + orders.statements
+        writes + orders.statements + consequences
         + Self.insert(verified.exchanges, of: submission, after: standing.lastExchange)
         + ProvisionalGrant.replace([], of: submission, after: standing.attempts, at: now)
       guard claims else {

@@ -20,19 +20,18 @@ extension Ledger {
   ///   - revision: How far the transaction history was read by it, of which line's customer; nil
   ///     where none was.
   ///   - now: The recording date.
-  ///   - grantsAccess: Whether a charge of the environment grants anything to the account of the
-  ///     id; one that does not fulfils no order.
+  ///   - terms: By what it is judged what accounts may use.
   /// - Returns: What it changed.
   /// - Throws: What the database says.
   package func record(
     _ evidence: [Evidence], polledAs id: String, upTo revision: HistoryRevision? = nil,
-    at now: Timestamp, grantsAccess: @escaping @Sendable (String, Environment) -> Bool
+    at now: Timestamp, terms: AccessTerms
   ) async throws -> UnclaimedRecording {
     try await database.withTransaction { transaction in
       let locked = try await lock(linesOf: evidence, in: transaction).lines
       let (recording, writes, isNews) = try await recordUnclaimed(
         evidence, from: EntrySource(.poll, id: id), on: locked, at: now,
-        grantsAccess: grantsAccess, in: transaction)
+        terms: terms, in: transaction)
       try await transaction.commit(with: writes + (revision.map { [$0.upsert(at: now)] } ?? []))
       return UnclaimedRecording(recording: recording, isNews: isNews)
     }
@@ -46,6 +45,7 @@ extension Ledger {
       SELECT revision FROM tenure.history_revision
       WHERE environment = \(line.environment)
         AND original_transaction_id = \(line.originalTransactionID)
+        AND history = 'transactions'
       """
     ).decodeFirst(String.self)
   }
@@ -58,21 +58,22 @@ extension Ledger {
   ///   - source: Where it comes from.
   ///   - locked: The lines that it is about.
   ///   - now: The recording date, unless an entry of a line is as late already.
-  ///   - grantsAccess: Whether a charge of the environment grants anything to the account of the
-  ///     id.
+  ///   - terms: By what it is judged what accounts may use.
   ///   - transaction: The database transaction.
   /// - Returns: The families as they are now, the statements that write all of it, and whether any
   ///   of it is news.
   /// - Throws: What the database says.
   func recordUnclaimed(
     _ evidence: [Evidence], from source: EntrySource, on locked: LockedLines, at now: Timestamp,
-    grantsAccess: @escaping @Sendable (String, Environment) -> Bool, in transaction: Transaction
+    terms: AccessTerms, in transaction: Transaction
   ) async throws -> (recording: Recording, writes: [SQL], isNews: Bool) {
     let (recording, writes) = try await record(
       Arrival(evidence: evidence, source: source), on: locked, at: now, in: transaction)
-    var orders = OrderMatching(recording: recording, grantsAccess: grantsAccess, now: now)
+    var orders = OrderMatching(recording: recording, terms: terms, now: now)
     try await orders.matchDecided(in: self, transaction)
-    return (recording, writes + orders.statements, !writes.isEmpty)
+    let consequences = try await consequences(
+      of: recording, orders: orders.changes, terms: terms, at: now, in: transaction)
+    return (recording, writes + orders.statements + consequences, !writes.isEmpty)
   }
 }
 
@@ -91,9 +92,11 @@ package struct HistoryRevision: Hashable, Sendable {
   /// Of two polls at once the later one to commit stays: at worst something is read twice.
   fileprivate func upsert(at now: Timestamp) -> SQL {
     """
-    INSERT INTO tenure.history_revision (environment, original_transaction_id, revision, polled_at)
-    VALUES (\(line.environment), \(line.originalTransactionID), \(revision), \(now))
-    ON CONFLICT (environment, original_transaction_id)
+    INSERT INTO tenure.history_revision (environment, original_transaction_id, history, revision,
+      polled_at)
+    VALUES (\(line.environment), \(line.originalTransactionID), 'transactions', \(revision),
+      \(now))
+    ON CONFLICT (environment, original_transaction_id, history)
     DO UPDATE SET revision = EXCLUDED.revision, polled_at = EXCLUDED.polled_at
     """
   }

@@ -5,15 +5,18 @@ import Subscriptions
 ///
 /// One method is one database transaction, and everything of it is committed when it returns.
 /// Extensions, one for each subject, hold the methods: recording, submissions, orders, accounts,
-/// the catalogue, entitlements, jobs, the audit.
+/// the catalogue, entitlements, events, jobs, the audit.
 package struct Ledger: Sendable {
   let database: ConnectionPool
   /// Reads holdings for many callers at once.
   let holdings: HoldingReader
+  /// Rung after commits that others wait for.
+  let bell: Bell
 
   /// Works on a database whose schema is up to date.
   package init(database: ConnectionPool) {
     self.database = database
     holdings = HoldingReader(database: database)
+    bell = Bell(database: database)
   }
 }

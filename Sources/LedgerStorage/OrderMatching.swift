@@ -5,18 +5,17 @@ import Subscriptions
 /// Lets what was just recorded fulfil orders, and follows refunds on those fulfilled before.
 struct OrderMatching {
   private let recording: Recording
-  private let grantsAccess: @Sendable (String, Environment) -> Bool
+  private let terms: AccessTerms
   private let now: Timestamp
   /// The statements that write what was matched.
   private(set) var statements: [SQL] = []
+  /// What became of orders.
+  private(set) var changes: [OrderChange] = []
   private var fulfilments: [Charge.ID: UUID]
 
-  init(
-    recording: Recording, grantsAccess: @escaping @Sendable (String, Environment) -> Bool,
-    now: Timestamp
-  ) {
+  init(recording: Recording, terms: AccessTerms, now: Timestamp) {
     self.recording = recording
-    self.grantsAccess = grantsAccess
+    self.terms = terms
     self.now = now
     fulfilments = [:]
     for family in recording.families.values {
@@ -108,6 +107,10 @@ struct OrderMatching {
   private mutating func fulfil(_ order: PurchaseOrder, by charge: Charge) {
     fulfilments[charge.id] = order.id
     statements += Ledger.fulfil(order, by: charge, at: now)
+    changes.append(
+      OrderChange(
+        order: order.id, account: order.account, productID: order.productID, charge: charge.id,
+        change: .fulfilled))
   }
 
   /// The charge that a transaction reports as a payment; nil if it grants its owner nothing.
@@ -115,7 +118,7 @@ struct OrderMatching {
     guard let family = recording.family(of: key), let (charge, recorded) = family.charge(of: key)
     else { return nil }
     if let owner = recorded.decision.owner, let name = family.names[owner],
-      !grantsAccess(name, charge.id.line.environment)
+      !terms.grantsAccess(in: charge.id.line.environment, to: name)
     {
       return nil
     }
@@ -134,7 +137,12 @@ struct OrderMatching {
     let accounts = try await ledger.accounts(ofOrders: Set(changed.keys), in: transaction)
     for (order, charge) in changed.sorted(by: { $0.value.id < $1.value.id }) {
       guard let account = accounts[order] else { continue }
-      statements.append(Ledger.refund(order, of: account, isRefunded: charge.revocation != nil))
+      let isRefunded = charge.revocation != nil
+      statements.append(Ledger.refund(order, of: account, isRefunded: isRefunded))
+      changes.append(
+        OrderChange(
+          order: order, account: account, productID: charge.productID, charge: charge.id,
+          change: isRefunded ? .refunded : .fulfilled))
     }
   }
 }
@@ -169,4 +177,19 @@ struct OrdersAtHand: Sendable {
       named = orders.first
     }
   }
+}
+
+/// What became of an order by a recording.
+struct OrderChange: Hashable, Sendable {
+  enum Change: Hashable, Sendable {
+    /// Paid, or its refund was reversed.
+    case fulfilled
+    case refunded
+  }
+
+  var order: UUID
+  var account: AccountKey
+  var productID: ProductID
+  var charge: Charge.ID
+  var change: Change
 }

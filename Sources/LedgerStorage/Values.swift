@@ -33,6 +33,8 @@ extension Decision.Rule: PostgresEncodable, PostgresDecodable {}
 extension RenewalFinding.Ground: PostgresEncodable, PostgresDecodable {}
 extension PurchaseOrder.Status: PostgresEncodable, PostgresDecodable {}
 extension Entitlement.Source: PostgresEncodable, PostgresDecodable {}
+extension Job.Lane: PostgresEncodable, PostgresDecodable {}
+extension LedgerEvent.Kind: PostgresEncodable, PostgresDecodable {}
 
 extension RenewalStatus.Phase {
   /// The name under which the phase is stored.

@@ -181,8 +181,9 @@ struct LinePollTests {
         transport: api.apple, apps: try AppStoreApps([AppStoreApp(bundleID: Self.bundleID)]),
         timeout: .seconds(10), logger: quietLogger, now: { clock.now })
       let poll = LinePoll(
-        ledger: api.ledger, serverAPI: nil, receipts: receipts, sandboxAccess: .all,
-        logger: quietLogger, now: { clock.now })
+        ledger: api.ledger, serverAPI: nil, receipts: receipts,
+        catalogue: try await CatalogueCache(ledger: api.ledger, logger: quietLogger),
+        sandboxAccess: .all, logger: quietLogger, now: { clock.now })
       #expect(!poll.canAskByID)
       #expect(try await poll.poll(LineID(.production, "1"), of: Self.bundleID) == nil)
     }

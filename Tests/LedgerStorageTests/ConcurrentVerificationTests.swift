@@ -98,7 +98,7 @@ struct ConcurrentVerificationTests {
         Ledger.VerifiedSubmission(
           submission: submission, source: .receipt, environment: .production,
           evidence: [charge("1", on: 0)], selected: [], exchanges: [], lookAgainAt: day(0.4)),
-        at: day(0.3), grantsAccess: { _, _ in true },
+        at: day(0.3), terms: .everything,
         outcome: { Ledger.StoredOutcome(text: "{}", order: nil, value: $0) })
       #expect(recorded != nil)
       let jobs = try await ledger.claimJobs(

@@ -25,7 +25,7 @@ struct NotificationTests {
     _ = try await ledger.store(new(id), processAt: day(date))
     return try await ledger.process(
       Ledger.VerifiedNotification(id: id, evidence: evidence, switchOff: switchOff), at: day(date),
-      grantsAccess: { _, _ in true })
+      terms: .everything)
   }
 
   /// Runs a test on a ledger of its own that sells a month.
@@ -67,7 +67,7 @@ struct NotificationTests {
       #expect(try await ledger.jobCount() == 0)
       let processed = try await ledger.process(
         Ledger.VerifiedNotification(id: "n1", evidence: [charge("1", on: 0)]), at: day(1),
-        grantsAccess: { _, _ in true })
+        terms: .everything)
       #expect(processed == nil)
       #expect(try await ledger.entryCount() == 0)
     }
@@ -108,7 +108,7 @@ struct NotificationTests {
             try await ledger.process(
               Ledger.VerifiedNotification(
                 id: "n1", evidence: [charge("1", on: 0, token: token), status(true, on: 0.5)]),
-              at: day(1), grantsAccess: { _, _ in true }) != nil
+              at: day(1), terms: .everything) != nil
           }
         }
         return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
@@ -198,7 +198,7 @@ struct NotificationTests {
       _ = try await ledger.process(
         Ledger.VerifiedNotification(
           id: "n2", evidence: [charge("7", on: 31, line: other, token: token)]), at: day(31),
-        grantsAccess: { _, environment in environment == .production })
+        terms: AccessTerms(catalogue: Catalogue([]), sandboxAccess: .none))
       #expect(try await ledger.owner(of: "7", line: other) == "anna")
       #expect(try await ledger.order(order.order.id)?.order.status == .open)
     }
@@ -257,7 +257,7 @@ struct NotificationTests {
         "n1", until: day(3), because: "late", exchanges: [exchange("late")], worker: nil)
       let late = try await ledger.process(
         Ledger.VerifiedNotification(id: "n1", evidence: [charge("1", on: 0)]), at: day(3),
-        grantsAccess: { _, _ in true })
+        terms: .everything)
       #expect(late == nil)
       #expect(try await ledger.notification("n1")?.problem == "Not authentic.")
       let answers = try await ledger.exchanges(ofNotification: "n1").map {

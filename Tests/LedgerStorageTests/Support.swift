@@ -81,7 +81,7 @@ extension Ledger {
       VerifiedSubmission(
         submission: submission, source: .receipt, environment: .production, evidence: evidence,
         selected: selected, exchanges: exchanges),
-      at: day(date), grantsAccess: { _, _ in true },
+      at: day(date), terms: .everything,
       outcome: { StoredOutcome(text: outcome, order: nil, value: $0) })?.value
   }
 
@@ -106,4 +106,9 @@ extension Ledger {
   func entryCount() async throws -> Int {
     try await database.query("SELECT count(*) FROM tenure.ledger_entry").decodeOnly(Int.self)
   }
+}
+
+extension AccessTerms {
+  /// An empty catalogue, and a sandbox that counts for everybody.
+  static let everything = AccessTerms(catalogue: Catalogue([]))
 }

@@ -33,6 +33,8 @@ ALTER TABLE notification
     ADD COLUMN transaction_id text CHECK (length(transaction_id) BETWEEN 1 AND 128),
     ADD COLUMN signed_at timestamptz,
     ADD COLUMN attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    ADD COLUMN arrival text NOT NULL DEFAULT 'delivered'
+        CHECK (arrival IN ('delivered', 'history')),
     ADD COLUMN outcome text CHECK (outcome IN
         ('recorded', 'known', 'nothing_to_record', 'rejected'));
 -- No program of version 1 wrote here; a row of anybody else's counts as it stands.
@@ -48,12 +50,13 @@ CREATE TABLE history_revision (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    history                 text        NOT NULL CHECK (history IN ('transactions', 'refunds')),
     revision                text        NOT NULL CHECK (length(revision) BETWEEN 1 AND 1024),
     polled_at               timestamptz NOT NULL,
-    PRIMARY KEY (environment, original_transaction_id)
+    PRIMARY KEY (environment, original_transaction_id, history)
 );
 COMMENT ON TABLE history_revision IS
-    'How far Apple''s transaction histories were read. [by original_transaction_id]';
+    'How far Apple''s histories were read. [by original_transaction_id]';
 
 CREATE TABLE notification_exchange (
     notification_id text        NOT NULL REFERENCES notification,
@@ -270,20 +273,149 @@ ORDER BY account_id, entitlement, active DESC,
     coalesce(environment, '') COLLATE "C", source COLLATE "C";
 COMMENT ON VIEW current_entitlement IS 'What accounts may use now.';
 
+-- Orders expire.
+ALTER TABLE purchase_order
+    DROP CONSTRAINT purchase_order_status_check,
+    ADD CONSTRAINT purchase_order_status_check
+        CHECK (status IN ('open', 'expired', 'fulfilled', 'refunded')),
+    DROP CONSTRAINT purchase_order_fulfilled_by_a_charge,
+    ADD CONSTRAINT purchase_order_fulfilled_by_a_charge CHECK (
+        (status IN ('open', 'expired')) = (fulfilled_at IS NULL)
+        AND (fulfilled_at IS NULL) = (environment IS NULL)
+        AND (fulfilled_at IS NULL) = (original_transaction_id IS NULL)
+        AND (fulfilled_at IS NULL) = (transaction_id IS NULL));
+
+-- The worker: what it needs to know, and what it does.
+CREATE TABLE notification_comparison (
+    comparison_id   bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    bundle_id       text        NOT NULL CHECK (length(bundle_id) BETWEEN 1 AND 255),
+    environment     text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    window_start    timestamptz NOT NULL,
+    window_end      timestamptz NOT NULL,
+    compared_at     timestamptz NOT NULL,
+    listed          bigint      NOT NULL CHECK (listed >= 0),
+    missing         bigint      NOT NULL CHECK (missing BETWEEN 0 AND listed),
+    refused         bigint      NOT NULL DEFAULT 0 CHECK (refused >= 0),
+    first_missing_at timestamptz,
+    longest_delay_ms bigint     CHECK (longest_delay_ms >= 0),
+    CONSTRAINT notification_comparison_window CHECK (window_start < window_end),
+    CONSTRAINT notification_comparison_missing CHECK (
+        (missing = 0) = (first_missing_at IS NULL)
+        AND (missing = 0) = (longest_delay_ms IS NULL))
+);
+COMMENT ON TABLE notification_comparison IS
+    'What Apple''s notification history had that had not arrived. [local]';
+
+CREATE TABLE program_heartbeat (
+    program  text        NOT NULL PRIMARY KEY CHECK (program IN ('serve', 'work')),
+    alive_at timestamptz NOT NULL
+);
+COMMENT ON TABLE program_heartbeat IS 'When programs were last alive. [local]';
+
+CREATE TABLE line_source (
+    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    original_transaction_id text        NOT NULL
+        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    bundle_id               text        CHECK (length(bundle_id) BETWEEN 1 AND 255),
+    receipt_submission_id   uuid,
+    receipt_notification_id text        CHECK (length(receipt_notification_id) BETWEEN 1 AND 128),
+    polled_at               timestamptz,
+    PRIMARY KEY (environment, original_transaction_id)
+);
+COMMENT ON TABLE line_source IS
+    'What Apple can be asked about a line with. [by original_transaction_id]';
+
+CREATE TABLE apple_budget (
+    name         text             NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 400),
+    tokens       double precision NOT NULL,
+    refreshed_at timestamptz      NOT NULL
+);
+COMMENT ON TABLE apple_budget IS 'What may still be asked of Apple, for all programs. [local]';
+
+CREATE TABLE told_entitlement (
+    account_id              text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
+    entitlement             text        NOT NULL CHECK (length(entitlement) BETWEEN 1 AND 255),
+    access_ends_at          timestamptz,
+    PRIMARY KEY (account_id, entitlement)
+);
+COMMENT ON TABLE told_entitlement IS
+    'What the feed has told of the entitlements of accounts. [by account_id]';
+
+DROP INDEX job_due;
 ALTER TABLE job
     DROP CONSTRAINT job_kind_check,
-    ADD CONSTRAINT job_kind_check CHECK (kind IN ('verify_submission', 'process_notification'));
+    ADD CONSTRAINT job_kind_check CHECK (kind IN (
+        'verify_submission', 'process_notification', 'poll_line', 'compare_notifications',
+        'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events')),
+    DROP CONSTRAINT job_subject_check,
+    ADD CONSTRAINT job_subject_check CHECK (length(subject) BETWEEN 1 AND 512),
+    -- Version 1 knows jobs of one kind.
+    ADD COLUMN lane text NOT NULL DEFAULT 'submissions' CHECK (lane IN (
+        'submissions', 'notifications', 'clock', 'polls', 'sandbox_polls', 'webhooks',
+        'upkeep')),
+    ADD COLUMN priority smallint NOT NULL DEFAULT 0 CHECK (priority BETWEEN 0 AND 2),
+    ADD COLUMN generation integer NOT NULL DEFAULT 0;
+ALTER TABLE job ALTER COLUMN lane DROP DEFAULT;
+CREATE INDEX job_due ON job (lane, priority, run_at) WHERE parked_at IS NULL;
+CREATE INDEX job_parked ON job (parked_at) WHERE parked_at IS NOT NULL;
+-- What accounts have was never told, and no line was ever polled: a worker makes up for both.
+INSERT INTO job (kind, subject, lane, run_at, created_at)
+VALUES ('survey', 'all', 'upkeep', now(), now());
+
+-- No program of version 1 wrote here.
+DROP TABLE webhook_delivery, event;
+CREATE TABLE event (
+    event_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    position       bigint      UNIQUE CHECK (position > 0),
+    type           text        NOT NULL CHECK (length(type) BETWEEN 1 AND 64),
+    occurred_at    timestamptz NOT NULL,
+    account_key    uuid,
+    data           text        NOT NULL CHECK (length(data) BETWEEN 2 AND 100000),
+    stored_at      timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE event IS 'The feed of changes. [local]';
+CREATE INDEX event_unplaced ON event (event_id) WHERE position IS NULL;
+
+CREATE TABLE feed (
+    is_only_row boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (is_only_row),
+    position    bigint  NOT NULL DEFAULT 0 CHECK (position >= 0),
+    trimmed_to  bigint  NOT NULL DEFAULT 0 CHECK (trimmed_to BETWEEN 0 AND position),
+    pushed_to   bigint  CHECK (pushed_to BETWEEN 0 AND position)
+);
+COMMENT ON TABLE feed IS 'How far the feed of changes goes. [local]';
+INSERT INTO feed DEFAULT VALUES;
+
+CREATE TABLE webhook_delivery (
+    event_id     bigint      NOT NULL PRIMARY KEY REFERENCES event,
+    stream       text        NOT NULL CHECK (length(stream) BETWEEN 1 AND 255),
+    position     bigint      NOT NULL CHECK (position > 0),
+    attempts     integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    due_since    timestamptz NOT NULL,
+    parked_at    timestamptz,
+    last_error   text        CHECK (length(last_error) BETWEEN 1 AND 1000),
+    CONSTRAINT webhook_delivery_parked_has_reason
+        CHECK (parked_at IS NULL OR last_error IS NOT NULL)
+);
+COMMENT ON TABLE webhook_delivery IS 'Where the pushing of events stands. [local]';
+CREATE INDEX webhook_delivery_next
+    ON webhook_delivery (stream, position) WHERE parked_at IS NULL;
 
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
         GRANT SELECT, INSERT ON notification_exchange TO tenure_program;
-        GRANT SELECT, INSERT, UPDATE, DELETE ON notification_refusal, history_revision
+        GRANT SELECT, INSERT, UPDATE, DELETE
+            ON notification_refusal, history_revision, notification_comparison, program_heartbeat,
+                line_source, apple_budget, told_entitlement, event, feed, webhook_delivery
             TO tenure_program;
+        GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
         GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
     END IF;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_reader') THEN
-        GRANT SELECT ON notification_refusal, history_revision TO tenure_reader;
+        GRANT SELECT
+            ON notification_refusal, history_revision, notification_comparison, program_heartbeat,
+                line_source, apple_budget, told_entitlement, event, feed, webhook_delivery
+            TO tenure_reader;
     END IF;
 END
 $$;

@@ -69,7 +69,7 @@ struct Assembly: Sendable {
       logger: logger, now: now)
     notifications = NotificationIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, apps: apps,
-      sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
+      catalogue: catalogue, sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
     entitlements = EntitlementReader(
       ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess)
     if try await ledger.publish(settings.sandboxAccess) {

@@ -45,8 +45,8 @@ struct BareStatements: Sendable {
       VALUES (\(submissionID), \(sample.receiptData))
       """,
       """
-      INSERT INTO tenure.job (kind, subject, run_at, created_at)
-      VALUES (\("verify_submission"), \(jobSubject), \(retryAt), \(now))
+      INSERT INTO tenure.job (kind, subject, lane, run_at, created_at)
+      VALUES (\("verify_submission"), \(jobSubject), \("submissions"), \(retryAt), \(now))
       ON CONFLICT (kind, subject) DO NOTHING
       """,
     ]

@@ -82,7 +82,7 @@ struct TestAPI: Sendable {
       logger: logger, now: now)
     let notifications = NotificationIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, apps: apps,
-      sandboxAccess: choices.sandboxAccess, logger: logger, now: now)
+      catalogue: catalogue, sandboxAccess: choices.sandboxAccess, logger: logger, now: now)
     let api = API(
       ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
       entitlements: EntitlementReader(
@@ -93,7 +93,8 @@ struct TestAPI: Sendable {
     let poll = LinePoll(
       ledger: ledger,
       serverAPI: try apple.simulation.serverAPI(over: apple, verifier: signedData),
-      receipts: receipts, sandboxAccess: choices.sandboxAccess, logger: logger, now: now)
+      receipts: receipts, catalogue: catalogue, sandboxAccess: choices.sandboxAccess,
+      logger: logger, now: now)
     return (api, apple, intake, poll)
   }
 

@@ -1,0 +1,22 @@
+import Postgres
+import Subscriptions
+
+extension Ledger {
+  /// What follows from a recording beyond the tables of its lines: what is told to whom, and when
+  /// Apple is asked next.
+  ///
+  /// - Parameters:
+  ///   - recording: What was recorded, with what was known before.
+  ///   - orders: What became of orders by it.
+  ///   - terms: By what it is judged what accounts may use.
+  ///   - now: The recording date.
+  ///   - transaction: The database transaction, which has locked the lines.
+  /// - Returns: The statements that write it, for the caller to send with its own.
+  /// - Throws: What the database says.
+  func consequences(
+    of recording: Recording, orders: [OrderChange], terms: AccessTerms, at now: Timestamp,
+    in transaction: Transaction
+  ) async throws -> [SQL] {
+    []
+  }
+}

@@ -1,0 +1,40 @@
+/// What an event tells beside its kind, moment and account; what does not concern it is nil.
+///
+/// It names no account, for events outlive those whom they concern.
+package struct EventData: Hashable, Sendable {
+  package var line: LineID?
+  package var transactionID: TransactionID?
+  package var productID: ProductID?
+  /// Of `product.changed`, what it was before.
+  package var previousProductID: ProductID?
+  /// The order, as UUID in lower case.
+  package var orderID: String?
+  package var purchasedAt: Timestamp?
+  package var expiresAt: Timestamp?
+  package var revokedAt: Timestamp?
+  package var graceEndsAt: Timestamp?
+  /// Of `renewal_status.changed`, what it is now.
+  package var autoRenewing: Bool?
+  package var autoRenewProductID: ProductID?
+  /// By which row of the rule the owner was decided.
+  package var rule: Decision.Rule?
+  /// Why, in a sentence that names no account.
+  package var because: String?
+  /// Of a binding that moved and of a corrected owner, whose it is or was: `another_account` or
+  /// `nobody`.
+  package var counterpart: Counterpart?
+  /// Of an entitlement's event, the entitlement now.
+  package var entitlement: Entitlement?
+  /// Of a binding that moved, what the account has now.
+  package var entitlements: [Entitlement]?
+
+  /// The other side of a change, of which nothing more is told.
+  package enum Counterpart: String, Codable, Sendable {
+    case anotherAccount = "another_account"
+    case nobody
+  }
+
+  package init() {}
+
+  package init(line: LineID) { self.line = line }
+}
