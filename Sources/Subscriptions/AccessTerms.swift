@@ -28,11 +28,36 @@ package struct AccessTerms: Sendable {
     of accountID: String, holding holdings: [Holding], granted grants: [Grant],
     at moment: Timestamp
   ) -> [Entitlement] {
-    let countsSandbox = sandboxAccess.grants(.sandbox, to: accountID)
+    let (holdings, grants) = counted(holdings, grants, of: accountID)
     return Entitlement.entitlements(
-      holdings: countsSandbox
-        ? holdings : holdings.filter { $0.charge.line.environment != .sandbox },
-      grants: countsSandbox ? grants : grants.filter { $0.line?.environment != .sandbox },
-      catalogue: catalogue, at: moment)
+      holdings: holdings, grants: grants, catalogue: catalogue, at: moment)
+  }
+
+  /// Finds the next moment at which what an account has can change by time alone.
+  ///
+  /// - Parameters:
+  ///   - accountID: The account.
+  ///   - holdings: What it holds, of whichever lines.
+  ///   - grants: What it was given without paying.
+  ///   - now: Only later moments count.
+  /// - Returns: The moment; nil: there is none.
+  package func nextChange(
+    of accountID: String, holding holdings: [Holding], granted grants: [Grant],
+    after now: Timestamp
+  ) -> Timestamp? {
+    let (holdings, grants) = counted(holdings, grants, of: accountID)
+    return EntitlementNews.nextChange(
+      holdings: holdings, grants: grants, catalogue: catalogue, after: now)
+  }
+
+  /// Leaves out what comes from the sandbox where that does not count.
+  private func counted(_ holdings: [Holding], _ grants: [Grant], of accountID: String)
+    -> (holdings: [Holding], grants: [Grant])
+  {
+    guard !sandboxAccess.grants(.sandbox, to: accountID) else { return (holdings, grants) }
+    return (
+      holdings.filter { $0.charge.line.environment != .sandbox },
+      grants.filter { $0.line?.environment != .sandbox }
+    )
   }
 }

@@ -20,7 +20,7 @@ extension AutoRenewal {
   /// again.
   package func autoRenewWord(after position: Int, before moment: Timestamp?) -> AutoRenewWord? {
     let charge = charges[position]
-    let speaksFrom = isAutomatic(position) ? charge.date - Self.earlyCharge : charge.date
+    let speaksFrom = speaksFrom(position)
     let runs = autoRenewRuns(before: moment, reachingBackTo: speaksFrom)
     guard let last = runs.first else { return nil }
 
@@ -36,6 +36,20 @@ extension AutoRenewal {
     return offSince(last).map {
       AutoRenewWord(autoRenews: false, asOf: last.asOf, since: $0, offSince: $0)
     }
+  }
+
+  /// The product for which Apple last said that what follows the charge at `position` will be; nil:
+  /// it did not say.
+  package func announcedProduct(after position: Int) -> ProductID? {
+    let start = speaksFrom(position)
+    return history.statuses.last { $0.autoRenewProductID != nil && $0.asOf >= start }?
+      .autoRenewProductID
+  }
+
+  /// From when on Apple's words can be about what follows the charge at `position`.
+  private func speaksFrom(_ position: Int) -> Timestamp {
+    let date = charges[position].date
+    return isAutomatic(position) ? date - Self.earlyCharge : date
   }
 
   /// Whether the charge at `position` was made by Apple and not by somebody's hand, as far as the

@@ -122,14 +122,16 @@ extension [Charge] {
   private func boughtInstead(ofChargeAt index: Int, among purchases: [Int]) -> Timestamp? {
     let charge = self[index]
     guard let end = [charge.end, charge.revocation?.at].compactMap(\.self).min() else { return nil }
+    // What was bought before may have been replaced itself: the last purchase is what renews.
+    let lastEnd = purchases.last { self[$0].date < charge.date }.flatMap { self[$0].end }
     return purchases.lazy.map { self[$0] }.first { other in
       guard other.productID != charge.productID else { return false }
       if charge.date < other.date { return other.date < end }
       // No renewal begins within what was bought: Apple had charged it early, and dated it ahead.
-      guard charge.kind == .renewal, other.date < charge.date, let otherEnd = other.end else {
-        return false
-      }
-      return charge.date + Charge.upgradeTolerance < otherEnd
+      guard charge.kind == .renewal, other.date < charge.date, let otherEnd = other.end,
+        let lastEnd
+      else { return false }
+      return charge.date + Charge.upgradeTolerance < Swift.min(otherEnd, lastEnd)
     }?.date
   }
 }

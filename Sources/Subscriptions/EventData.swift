@@ -20,6 +20,8 @@ package struct EventData: Hashable, Sendable {
   package var rule: Decision.Rule?
   /// Why, in a sentence that names no account.
   package var because: String?
+  /// Of a charge whose owner was decided or corrected, whether it is the account's now.
+  package var isOwner: Bool?
   /// Of a binding that moved and of a corrected owner, whose it is or was: `another_account` or
   /// `nobody`.
   package var counterpart: Counterpart?

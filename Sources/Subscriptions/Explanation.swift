@@ -1,25 +1,39 @@
 /// Why a charge is whose it is, in a sentence: made when read, never stored.
 package struct Explanation {
   private let decision: Decision
-  private let name: (AccountKey) -> String
+  /// The owner, in the middle of a sentence and at its beginning.
+  private let owner: String
+  private let subject: String
 
   /// - Parameters:
   ///   - decision: What was decided.
   ///   - name: The account id behind a key, or a pseudonym.
-  package init(_ decision: Decision, name: @escaping (AccountKey) -> String) {
+  package init(_ decision: Decision, name: (AccountKey) -> String) {
     self.decision = decision
-    self.name = name
+    owner = decision.owner.map { "“\(name($0))”" } ?? "nobody"
+    subject = "Account \(owner)"
+  }
+
+  /// Explains to an account, naming none.
+  package init(_ decision: Decision, toldTo account: AccountKey) {
+    self.decision = decision
+    guard let holder = decision.owner else {
+      (owner, subject) = ("nobody", "Nobody")
+      return
+    }
+    (owner, subject) =
+      holder == account
+      ? ("this account", "This account") : ("another account", "Another account")
   }
 
   package var sentence: String {
-    let owner = decision.owner.map { "“\(name($0))”" } ?? "nobody"
     switch decision.rule {
     case .administrator:
       return "An administrator placed it with \(owner)."
     case .activelyAutoRenewing:
-      return "Account \(owner) was actively auto-renewing when it was charged: \(renewing)."
+      return "\(subject) was actively auto-renewing when it was charged: \(renewing)."
     case .submitter:
-      return "Account \(owner) submitted it first, and nobody was auto-renewing: \(notRenewing)."
+      return "\(subject) submitted it first, and nobody was auto-renewing: \(notRenewing)."
     case .appAccountToken:
       return
         "It carries the token issued to \(owner); nobody was auto-renewing (\(notRenewing)) "

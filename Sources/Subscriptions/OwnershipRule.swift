@@ -67,6 +67,11 @@ package struct OwnershipRule: Sendable {
     autoRenewal.autoRenewWord(after: position, before: nil)
   }
 
+  /// The product for which Apple last announced what follows the charge at `position`; nil: none.
+  package func announcedProduct(after position: Int) -> ProductID? {
+    autoRenewal.announcedProduct(after: position)
+  }
+
   /// Apple's last word on the line's phase, dated from `start` on.
   package func phaseWord(from start: Timestamp) -> RenewalStatus? {
     autoRenewal.phaseWord(from: start)

@@ -219,6 +219,21 @@ struct RevocationTests {
     }
   }
 
+  @Test func whatWasReplacedItselfReplacesNoRenewal() {
+    let records = [
+      charge("1", .quarterly, from: day(0), to: day(90), kind: .purchase),
+      charge("2", from: day(10), to: day(40), kind: .purchase),
+      charge("3", from: day(40), to: day(70), kind: .renewal),
+    ]
+    for records in [records, records.reversed()] {
+      var ledger = Ledger()
+      for record in records { ledger.hear(record) }
+      #expect(ledger.charge("1")?.supersededAt == day(10))
+      #expect(ledger.charge("2")?.supersededAt == nil)
+      #expect(ledger.charge("3")?.supersededAt == nil)
+    }
+  }
+
   @Test func ofOneRevocationTheReasonCounts() {
     // "Why" is known in one answer, empty in another and left out in a third.
     var generator = SeededGenerator(seed: 5)

@@ -1,0 +1,99 @@
+/// What changed between what an account was told and what it has.
+package enum EntitlementNews {
+  /// Compares what an account was told with what it has, and says what is to be told.
+  ///
+  /// Access whose told end has passed is told to have expired then, even if there is access again
+  /// by now: that it ended is true however late anybody looks.
+  ///
+  /// - Parameters:
+  ///   - account: Whom it concerns.
+  ///   - told: The end of access of each entitlement that events have said to be active; nil:
+  ///     never.
+  ///   - entitlements: What the account has now, inactive ones included.
+  ///   - now: The moment.
+  /// - Returns: The events by the entitlements' names, and what was told with them.
+  package static func events(
+    for account: AccountKey, told: [String: Timestamp?], now entitlements: [Entitlement],
+    at now: Timestamp
+  ) -> (events: [LedgerEvent], told: [String: Timestamp?]) {
+    let current = Dictionary(entitlements.map { ($0.name, $0) }) { first, _ in first }
+    let active = current.filter(\.value.isActive)
+    var events: [LedgerEvent] = []
+    for name in Set(told.keys).union(active.keys).sorted() {
+      var known = told[name]
+      func tell(_ kind: LedgerEvent.Kind, at moment: Timestamp, _ entitlement: Entitlement) {
+        var data = EventData()
+        data.entitlement = entitlement
+        events.append(LedgerEvent(kind, at: moment, account: account, data: data))
+      }
+      if case .some(.some(let end)) = known, end <= now {
+        let shown = current[name].flatMap { $0.isActive ? nil : $0 }
+        tell(.entitlementExpired, at: end, shown ?? .over(name, like: current[name], since: end))
+        known = nil
+      }
+      switch (known, active[name]) {
+      case (nil, let entitlement?):
+        tell(.entitlementGranted, at: now, entitlement)
+      case (let end?, let entitlement?):
+        if entitlement.accessEndsAt == end { continue }
+        let isLonger = entitlement.accessEndsAt.map { new in end.map { $0 < new } ?? false } ?? true
+        tell(isLonger ? .entitlementExtended : .entitlementShortened, at: now, entitlement)
+      case (.some, nil):
+        let shown = current[name] ?? .withdrawn(name, at: now)
+        tell(
+          shown.state == .revoked ? .entitlementRevoked : .entitlementExpired, at: now, shown)
+      case (nil, nil):
+        continue
+      }
+    }
+    return (events, active.mapValues(\.accessEndsAt))
+  }
+
+  /// Finds the next moment at which what an account has can change by time alone.
+  ///
+  /// - Parameters:
+  ///   - holdings: What the account holds.
+  ///   - grants: What it was given without paying.
+  ///   - catalogue: Which product grants what.
+  ///   - now: Only later moments count.
+  /// - Returns: The moment; nil: there is none.
+  package static func nextChange(
+    holdings: [Holding], grants: [Grant], catalogue: Catalogue, after now: Timestamp
+  ) -> Timestamp? {
+    let held = holdings.lazy.filter { $0.grantsAnything(in: catalogue) }
+      .flatMap { holding -> [Timestamp?] in
+        var moments = [holding.startsAt, holding.end(in: catalogue), holding.revokedAt]
+        if case .gracePeriod(let until) = holding.renewal?.phase { moments.append(until) }
+        return moments
+      }
+    let granted = grants.lazy.flatMap { [$0.startsAt, $0.endsAt] }
+    return (held.compactMap(\.self) + granted.compactMap(\.self)).filter { now < $0 }.min()
+  }
+}
+
+extension Holding {
+  fileprivate func grantsAnything(in catalogue: Catalogue) -> Bool {
+    guard let product = catalogue[productID], type(in: catalogue) != .consumable else {
+      return false
+    }
+    return !product.entitlements.isEmpty
+  }
+}
+
+extension Entitlement {
+  /// What ended before there was access again.
+  fileprivate static func over(_ name: String, like current: Entitlement?, since end: Timestamp)
+    -> Entitlement
+  {
+    Entitlement(
+      name: name, state: .expired, expiresAt: end, accessEndsAt: end, willRenew: false,
+      periodType: .normal, source: current?.source ?? .appStore)
+  }
+
+  /// What an account does not hold in any way any more.
+  fileprivate static func withdrawn(_ name: String, at now: Timestamp) -> Entitlement {
+    Entitlement(
+      name: name, state: .revoked, expiresAt: now, accessEndsAt: now, willRenew: false,
+      periodType: .normal, source: .appStore)
+  }
+}
