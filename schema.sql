@@ -187,6 +187,8 @@ CREATE TABLE IF NOT EXISTS submission (
 );
 COMMENT ON TABLE submission IS
     'What was submitted, by whom, when, and what came of it. [by submission_id]';
+CREATE INDEX IF NOT EXISTS submission_rejected
+    ON submission (((decided_at AT TIME ZONE 'UTC')::date)) WHERE status = 'rejected';
 
 -- What was submitted, as it was sent: a receipt or signed data, never both. Never logged.
 CREATE TABLE IF NOT EXISTS submission_payload (
@@ -226,6 +228,9 @@ CREATE TABLE IF NOT EXISTS submission_exchange (
 );
 COMMENT ON TABLE submission_exchange IS
     'The exchanges with Apple about a submission, in order. [by submission_id]';
+CREATE INDEX IF NOT EXISTS submission_exchange_failed
+    ON submission_exchange (((asked_at AT TIME ZONE 'UTC')::date))
+    WHERE fault IS NOT NULL OR http_status <> 200;
 
 -- The inbox of Apple's notifications: durable before 200 is said, processed exactly once.
 CREATE TABLE IF NOT EXISTS notification (
@@ -262,6 +267,10 @@ CREATE TABLE IF NOT EXISTS notification (
 );
 COMMENT ON TABLE notification IS 'Notifications as Apple sent them. [by notification_id]';
 CREATE INDEX IF NOT EXISTS notification_by_time ON notification (received_at);
+CREATE INDEX IF NOT EXISTS notification_from_history
+    ON notification (((received_at AT TIME ZONE 'UTC')::date)) WHERE arrival = 'history';
+CREATE INDEX IF NOT EXISTS notification_rejected
+    ON notification (((processed_at AT TIME ZONE 'UTC')::date)) WHERE outcome = 'rejected';
 
 -- What Apple answered about the receipt in a notification of version 1.
 CREATE TABLE IF NOT EXISTS notification_exchange (
@@ -946,13 +955,16 @@ CREATE TABLE IF NOT EXISTS job (
     -- Grows with each change of what is to be done: whoever has done what was asked before has not
     -- done this.
     generation   integer     NOT NULL DEFAULT 0,
+    -- How far it has come, where it goes through everything.
+    place        text        CHECK (length(place) BETWEEN 1 AND 512),
     attempts     integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     locked_until timestamptz,
     locked_by    text        CHECK (length(locked_by) BETWEEN 1 AND 255),
     -- Set when it was given up: it waits for somebody to start it again.
     parked_at    timestamptz,
     last_error   text        CHECK (length(last_error) BETWEEN 1 AND 1000),
-    -- Patience counts from here: whoever starts a job again sets it to now.
+    -- Patience counts from here: when it was put into the queue or was due first, whichever is later;
+    -- whoever starts a job again sets it to now.
     created_at   timestamptz NOT NULL,
     UNIQUE (kind, subject),
     CONSTRAINT job_lease CHECK ((locked_until IS NULL) = (locked_by IS NULL)),
@@ -1025,6 +1037,108 @@ CREATE TABLE IF NOT EXISTS administrator_action (
     data          text        NOT NULL CHECK (length(data) <= 100000)
 );
 COMMENT ON TABLE administrator_action IS 'The record of administrators'' acts. [local]';
+
+-- ------------------------------------------------------------------------------------------------
+-- Reports: each number has one definition, and it is here. Of the two views of a report, the one
+-- called _item has what the other counts. Privileges: whoever may read a report sees what it shows,
+-- whatever tables it is made of.
+-- ------------------------------------------------------------------------------------------------
+
+-- One row for each thing that report_intake counts: what its numbers are made of.
+CREATE OR REPLACE VIEW report_intake_item AS
+-- Submissions that are not decided yet. Each has its job.
+SELECT 'submissions_open' AS measure, s.environment, s.bundle_id, s.problem AS cause,
+    NULL::date AS day, s.submission_id::text AS subject, s.received_at AS at, 1::bigint AS number,
+    s.attempts::bigint AS attempts, NULL::bigint AS delay_ms, s.problem_detail AS detail
+FROM job AS j
+JOIN submission AS s
+    ON s.submission_id = CASE WHEN j.kind = 'verify_submission' THEN j.subject::uuid END
+WHERE j.kind = 'verify_submission' AND s.status = 'pending'
+UNION ALL
+-- What Apple does not vouch for, on the day of that verdict.
+SELECT 'submissions_rejected', environment, bundle_id, concat_ws(' ', problem, apple_status),
+    (decided_at AT TIME ZONE 'UTC')::date, submission_id::text, decided_at, 1, attempts, NULL,
+    problem_detail
+FROM submission
+WHERE status = 'rejected'
+UNION ALL
+-- Requests to Apple about receipts to which no answer of use came: what retries are due to, but for
+-- what Apple's own status asked for.
+SELECT 'apple_failures', NULL, NULL, coalesce(fault, 'HTTP ' || http_status),
+    (asked_at AT TIME ZONE 'UTC')::date, submission_id::text, asked_at, 1, 1, NULL, endpoint
+FROM submission_exchange
+WHERE fault IS NOT NULL OR http_status <> 200
+UNION ALL
+SELECT 'apple_failures', NULL, NULL, coalesce(fault, 'HTTP ' || http_status),
+    (asked_at AT TIME ZONE 'UTC')::date, notification_id, asked_at, 1, 1, NULL, endpoint
+FROM notification_exchange
+WHERE fault IS NOT NULL OR http_status <> 200
+UNION ALL
+-- Notifications that are not processed yet. Each has its job.
+SELECT 'notifications_open', n.environment, n.bundle_id, n.problem, NULL, n.notification_id,
+    n.received_at, 1, n.attempts, NULL, n.notification_type
+FROM job AS j
+JOIN notification AS n ON n.notification_id = j.subject
+WHERE j.kind = 'process_notification' AND n.processed_at IS NULL
+UNION ALL
+-- Those with a receipt that Apple does not vouch for, on the day of that verdict.
+SELECT 'notifications_rejected', environment, bundle_id, problem,
+    (processed_at AT TIME ZONE 'UTC')::date, notification_id, processed_at, 1, attempts, NULL,
+    notification_type
+FROM notification
+WHERE outcome = 'rejected'
+UNION ALL
+-- What was posted as a notification and was refused, by the hour.
+SELECT 'notifications_refused', NULL, NULL, reason, (hour AT TIME ZONE 'UTC')::date,
+    'version ' || version, last_at, refusals, NULL, NULL, last_detail
+FROM notification_refusal
+UNION ALL
+-- What Apple's notification history lists, each reading of it counted on its day. Readings overlap.
+SELECT 'notifications_listed', environment, bundle_id, NULL,
+    (compared_at AT TIME ZONE 'UTC')::date, comparison_id::text, compared_at, listed, NULL, NULL,
+    NULL
+FROM notification_comparison
+UNION ALL
+-- Of those what had not arrived, on the day when it was found; late by the time since Apple signed
+-- it.
+SELECT 'notifications_missed', environment, bundle_id, notification_type,
+    (received_at AT TIME ZONE 'UTC')::date, notification_id, received_at, 1, NULL,
+    (extract(epoch FROM received_at - signed_at) * 1000)::bigint, subtype
+FROM notification
+WHERE arrival = 'history'
+UNION ALL
+-- Of those what can't be believed: it is in Apple's history, and its signatures are wrong.
+SELECT 'notifications_unbelievable', environment, bundle_id, NULL,
+    (compared_at AT TIME ZONE 'UTC')::date, comparison_id::text, compared_at, refused, NULL, NULL,
+    NULL
+FROM notification_comparison
+WHERE refused > 0
+UNION ALL
+-- Events that are still to be pushed, and those whose pushing was given up.
+SELECT CASE WHEN parked_at IS NULL THEN 'deliveries_waiting' ELSE 'deliveries_parked' END, NULL,
+    NULL, last_error, NULL, event_id::text, coalesce(parked_at, due_since), 1, attempts, NULL,
+    stream
+FROM webhook_delivery
+UNION ALL
+-- Jobs that are due, by the database's clock, and those that were given up.
+SELECT CASE WHEN parked_at IS NULL THEN 'jobs_overdue' ELSE 'jobs_parked' END, NULL, NULL, kind,
+    NULL, subject, coalesce(parked_at, run_at), 1, attempts, NULL, last_error
+FROM job
+WHERE parked_at IS NOT NULL OR run_at <= now() AND locked_until IS NULL;
+COMMENT ON VIEW report_intake_item IS
+    'Report: each thing that report_intake counts. Columns as there; subject names the thing.';
+
+-- How intake does. What is open, waiting, overdue or parked is so now, and has no day; of everything
+-- else a row counts one day (UTC). Environment and app are null where they are not known (yet).
+CREATE OR REPLACE VIEW report_intake AS
+SELECT measure, environment, bundle_id, cause, day, sum(number)::bigint AS number,
+    sum(attempts)::bigint AS attempts, min(at) AS first_at, max(at) AS last_at,
+    max(delay_ms) AS longest_delay_ms,
+    (array_agg(detail ORDER BY at DESC, subject))[1] AS last_detail
+FROM report_intake_item
+GROUP BY measure, environment, bundle_id, cause, day;
+COMMENT ON VIEW report_intake IS
+    'Report: backlog, retries, rejections, missed notifications, and what was given up.';
 
 -- ------------------------------------------------------------------------------------------------
 -- Privileges. `serve` and `work` run as members of tenure_program, which can append to the ledger and

@@ -1,4 +1,5 @@
 import Postgres
+package import Subscriptions
 import Synchronization
 
 /// Tells other programs after a commit that there is news, so that they need not look all the time.
@@ -15,6 +16,16 @@ package final class Bell: Sendable {
     /// Events were written.
     case events = "tenure_events"
   }
+
+  /// What a listener hears.
+  package enum Sound: Hashable, Sendable {
+    /// Listening begins, or begins again after a break: something may have been missed.
+    case silenceBefore
+    case rung(Channel)
+  }
+
+  /// How long listeners wait before they look by themselves: what comes later needs no ringing.
+  package static let longestSilence: Duration = .seconds(10)
 
   private struct State {
     var ringing: Set<Channel> = []
@@ -36,6 +47,26 @@ package final class Bell: Sendable {
       return false
     }
     if isFree { send(channel) }
+  }
+
+  /// Tells workers of a job, unless they will look by themselves before it is due.
+  package func ring(forJobAt runAt: Timestamp, now: Timestamp) {
+    if runAt - now < Self.longestSilence { ring(.jobs) }
+  }
+
+  /// Listens until the task is cancelled or the database closed.
+  ///
+  /// - Parameters:
+  ///   - channels: What to listen to.
+  ///   - hear: Called for each sound; many at once can come as one.
+  package func listen(to channels: [Channel], _ hear: (Sound) -> Void) async {
+    for await event in database.listen(to: channels.map(\.rawValue)) {
+      switch event {
+      case .listening, .reconnected: hear(.silenceBefore)
+      case .notification(let notification):
+        Channel(rawValue: notification.channel).map { hear(.rung($0)) }
+      }
+    }
   }
 
   private func send(_ channel: Channel) {

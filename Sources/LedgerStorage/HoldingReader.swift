@@ -1,3 +1,4 @@
+import Foundation
 import Postgres
 package import Subscriptions
 import Synchronization
@@ -106,15 +107,21 @@ final class HoldingReader: Sendable {
   }
 
   /// The statements that read holdings and grants; `HoldingRows` understands their results.
-  static func statements(_ accountIDs: [String]) -> [SQL] {
-    [
-      select(accountIDs),
-      """
+  ///
+  /// - Parameters:
+  ///   - accountIDs: The accounts.
+  ///   - submission: Whose provisional grants are left out; nil: nobody's.
+  /// - Returns: The statements, in the order in which their results are read.
+  static func statements(_ accountIDs: [String], withoutGrantsOf submission: UUID? = nil)
+    -> [SQL]
+  {
+    var grants: SQL = """
       SELECT account_id, grant_id, entitlement, starts_at, ends_at, source, environment,
         original_transaction_id
       FROM tenure.account_grant WHERE account_id = ANY(\(accountIDs))
-      """,
-    ]
+      """
+    if let submission { grants.append(" AND submission_id IS DISTINCT FROM \(submission)") }
+    return [select(accountIDs), grants]
   }
 
   /// Reads all rows of `holding` of some accounts; `Rows.decodeHolding(_:)` understands them.

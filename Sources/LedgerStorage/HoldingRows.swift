@@ -62,7 +62,7 @@ private struct RowsByAccount: Sendable {
 ///
 /// Swift's own comparison takes two spellings of one character (é, and e with a combining accent)
 /// for the same, and would hand one account what another holds.
-private struct AccountID: Hashable, Sendable {
+struct AccountID: Hashable, Sendable {
   private let text: String
 
   init(_ text: String) { self.text = text }

@@ -47,7 +47,8 @@ package struct Job: Hashable, Sendable {
   package let worker: String
   /// What was to be done when it was claimed: if that has changed since, it is not done.
   package let generation: Int
-  /// When it was put into the queue, or started again after it was given up.
+  /// From when on there is patience with its failures: when it was put into the queue, was due or
+  /// was started again after it was given up.
   package let createdAt: Timestamp
 }
 
@@ -66,6 +67,12 @@ extension Job.Task {
     case .trimEvents: "trim_events"
     }
   }
+
+  /// The names of all kinds.
+  package static let kinds = [
+    "verify_submission", "process_notification", "poll_line", "compare_notifications",
+    "tell_account", "expire_order", "deliver_events", "survey", "trim_events",
+  ]
 
   /// What it is about; one job of a kind for each.
   package var subject: String {
@@ -92,14 +99,6 @@ extension Job.Task {
     case .deliverEvents: .webhooks
     case .compareNotifications, .survey, .trimEvents: .upkeep
     }
-  }
-
-  /// What an operator tells PostgreSQL to start the job again after it was given up.
-  package var restartStatement: String {
-    """
-    UPDATE tenure.job SET parked_at = NULL, created_at = now(), run_at = now() \
-    WHERE subject = '\(subject.replacing("'", with: "''"))'
-    """
   }
 
   /// Nil for what no version of this program could have stored.
@@ -138,10 +137,12 @@ extension Job.Task {
 
 extension Job {
   /// Puts a job into the queue; one that is there already stays as it is.
-  static func insert(_ task: Task, runAt: Timestamp, at now: Timestamp) -> SQL {
+  static func insert(
+    _ task: Task, runAt: Timestamp, priority: Int = 0, at now: Timestamp
+  ) -> SQL {
     """
-    INSERT INTO tenure.job (kind, subject, lane, run_at, created_at)
-    VALUES (\(task.kind), \(task.subject), \(task.lane), \(runAt), \(now))
+    INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
+    VALUES (\(task.kind), \(task.subject), \(task.lane), \(priority), \(runAt), \(now))
     ON CONFLICT (kind, subject) DO NOTHING
     """
   }
@@ -154,7 +155,8 @@ extension Job {
   ) -> SQL {
     """
     INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
-    VALUES (\(task.kind), \(task.subject), \(task.lane), \(priority), \(runAt), \(now))
+    VALUES (\(task.kind), \(task.subject), \(task.lane), \(priority), \(runAt),
+      \(max(runAt, now)))
     ON CONFLICT (kind, subject) DO UPDATE SET run_at = excluded.run_at,
       priority = excluded.priority, generation = tenure.job.generation + 1, attempts = 0,
       parked_at = NULL, last_error = NULL, created_at = excluded.created_at
@@ -189,7 +191,7 @@ extension Job {
     [
       """
       UPDATE tenure.job SET run_at = \(runAt), priority = \(priority), attempts = 0,
-        created_at = \(now), last_error = NULL, locked_until = NULL, locked_by = NULL
+        created_at = \(max(runAt, now)), last_error = NULL, locked_until = NULL, locked_by = NULL
       WHERE job_id = \(id) AND locked_by = \(worker) AND generation = \(generation)
       """,
       """

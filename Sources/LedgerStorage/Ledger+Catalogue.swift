@@ -41,16 +41,19 @@ extension Ledger {
   /// Adds a version of a product, valid from its `validFrom`, unless it says what the last one
   /// does.
   ///
+  /// What accounts have may be something else then: a survey sees to what they are told.
+  ///
   /// - Returns: The version that describes the product now.
   package func describe(_ product: Product) async throws -> Product {
-    try await database.withTransaction { transaction in
+    let (described, isNews) = try await database.withTransaction {
+      transaction -> (Product, Bool) in
       // Of two that describe one product at once, each would see the version before alone.
       _ = try await transaction.query("SELECT pg_advisory_xact_lock(\(Self.catalogueLock))")
       var product = product
       if let current = try await catalogue(from: transaction)[product.id] {
         var same = product
         same.validFrom = current.validFrom
-        if same == current { return current }
+        if same == current { return (current, false) }
         // Two versions never begin together, even if a clock went back.
         product.validFrom = max(product.validFrom, current.validFrom + .milliseconds(1))
       }
@@ -69,8 +72,11 @@ extension Ledger {
             INSERT INTO tenure.product_entitlement (product_id, valid_from, entitlement)
             VALUES (\(product.id), \(product.validFrom), \(name))
             """
-          })
-      return product
+          }
+          + [Job.schedule(.survey, runAt: product.validFrom, at: product.validFrom)])
+      return (product, true)
     }
+    if isNews { bell.ring(.jobs) }
+    return described
   }
 }

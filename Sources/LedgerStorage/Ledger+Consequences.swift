@@ -10,13 +10,17 @@ extension Ledger {
   ///   - orders: What became of orders by it.
   ///   - terms: By what it is judged what accounts may use.
   ///   - now: The recording date.
+  ///   - known: Accounts that were locked and read already, as they are after the recording.
   ///   - transaction: The database transaction, which has locked the lines.
-  /// - Returns: The statements that write it, for the caller to send with its own.
+  /// - Returns: The statements that write it, for the caller to send with its own, and what to ring
+  ///   after the commit.
   /// - Throws: What the database says.
   func consequences(
     of recording: Recording, orders: [OrderChange], terms: AccessTerms, at now: Timestamp,
-    in transaction: Transaction
-  ) async throws -> [SQL] {
-    []
+    knowing known: [ToldAccount] = [], in transaction: Transaction
+  ) async throws -> Consequences {
+    try await news(
+      of: recording, orders: orders, terms: terms, at: now, knowing: known, in: transaction)
+      + appointments(of: recording, at: now)
   }
 }

@@ -1,50 +1,147 @@
-import Foundation
 import Postgres
 package import Subscriptions
 
+/// The queue, as workers see it.
+///
+/// What a worker does with a job that another has claimed since, when its own lease was over, does
+/// nothing.
 extension Ledger {
-  /// Claims the jobs that are due, for as long as the lease lasts.
+  /// Claims jobs that are due, for as long as the lease lasts, in one statement.
   ///
   /// - Parameters:
-  ///   - limit: How many at the most.
+  ///   - limits: How many at the most, for each lane; none of a lane that is not named.
   ///   - worker: The name of who does them.
   ///   - now: What is due by then is claimed, and what a dead worker's lease left.
-  ///   - lease: After this time others may take the jobs.
-  /// - Returns: The jobs, the most overdue first.
+  ///   - lease: After this time others may take the jobs. Of a job that was begun often it is
+  ///     longer, up to 128 times: perhaps it is what kills its workers.
+  /// - Returns: The jobs, the most urgent first, and of those the most overdue.
   /// - Throws: What the database says.
-  package func claimJobs(limit: Int, worker: String, at now: Timestamp, lease: Duration)
-    async throws -> [Job]
-  {
+  package func claimJobs(
+    limits: [Job.Lane: Int], worker: String, at now: Timestamp, lease: Duration
+  ) async throws -> [Job] {
+    let wanted = limits.filter { $0.value > 0 }
+    guard !wanted.isEmpty else { return [] }
+    // Priority by priority, so that what is not due yet of one is not read to find the next one. An
+    // array of ids, since a join with so few of so many can be planned as a walk over all.
     let rows = try await database.query(
       """
       WITH due AS (
-        SELECT job_id FROM tenure.job
-        WHERE parked_at IS NULL AND run_at <= \(now)
-          AND (locked_until IS NULL OR locked_until <= \(now))
-        ORDER BY run_at
-        LIMIT \(limit)
-        FOR UPDATE SKIP LOCKED
+        SELECT picked.job_id
+        FROM unnest(\(wanted.map(\.key.rawValue)), \(wanted.map(\.value))) AS wanted (lane, most)
+        CROSS JOIN LATERAL (
+          SELECT ready.job_id
+          FROM (VALUES (0), (1), (2)) AS urgency (priority)
+          CROSS JOIN LATERAL (
+            SELECT job_id FROM tenure.job
+            WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
+              AND run_at <= \(now) AND (locked_until IS NULL OR locked_until <= \(now))
+            ORDER BY run_at
+            LIMIT wanted.most
+            FOR UPDATE SKIP LOCKED
+          ) AS ready
+          LIMIT wanted.most
+        ) AS picked
       )
-      UPDATE tenure.job AS j SET attempts = attempts + 1, locked_until = \(now + lease),
-        locked_by = \(worker)
-      FROM due WHERE j.job_id = due.job_id
-      RETURNING j.job_id, j.kind, j.subject, j.attempts, j.generation, j.created_at
+      UPDATE tenure.job AS j SET attempts = attempts + 1, locked_by = \(worker),
+        locked_until = \(now)
+          + \(Double(lease.inMilliseconds) / 1000) * power(2, least(greatest(attempts - 5, 0), 7))
+            * interval '1 second'
+      WHERE j.job_id = ANY (ARRAY(SELECT job_id FROM due))
+      RETURNING j.job_id, j.kind, j.subject, j.attempts, j.generation, j.created_at,
+        j.priority, j.run_at
       """)
     return try rows.decode(
-      Int64.self, String.self, String.self, Int.self, Int.self, Timestamp.self
-    ).compactMap { id, kind, subject, attempts, generation, createdAt in
-      Job.Task(kind: kind, subject: subject).map {
-        Job(
-          id: id, task: $0, attempts: attempts, worker: worker, generation: generation,
-          createdAt: createdAt)
+      Int64.self, String.self, String.self, Int.self, Int.self, Timestamp.self, Int.self,
+      Timestamp.self
+    ).sorted { ($0.6, $0.7, $0.0) < ($1.6, $1.7, $1.0) }
+      .compactMap { id, kind, subject, attempts, generation, createdAt, _, _ in
+        Job.Task(kind: kind, subject: subject).map {
+          Job(
+            id: id, task: $0, attempts: attempts, worker: worker, generation: generation,
+            createdAt: createdAt)
+        }
       }
-    }
   }
 
-  // What a worker does with a job that another has claimed since, when its own lease was over, does
-  // nothing.
+  /// When the next job of each lane can be claimed: when it is due, or its worker's lease is over.
+  ///
+  /// - Parameter lanes: Which lanes to look at.
+  /// - Returns: The earliest moment of each lane that has any job; it can have passed already.
+  /// - Throws: What the database says.
+  package func nextJobs(in lanes: some Collection<Job.Lane>) async throws
+    -> [Job.Lane: Timestamp]
+  {
+    guard !lanes.isEmpty else { return [:] }
+    // Of the claimed ones only those are looked at that were due first: there is no index of
+    // leases, and the others come to the front.
+    let rows = try await database.query(
+      """
+      SELECT wanted.lane, min(coming.at)
+      FROM unnest(\(lanes.map(\.rawValue))) AS wanted (lane)
+      CROSS JOIN (VALUES (0), (1), (2)) AS urgency (priority)
+      CROSS JOIN LATERAL (
+        (SELECT run_at AS at FROM tenure.job
+        WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
+          AND locked_until IS NULL
+        ORDER BY run_at
+        LIMIT 1)
+        UNION ALL
+        SELECT greatest(run_at, locked_until) FROM (
+          SELECT run_at, locked_until FROM tenure.job
+          WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
+          ORDER BY run_at
+          LIMIT 64
+        ) AS first
+      ) AS coming
+      GROUP BY wanted.lane
+      """)
+    return try Dictionary(
+      rows.decode(Job.Lane.self, Timestamp.self), uniquingKeysWith: { min($0, $1) })
+  }
 
-  /// Gives a job back to the queue after a failure of ours.
+  /// Puts jobs into the queue that are not there yet, due at once.
+  package func seed(_ tasks: [Job.Task], at now: Timestamp) async throws {
+    try await database.batch(tasks.map { Job.insert($0, runAt: now, at: now) })
+  }
+
+  /// Holds on to jobs for longer.
+  ///
+  /// - Parameters:
+  ///   - jobs: What one worker has claimed.
+  ///   - end: Until when nobody else may claim them.
+  /// - Returns: The ids of those that it still has; one that somebody is just changing may be
+  ///   missing.
+  /// - Throws: What the database says.
+  @discardableResult
+  package func extendLeases(of jobs: [Job], until end: Timestamp) async throws -> Set<Int64> {
+    guard let worker = jobs.first?.worker else { return [] }
+    let held = try await database.query(
+      """
+      WITH mine AS (
+        SELECT job_id FROM tenure.job
+        WHERE job_id = ANY (\(jobs.map(\.id))) AND locked_by = \(worker)
+        FOR UPDATE SKIP LOCKED
+      )
+      UPDATE tenure.job AS j SET locked_until = greatest(j.locked_until, \(end))
+      WHERE j.job_id = ANY (ARRAY(SELECT job_id FROM mine))
+      RETURNING j.job_id
+      """)
+    return Set(try held.decode(Int64.self))
+  }
+
+  /// Gives back jobs that were claimed and not begun, as if nobody had claimed them.
+  package func giveBack(_ jobs: [Job]) async throws {
+    guard let worker = jobs.first?.worker else { return }
+    try await database.execute(
+      """
+      UPDATE tenure.job SET locked_until = NULL, locked_by = NULL,
+        attempts = greatest(attempts - 1, 0)
+      WHERE job_id = ANY (\(jobs.map(\.id))) AND locked_by = \(worker)
+      """)
+    bell.ring(.jobs)
+  }
+
+  /// Gives a job back to the queue after a failure.
   package func release(_ job: Job, until runAt: Timestamp, because reason: String) async throws {
     _ = try await database.execute(
       Job.reschedule(job.task, of: job.worker, at: runAt, because: reason))
@@ -53,6 +150,13 @@ extension Ledger {
   /// Takes a job out of the queue: there is nothing left to do.
   package func complete(_ job: Job) async throws {
     _ = try await database.batch(job.completion)
+  }
+
+  /// Ends a job that is to be done again at a time.
+  package func `repeat`(
+    _ job: Job, at runAt: Timestamp, priority: Int = 0, now: Timestamp
+  ) async throws {
+    _ = try await database.batch(job.repetition(at: runAt, priority: priority, now: now))
   }
 
   /// Gives a job up, until somebody starts it again.
@@ -64,7 +168,8 @@ extension Ledger {
   ///   - job: Claimed, or given back to the queue by who had claimed it.
   ///   - reason: Why.
   ///   - now: When.
-  /// - Returns: False if it is done, or another worker has claimed it.
+  /// - Returns: False if it is done, or another worker has claimed it, or something else is to be
+  ///   done since.
   /// - Throws: What the database says.
   package func park(_ job: Job, because reason: String, at now: Timestamp) async throws -> Bool {
     try await database.withTransaction { transaction in
@@ -73,6 +178,7 @@ extension Ledger {
         UPDATE tenure.job SET parked_at = \(now), locked_until = NULL, locked_by = NULL,
           last_error = \(reason.storedSentence)
         WHERE job_id = \(job.id) AND (locked_by IS NULL OR locked_by = \(job.worker))
+          AND generation = \(job.generation)
         RETURNING job_id
         """
       ).decodeFirst(Int64.self)

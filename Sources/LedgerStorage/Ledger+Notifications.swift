@@ -14,14 +14,15 @@ extension Ledger {
   /// - Throws: What the database says.
   package func store(_ new: NewNotification, processAt: Timestamp?) async throws -> Bool {
     let outcome = processAt == nil ? NotificationOutcome.nothingToRecord : nil
+    if let environment = new.environment { notificationMemory.note(environment) }
     let insert: SQL = """
       INSERT INTO tenure.notification (notification_id, version, received_at, body,
         notification_type, subtype, environment, bundle_id, original_transaction_id,
-        transaction_id, signed_at, processed_at, outcome)
+        transaction_id, signed_at, arrival, processed_at, outcome)
       VALUES (\(new.id), \(new.version.rawValue), \(new.receivedAt), \(new.body),
         \(new.notificationType), \(new.subtype), \(new.environment), \(new.bundleID),
         \(new.originalTransactionID), \(new.transactionID), \(new.signedAt),
-        \(outcome == nil ? nil : new.receivedAt), \(outcome))
+        \(new.arrival), \(outcome == nil ? nil : new.receivedAt), \(outcome))
       ON CONFLICT (notification_id) DO NOTHING
       """
     guard let processAt else { return try await database.execute(insert) > 0 }
@@ -36,6 +37,7 @@ extension Ledger {
       ON CONFLICT (kind, subject) DO NOTHING
       """,
     ])
+    bell.ring(forJobAt: processAt, now: new.receivedAt)
     return results[0].affectedRows > 0
   }
 
@@ -92,6 +94,8 @@ extension Ledger {
   package struct VerifiedNotification: Sendable {
     package var id: String
     package var evidence: [Evidence]
+    /// The app that it is about, and the receipt in it, if there is one.
+    package var source: LineSource
     /// When auto-renew is said to have been switched off; used if the evidence bears it out.
     package var switchOff: ReportedSwitchOff?
     /// The exchanges with Apple that the evidence is from; none where Apple signed it.
@@ -100,11 +104,13 @@ extension Ledger {
     package var problem: String?
 
     package init(
-      id: String, evidence: [Evidence], switchOff: ReportedSwitchOff? = nil,
+      id: String, evidence: [Evidence], source: LineSource = LineSource(bundleID: nil),
+      switchOff: ReportedSwitchOff? = nil,
       exchanges: [SubmissionExchange] = [], problem: String? = nil
     ) {
       self.id = id
       self.evidence = evidence
+      self.source = source
       self.switchOff = switchOff
       self.exchanges = exchanges
       self.problem = problem
@@ -133,7 +139,7 @@ extension Ledger {
     terms: AccessTerms
   ) async throws -> ProcessedNotification? {
     // Two round trips: everything that is read, then everything that is written.
-    try await database.withTransaction { transaction in
+    let processed = try await database.withTransaction { transaction -> ProcessedNotification? in
       var (locked, before, _) = try await lock(
         linesOf: verified.evidence, before: NotificationStanding.lock(verified.id),
         in: transaction)
@@ -150,12 +156,14 @@ extension Ledger {
       let outcome: NotificationOutcome =
         verified.evidence.isEmpty ? .nothingToRecord : isNews ? .recorded : .known
       try await transaction.commit(
-        with: writes
+        with: writes + verified.source.upsert(for: verified.evidence)
           + Self.insert(
             verified.exchanges, ofNotification: verified.id, after: standing.lastExchange)
           + Self.close(verified.id, as: outcome, because: verified.problem, at: now))
       return ProcessedNotification(outcome: outcome, recording: recording)
     }
+    if let processed { bell.ring(processed.recording.channels) }
+    return processed
   }
 
   /// Records that Apple does not vouch for the receipt in a notification.
@@ -169,7 +177,8 @@ extension Ledger {
 
   /// Records that Apple could not be asked about a notification, and when it will be asked again.
   ///
-  /// `worker` has claimed the notification's job; nil: nobody has.
+  /// `worker` has claimed the notification's job; nil: nobody has. Who has looks for its next job
+  /// by itself.
   package func postponeNotification(
     _ id: String, until retryAt: Timestamp, because problem: String,
     exchanges: [SubmissionExchange], worker: String?

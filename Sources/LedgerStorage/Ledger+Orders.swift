@@ -10,8 +10,10 @@ package struct StoredOrder: Hashable, Sendable {
   package let fulfilledAt: Timestamp?
   package let environment: Environment?
   package let transactionID: TransactionID?
+  /// When it expires unless somebody pays for it.
+  package let expiresAt: Timestamp
 
-  /// How long an order is answered as open before it is answered as expired.
+  /// How long an order waits for its payment, unless a setting says otherwise.
   package static let lifetime: Duration = .days(7)
 
   /// The order as it is answered at a moment: expired if nobody has paid for it in time.
@@ -19,12 +21,13 @@ package struct StoredOrder: Hashable, Sendable {
   /// Nothing has to run for that, and nothing is lost by it: the money of a late charge has been
   /// paid, so the charge fulfils the order all the same.
   package func answered(at now: Timestamp) -> StoredOrder {
-    guard order.status == .open, now >= order.createdAt + Self.lifetime else { return self }
+    guard order.status == .open, now >= expiresAt else { return self }
     var order = order
     order.status = .expired
     return StoredOrder(
       order: order, accountID: accountID, appAccountToken: appAccountToken,
-      fulfilledAt: fulfilledAt, environment: environment, transactionID: transactionID)
+      fulfilledAt: fulfilledAt, environment: environment, transactionID: transactionID,
+      expiresAt: expiresAt)
   }
 }
 
@@ -44,7 +47,7 @@ extension StoredOrder {
   }
 
   /// Nil if the account has no order of this id.
-  init?(_ id: UUID, of account: AccountKey, from results: [Rows]) throws {
+  init?(_ id: UUID, of account: AccountKey, lifetime: Duration, from results: [Rows]) throws {
     guard
       let (product, status, createdAt, fulfilledAt, environment, transaction) =
         try results[0].decodeFirst(
@@ -56,12 +59,12 @@ extension StoredOrder {
       order: PurchaseOrder(
         id: id, account: account, productID: product, createdAt: createdAt, status: status),
       accountID: name, appAccountToken: token, fulfilledAt: fulfilledAt,
-      environment: environment, transactionID: transaction)
+      environment: environment, transactionID: transaction, expiresAt: createdAt + lifetime)
   }
 }
 
 extension Ledger {
-  /// Opens an order, creating the account if it is new.
+  /// Opens an order, creating the account if it is new; the job that lets it expire waits with it.
   ///
   /// - Throws: ``LedgerError/unknownProduct(_:)``.
   package func openOrder(
@@ -83,10 +86,11 @@ extension Ledger {
       INSERT INTO tenure.purchase_order_account (order_id, account_key)
       VALUES (\(order.id), \(order.account))
       """,
+      Job.insert(.expireOrder(order.id), runAt: now + orderLifetime, at: now),
     ])
     return StoredOrder(
       order: order, accountID: account.id, appAccountToken: account.appAccountToken,
-      fulfilledAt: nil, environment: nil, transactionID: nil)
+      fulfilledAt: nil, environment: nil, transactionID: nil, expiresAt: now + orderLifetime)
   }
 
   /// Finds an order; nil if there is none of this id.
@@ -101,7 +105,42 @@ extension Ledger {
   /// Finds an order of an account; nil if the account has none of this id.
   package func order(_ id: UUID, of account: AccountKey) async throws -> StoredOrder? {
     try StoredOrder(
-      id, of: account, from: await database.batch(StoredOrder.select(id, of: account)))
+      id, of: account, lifetime: orderLifetime,
+      from: await database.batch(StoredOrder.select(id, of: account)))
+  }
+
+  /// Lets an order expire that nobody has paid for, and tells its account.
+  ///
+  /// - Parameters:
+  ///   - job: Its task is ``Job/Task/expireOrder(_:)``.
+  ///   - now: The moment.
+  /// - Throws: What the database says.
+  package func expire(_ job: Job, at now: Timestamp) async throws {
+    guard case .expireOrder(let id) = job.task else {
+      preconditionFailure("The job is to let an order expire.")
+    }
+    let isExpired = try await database.withTransaction { transaction in
+      guard let order = try await lockOrder(id, in: transaction), order.status == .open else {
+        try await transaction.commit(with: job.completion)
+        return false
+      }
+      let expiresAt = order.createdAt + orderLifetime
+      guard expiresAt <= now else {
+        try await transaction.commit(with: job.repetition(at: expiresAt, now: now))
+        return false
+      }
+      let account = try await KnownAccount.accounts(
+        from: transaction.query(KnownAccount.select([order.account])))[order.account]
+      try await transaction.commit(
+        with: [
+          """
+          UPDATE tenure.purchase_order SET status = 'expired'
+          WHERE account_key = \(order.account) AND order_id = \(id)
+          """
+        ] + order.expiry(at: expiresAt, of: account) + job.completion)
+      return true
+    }
+    if isExpired { bell.ring(.events) }
   }
 
   private static func select(accountOfOrder id: UUID) -> SQL {
@@ -175,6 +214,7 @@ extension Ledger {
         AND original_transaction_id = \(charge.id.line.originalTransactionID)
         AND transaction_id = \(charge.id.transactionID) AND product_id = \(charge.id.productID)
       """,
+      Job.delete(.expireOrder(order.id)),
     ]
   }
 
@@ -185,5 +225,20 @@ extension Ledger {
     WHERE account_key = \(account) AND order_id = \(order)
       AND status = \(isRefunded ? "fulfilled" : "refunded")
     """
+  }
+}
+
+extension PurchaseOrder {
+  /// The statements that tell its account that it has expired; none if that is erased.
+  fileprivate func expiry(at moment: Timestamp, of account: KnownAccount?) -> [SQL] {
+    guard let account, account.erasedAt == nil else { return [] }
+    var data = EventData()
+    data.orderID = id.uuidString.lowercased()
+    data.productID = productID
+    // As with all that an account is told: it is locked, so that its events are in one order.
+    return ToldAccount.lock([account.id])
+      + EventRow.insert([
+        LedgerEvent(.orderExpired, at: moment, account: self.account, data: data)
+      ])
   }
 }

@@ -40,6 +40,8 @@ package struct RecordedFamily: Sendable {
   package let revocationChanges: [Charge]
   /// What was known before it: the same as now where the family was only read.
   let before: StoredFamily
+  /// The charges and recorded decisions of `before`.
+  let ruleBefore: OwnershipRule
   /// What it appended, in order.
   let entries: [LedgerEntry]
   /// The account ids behind the keys that occur.
@@ -74,6 +76,8 @@ struct LockedLines: Sendable {
 /// The families that an arrival touched, by every line in them.
 package struct Recording: Sendable {
   package var families: [LineID: RecordedFamily]
+  /// What to ring once it is committed.
+  var channels: Set<Bell.Channel> = []
 
   /// The family in which a transaction stands; nil if the arrival did not touch it.
   package func family(of transaction: TransactionKey) -> RecordedFamily? {
@@ -170,12 +174,13 @@ extension RecordedFamily {
     entries: [LedgerEntry] = [], names: [AccountKey: String]
   ) {
     before = stored
+    ruleBefore = stored.rule
     self.entries = entries
     self.line = line
     self.rule = rule
     self.changes = changes
     let before = Dictionary(
-      uniqueKeysWithValues: stored.rule.charges.map { ($0.id, $0.revocation) })
+      uniqueKeysWithValues: ruleBefore.charges.map { ($0.id, $0.revocation) })
     revocationChanges = rule.charges.filter { charge in
       (before[charge.id] ?? nil) != charge.revocation
     }

@@ -5,9 +5,14 @@ extension Ledger {
   /// Tells the view `current_entitlement` whose sandbox purchases grant anything: in code it is a
   /// setting, which SQL can't see.
   ///
+  /// What accounts have is something else then: a survey sees to what they are told.
+  ///
+  /// - Parameters:
+  ///   - access: The setting.
+  ///   - now: The moment.
   /// - Returns: Whether the view was told something else before.
   /// - Throws: What the database says.
-  package func publish(_ access: SandboxAccess) async throws -> Bool {
+  package func publish(_ access: SandboxAccess, at now: Timestamp) async throws -> Bool {
     let (isEverybody, accountIDs): (Bool, [String]) =
       switch access {
       case .all: (true, [])
@@ -18,12 +23,19 @@ extension Ledger {
     // Looking first: a program that starts on a standby writes nothing if it need not.
     let stale = try await database.query("SELECT 1 FROM tenure.sandbox_access WHERE \(differs)")
     guard !stale.isEmpty else { return false }
-    let changed = try await database.execute(
-      """
-      UPDATE tenure.sandbox_access
-      SET everybody = \(isEverybody), account_ids = \(accountIDs)
-      WHERE \(differs)
-      """)
-    return changed > 0
+    let hasChanged = try await database.withTransaction { transaction in
+      let changed = try await transaction.execute(
+        """
+        UPDATE tenure.sandbox_access
+        SET everybody = \(isEverybody), account_ids = \(accountIDs)
+        WHERE \(differs)
+        """)
+      if changed > 0 {
+        try await transaction.commit(with: [Job.schedule(.survey, runAt: now, at: now)])
+      }
+      return changed > 0
+    }
+    if hasChanged { bell.ring(.jobs) }
+    return hasChanged
   }
 }

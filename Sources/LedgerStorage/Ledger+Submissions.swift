@@ -24,6 +24,7 @@ extension Ledger {
       new.payload.insert(for: new.id),
       Job.insert(.verifySubmission(new.id), runAt: retryAt, at: new.receivedAt),
     ])
+    bell.ring(forJobAt: retryAt, now: new.receivedAt)
     return Submission(
       id: new.id, account: account.key, accountID: account.id, receivedAt: new.receivedAt,
       transactionID: new.transactionID, orderID: new.orderID, isRestore: new.isRestore,
@@ -94,6 +95,8 @@ extension Ledger {
     package var source: EntrySource.Kind
     package var environment: Environment
     package var evidence: [Evidence]
+    /// The app that it is about; nil where that is not known.
+    package var bundleID: String?
     /// The transactions that the submission claims, by purchase date.
     package var selected: [TransactionKey]
     package var exchanges: [SubmissionExchange]
@@ -104,13 +107,15 @@ extension Ledger {
 
     package init(
       submission: Submission, source: EntrySource.Kind, environment: Environment,
-      evidence: [Evidence], selected: [TransactionKey], exchanges: [SubmissionExchange],
+      evidence: [Evidence], bundleID: String? = nil, selected: [TransactionKey],
+      exchanges: [SubmissionExchange],
       lookAgainAt: Timestamp? = nil, worker: String? = nil
     ) {
       self.submission = submission
       self.source = source
       self.environment = environment
       self.evidence = evidence
+      self.bundleID = bundleID
       self.selected = selected
       self.exchanges = exchanges
       self.lookAgainAt = lookAgainAt
@@ -177,18 +182,19 @@ extension Ledger {
     let submission = verified.submission
     let account = submission.account
     // Two round trips: everything that is read, then everything that is written and answered.
-    return try await database.withTransaction { transaction in
+    let (answer, channels) = try await database.withTransaction {
+      transaction -> (AnsweredSubmission<Outcome>?, Set<Bell.Channel>) in
       let (locked, before, after) = try await lock(
         linesOf: verified.evidence, before: Standing.lock(submission.id),
         after: [
           KnownAccount.select([account]),
           OrdersAtHand.lock(
             of: account, named: submission.orderID, selected: verified.selected),
-        ],
+        ] + Self.lockClaimant(of: submission),
         in: transaction)
       guard let standing = try Standing(from: before) else {
         await transaction.rollBack()
-        return nil
+        return (nil, [])
       }
       let claims = standing.isOpen || standing.status == .rejected
 
@@ -202,6 +208,8 @@ extension Ledger {
       let (recording, writes) = try await record(
         arrival, on: locked, knowing: try KnownAccount.accounts(from: after[0]), at: now,
         in: transaction)
+      var claimant = try Self.claimant(of: submission, from: after, after: standing.attempts)
+      claimant.apply(recording)
       var result = RecordedSubmission(recording: recording)
       var orders = OrderMatching(recording: recording, terms: terms, now: now)
       try await orders.match(
@@ -211,19 +219,18 @@ extension Ledger {
           of: account, named: submission.orderID, selected: verified.selected, from: after[1]),
         in: self, transaction, result: &result)
       let consequences = try await consequences(
-        of: recording, orders: orders.changes, terms: terms, at: now, in: transaction)
+        of: recording, orders: orders.changes, terms: terms, at: now, knowing: [claimant],
+        in: transaction)
       let statements =
-        writes + orders.statements + consequences
+        writes + orders.statements + consequences.statements + verified.lineSources
         + Self.insert(verified.exchanges, of: submission, after: standing.lastExchange)
         + ProvisionalGrant.replace([], of: submission, after: standing.attempts, at: now)
       guard claims else {
         try await transaction.commit(with: statements + [Self.countAttempt(of: submission)])
-        return nil
+        return (nil, consequences.channels)
       }
       let outcome = try outcome(result)
-      let reads =
-        HoldingReader.statements([submission.accountID])
-        + (outcome.order.map { StoredOrder.select($0, of: account) } ?? [])
+      let reads = outcome.order.map { StoredOrder.select($0, of: account) } ?? []
       let results = try await transaction.commit(
         with: statements + [
           """
@@ -234,34 +241,42 @@ extension Ledger {
           """
         ] + Self.job(of: verified, at: now) + reads
       ).suffix(reads.count)
-      let answers = Array(results)
-      return AnsweredSubmission(
-        value: outcome.value,
-        holdings: try HoldingRows(holdings: answers[0], grants: answers[1])
-          .holdings(of: submission.accountID),
+      let answer = AnsweredSubmission(
+        value: outcome.value, holdings: claimant.held,
         order: try outcome.order.flatMap {
-          try StoredOrder($0, of: account, from: Array(answers.dropFirst(2)))
+          try StoredOrder($0, of: account, lifetime: orderLifetime, from: Array(results))
         })
+      return (answer, consequences.channels)
     }
+    bell.ring(channels)
+    return answer
   }
 
   /// Records that Apple, or the check of what Apple said, refuses a submission.
+  ///
+  /// - Parameters:
+  ///   - submission: The submission.
+  ///   - problem: What is wrong with it.
+  ///   - exchanges: What Apple said.
+  ///   - terms: By what it is judged what accounts may use.
+  ///   - now: The moment of the decision.
+  /// - Throws: What the database says.
   package func reject(
     _ submission: Submission, because problem: SubmissionProblem,
-    exchanges: [SubmissionExchange], at now: Timestamp
+    exchanges: [SubmissionExchange], terms: AccessTerms, at now: Timestamp
   ) async throws {
-    try await update(submission, exchanges: exchanges) { standing, _ in
+    try await update(submission, exchanges: exchanges, terms: terms, at: now) { standing, _ in
       guard standing.status == .pending else {
         // It was verified, and only a transaction that was named was looked for: it stays verified.
-        return [
+        return Change([
           """
           UPDATE tenure.submission SET retry_at = NULL, attempts = attempts + 1
           WHERE submission_id = \(submission.id)
           """,
           Job.delete(.verifySubmission(submission.id)),
-        ]
+        ])
       }
-      return [
+      return Change([
         """
         UPDATE tenure.submission SET status = 'rejected', decided_at = \(now), retry_at = NULL,
           attempts = attempts + 1, problem = \(problem.code), problem_detail = \(problem.detail),
@@ -269,7 +284,7 @@ extension Ledger {
         WHERE submission_id = \(submission.id)
         """,
         Job.delete(.verifySubmission(submission.id)),
-      ] + ProvisionalGrant.replace([], of: submission, after: standing.attempts, at: now)
+      ])
     }
   }
 
@@ -283,20 +298,23 @@ extension Ledger {
   ///   - provisional: What the submitter is granted until then; it takes the place of what was
   ///     granted before.
   ///   - worker: Who has claimed the submission's job; nil: nobody.
+  ///   - terms: By what it is judged what accounts may use.
   ///   - now: The moment of the failure.
   /// - Throws: What the database says.
   package func postpone(
     _ submission: Submission, until retryAt: Timestamp, because problem: SubmissionProblem,
     exchanges: [SubmissionExchange], provisional: [ProvisionalGrant] = [], worker: String?,
-    at now: Timestamp
+    terms: AccessTerms, at now: Timestamp
   ) async throws {
     let reads = ProvisionalGrant.lockRivals(of: submission, for: provisional, at: now)
-    try await update(submission, exchanges: exchanges, reading: reads) { standing, results in
+    try await update(
+      submission, exchanges: exchanges, terms: terms, at: now, reading: reads
+    ) { standing, results in
       let rivals = try ProvisionalGrant.rivals(from: results)
       let grants =
         standing.status == .pending
         ? provisional.filter { !rivals.contains($0.line) } : []
-      return [
+      let statements: [SQL] = [
         """
         UPDATE tenure.submission SET retry_at = \(retryAt), attempts = attempts + 1,
           problem = \(problem.code), problem_detail = \(problem.detail),
@@ -305,30 +323,81 @@ extension Ledger {
         """,
         Job.reschedule(
           .verifySubmission(submission.id), of: worker, at: retryAt, because: problem.detail),
-      ] + ProvisionalGrant.replace(grants, of: submission, after: standing.attempts, at: now)
+      ]
+      return Change(statements, grants: grants)
+    }
+    bell.ring(forJobAt: retryAt, now: now)
+  }
+
+  /// What changes of a submission about which Apple is still to be asked.
+  private struct Change {
+    var statements: [SQL]
+    /// What takes the place of what the submission granted provisionally.
+    var grants: [ProvisionalGrant]
+
+    init(_ statements: [SQL], grants: [ProvisionalGrant] = []) {
+      self.statements = statements
+      self.grants = grants
     }
   }
 
-  /// Changes a submission about which Apple is still to be asked.
+  /// Changes a submission about which Apple is still to be asked, and tells its account what that
+  /// changes of its provisional access.
   ///
   /// One that was decided meanwhile stays as it is; what Apple said is kept all the same.
   private func update(
-    _ submission: Submission, exchanges: [SubmissionExchange], reading reads: [SQL] = [],
-    with statements: @Sendable (Standing, [Rows]) throws -> [SQL]
+    _ submission: Submission, exchanges: [SubmissionExchange], terms: AccessTerms,
+    at now: Timestamp, reading reads: [SQL] = [],
+    with change: @Sendable (Standing, [Rows]) throws -> Change
   ) async throws {
-    try await database.withTransaction { transaction in
+    let channels = try await database.withTransaction { transaction -> Set<Bell.Channel> in
       let lock = Standing.lock(submission.id)
-      let results = try await transaction.batch(lock + reads)
-      guard let standing = try Standing(from: results) else { return }
+      let results = try await transaction.batch(
+        lock + reads + Self.lockClaimant(of: submission))
+      guard let standing = try Standing(from: results) else { return [] }
+      let statements = Self.insert(exchanges, of: submission, after: standing.lastExchange)
+      guard standing.isOpen else {
+        try await transaction.commit(with: statements + [Self.countAttempt(of: submission)])
+        return []
+      }
+      let change = try change(
+        standing, Array(results.dropFirst(lock.count).prefix(reads.count)))
+      var claimant = try Self.claimant(of: submission, from: results, after: standing.attempts)
+      claimant.held.grants += change.grants.map { $0.grant(of: submission) }
+      let news = AccountNews(claimant, terms: terms, at: now)
+      let consequences = Consequences(
+        [news], rescheduling: news.changesWhatIsTold || !change.grants.isEmpty ? [news] : [],
+        at: now)
       try await transaction.commit(
-        with: Self.insert(exchanges, of: submission, after: standing.lastExchange)
-          + (standing.isOpen
-            ? try statements(standing, Array(results.dropFirst(lock.count)))
-            : [Self.countAttempt(of: submission)]))
+        with: statements + change.statements
+          + ProvisionalGrant.replace(
+            change.grants, of: submission, after: standing.attempts, at: now)
+          + consequences.statements)
+      return consequences.channels
     }
+    bell.ring(channels)
   }
 
   // MARK: Statements
+
+  /// The statements that lock and read the submission's account, without what the submission
+  /// granted provisionally; ``claimant(of:from:after:)`` reads the last ones' results.
+  private static func lockClaimant(of submission: Submission) -> [SQL] {
+    ToldAccount.lock([submission.accountID])
+      + ToldAccount.select([submission.accountID], withoutGrantsOf: submission.id)
+  }
+
+  private static func claimant(
+    of submission: Submission, from results: [Rows], after attempts: Int
+  ) throws -> ToldAccount {
+    let accounts = try ToldAccount.accounts(
+      [submission.account: submission.accountID],
+      from: results.suffix(ToldAccount.statementCount))
+    var claimant = accounts[0]
+    // Before the first attempt nothing was granted.
+    claimant.hasChangedGrants = attempts > 0
+    return claimant
+  }
 
   /// What may have changed since a submission was read, by whoever else deals with it.
   private struct Standing: Sendable {
@@ -401,5 +470,14 @@ extension Ledger {
         \(exchange.answer), \(exchange.fault))
       """
     }
+  }
+}
+
+extension Ledger.VerifiedSubmission {
+  /// Notes what Apple can be asked about the lines with later.
+  fileprivate var lineSources: [SQL] {
+    LineSource(
+      bundleID: bundleID, receipt: source == .receipt ? .submission(submission.id) : nil
+    ).upsert(for: evidence)
   }
 }

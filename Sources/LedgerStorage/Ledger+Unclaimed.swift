@@ -9,6 +9,9 @@ extension Ledger {
     package let recording: Recording
     /// False where everything was known.
     package let isNews: Bool
+    /// On how many lines or families of lines something is otherwise than before: a charge, an
+    /// owner, a refund, or how it goes on.
+    package var changedFamilies: Int { recording.changedFamilies }
   }
 
   /// Records what Apple answered to a poll: evidence, decisions, holdings and orders, all in one
@@ -17,35 +20,44 @@ extension Ledger {
   /// - Parameters:
   ///   - evidence: What was verified.
   ///   - id: Names the poll in the entries' source.
-  ///   - revision: How far the transaction history was read by it, of which line's customer; nil
-  ///     where none was.
+  ///   - asked: What Apple was asked about, whose plan is made anew and whose job ends with it; nil
+  ///     where it was no line.
+  ///   - revision: How far a history was read by it, of which line's customer; nil where none was.
   ///   - now: The recording date.
   ///   - terms: By what it is judged what accounts may use.
   /// - Returns: What it changed.
   /// - Throws: What the database says.
   package func record(
-    _ evidence: [Evidence], polledAs id: String, upTo revision: HistoryRevision? = nil,
-    at now: Timestamp, terms: AccessTerms
+    _ evidence: [Evidence], polledAs id: String, about asked: AskedLine? = nil,
+    upTo revision: HistoryRevision? = nil, at now: Timestamp, terms: AccessTerms
   ) async throws -> UnclaimedRecording {
-    try await database.withTransaction { transaction in
+    let recorded = try await database.withTransaction { transaction in
       let locked = try await lock(linesOf: evidence, in: transaction).lines
       let (recording, writes, isNews) = try await recordUnclaimed(
         evidence, from: EntrySource(.poll, id: id), on: locked, at: now,
         terms: terms, in: transaction)
-      try await transaction.commit(with: writes + (revision.map { [$0.upsert(at: now)] } ?? []))
+      var statements = writes + (revision.map { [$0.upsert(at: now)] } ?? [])
+      if let asked {
+        statements += LineSource(bundleID: asked.bundleID).upsert(for: evidence)
+        statements += try await replanning(asked, after: recording, at: now, in: transaction)
+      }
+      try await transaction.commit(with: statements)
       return UnclaimedRecording(recording: recording, isNews: isNews)
     }
+    bell.ring(recorded.recording.channels)
+    return recorded
   }
 
-  /// The last revision of Apple's transaction history that was read with a line's id; nil if none
-  /// was.
-  package func historyRevision(of line: LineID) async throws -> String? {
+  /// The last revision of one of Apple's histories that was read with a line's id; nil if none was.
+  package func historyRevision(
+    of line: LineID, in history: HistoryRevision.History = .transactions
+  ) async throws -> String? {
     try await database.query(
       """
       SELECT revision FROM tenure.history_revision
       WHERE environment = \(line.environment)
         AND original_transaction_id = \(line.originalTransactionID)
-        AND history = 'transactions'
+        AND history = \(history)
       """
     ).decodeFirst(String.self)
   }
@@ -67,24 +79,37 @@ extension Ledger {
     _ evidence: [Evidence], from source: EntrySource, on locked: LockedLines, at now: Timestamp,
     terms: AccessTerms, in transaction: Transaction
   ) async throws -> (recording: Recording, writes: [SQL], isNews: Bool) {
-    let (recording, writes) = try await record(
+    var (recording, writes) = try await record(
       Arrival(evidence: evidence, source: source), on: locked, at: now, in: transaction)
     var orders = OrderMatching(recording: recording, terms: terms, now: now)
     try await orders.matchDecided(in: self, transaction)
     let consequences = try await consequences(
       of: recording, orders: orders.changes, terms: terms, at: now, in: transaction)
-    return (recording, writes + orders.statements + consequences, !writes.isEmpty)
+    recording.channels = consequences.channels
+    let isNews = !writes.isEmpty
+    writes += orders.statements + consequences.statements
+    return (recording, writes, isNews)
   }
 }
 
-/// How far Apple's transaction history was read.
+/// How far one of Apple's histories was read.
 package struct HistoryRevision: Hashable, Sendable {
+  /// The histories that have revisions.
+  package enum History: String, Sendable {
+    /// Everything that a customer bought.
+    case transactions
+    /// What of it was refunded or revoked.
+    case refunds
+  }
+
+  package var history: History
   /// The one that Apple was asked with.
   package var line: LineID
   /// Apple's word for it.
   package var revision: String
 
-  package init(line: LineID, revision: String) {
+  package init(_ history: History = .transactions, line: LineID, revision: String) {
+    self.history = history
     self.line = line
     self.revision = revision
   }
@@ -94,10 +119,36 @@ package struct HistoryRevision: Hashable, Sendable {
     """
     INSERT INTO tenure.history_revision (environment, original_transaction_id, history, revision,
       polled_at)
-    VALUES (\(line.environment), \(line.originalTransactionID), 'transactions', \(revision),
+    VALUES (\(line.environment), \(line.originalTransactionID), \(history), \(revision),
       \(now))
     ON CONFLICT (environment, original_transaction_id, history)
     DO UPDATE SET revision = EXCLUDED.revision, polled_at = EXCLUDED.polled_at
     """
+  }
+}
+
+extension HistoryRevision.History: PostgresEncodable {}
+
+extension Recording {
+  /// How many families are otherwise than before, the dates of Apple's words aside.
+  fileprivate var changedFamilies: Int {
+    var seen: Set<LineID> = []
+    return families.sorted { $0.key < $1.key }.count(where: { line, family in
+      guard seen.insert(line).inserted else { return false }
+      seen.formUnion(family.before.members.keys)
+      return family.isChanged
+    })
+  }
+}
+
+extension RecordedFamily {
+  /// Whether anything but the date of Apple's word is otherwise than before.
+  fileprivate var isChanged: Bool {
+    guard !entries.isEmpty else { return false }
+    if !changes.isEmpty || !revocationChanges.isEmpty { return true }
+    var summary = LineSummary(line: line, rule: rule)
+    var known = LineSummary(line: before.line, rule: before.rule)
+    (summary.statusAsOf, known.statusAsOf) = (nil, nil)
+    return summary != known
   }
 }

@@ -11,11 +11,17 @@ package struct Ledger: Sendable {
   /// Reads holdings for many callers at once.
   let holdings: HoldingReader
   /// Rung after commits that others wait for.
-  let bell: Bell
+  package let bell: Bell
+  /// Where refunds need not be looked for.
+  let notificationMemory = NotificationMemory()
+
+  /// How long an order waits for its payment before it expires.
+  let orderLifetime: Duration
 
   /// Works on a database whose schema is up to date.
-  package init(database: ConnectionPool) {
+  package init(database: ConnectionPool, orderLifetime: Duration = StoredOrder.lifetime) {
     self.database = database
+    self.orderLifetime = orderLifetime
     holdings = HoldingReader(database: database)
     bell = Bell(database: database)
   }

@@ -139,11 +139,20 @@ struct OrderMatching {
       guard let account = accounts[order] else { continue }
       let isRefunded = charge.revocation != nil
       statements.append(Ledger.refund(order, of: account, isRefunded: isRefunded))
+      guard wasRefunded(charge) != isRefunded else { continue }
       changes.append(
         OrderChange(
           order: order, account: account, productID: charge.productID, charge: charge.id,
           change: isRefunded ? .refunded : .fulfilled))
     }
+  }
+
+  /// Whether a charge was known to be refunded before: another date of it is no change.
+  private func wasRefunded(_ charge: Charge) -> Bool {
+    guard let rule = recording.family(of: charge.id)?.ruleBefore,
+      let position = rule.position(of: charge.id)
+    else { return false }
+    return rule.charges[position].revocation != nil
   }
 }
 

@@ -52,6 +52,13 @@ extension ProvisionalGrant {
       try rows.decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) })
   }
 
+  /// This as it is held.
+  func grant(of submission: Submission) -> Grant {
+    Grant(
+      id: submission.id, entitlement: entitlement, startsAt: submission.receivedAt,
+      endsAt: endsAt, source: .provisional, line: line)
+  }
+
   /// The statements that make these the only provisional grants of a submission.
   ///
   /// - Parameters:

@@ -9,12 +9,23 @@ package enum NotificationVersion: Int, Sendable {
   case two = 2
 }
 
+/// How a notification came to be here.
+package enum NotificationArrival: String, Sendable {
+  /// Apple delivered it.
+  case delivered
+  /// It was missing, and was found in Apple's history.
+  case history
+}
+
+extension NotificationArrival: PostgresEncodable, PostgresDecodable {}
+
 /// A notification as it arrived, checked as far as it can be without asking Apple.
 package struct NewNotification: Sendable {
   /// Apple's name of it, or one made of its body.
   package var id: String
   package var version: NotificationVersion
   package var receivedAt: Timestamp
+  package var arrival: NotificationArrival
   /// What Apple signed; of version 1 the JSON without its password.
   package var body: String
   // What the body says, for those who look for it.
@@ -27,14 +38,16 @@ package struct NewNotification: Sendable {
   package var signedAt: Timestamp?
 
   package init(
-    id: String, version: NotificationVersion, receivedAt: Timestamp, body: String,
-    notificationType: String? = nil, subtype: String? = nil, environment: Environment? = nil,
-    bundleID: String? = nil, originalTransactionID: OriginalTransactionID? = nil,
-    transactionID: TransactionID? = nil, signedAt: Timestamp? = nil
+    id: String, version: NotificationVersion, receivedAt: Timestamp,
+    arrival: NotificationArrival = .delivered, body: String, notificationType: String? = nil,
+    subtype: String? = nil, environment: Environment? = nil, bundleID: String? = nil,
+    originalTransactionID: OriginalTransactionID? = nil, transactionID: TransactionID? = nil,
+    signedAt: Timestamp? = nil
   ) {
     self.id = id
     self.version = version
     self.receivedAt = receivedAt
+    self.arrival = arrival
     self.body = body
     self.notificationType = notificationType
     self.subtype = subtype

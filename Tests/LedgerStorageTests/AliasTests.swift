@@ -121,7 +121,7 @@ struct AliasTests {
 extension Ledger {
   /// Waits for a recording that has got as far as it can: to a lock, or to its end.
   fileprivate func waitUntilSomebodyWaitsOrHasRecorded() async throws {
-    for _ in 0..<1000 {
+    for _ in 0..<10_000 {
       let isThere = try await database.query(
         """
         SELECT EXISTS (SELECT FROM tenure.ledger_entry)

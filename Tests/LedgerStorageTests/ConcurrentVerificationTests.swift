@@ -17,6 +17,7 @@ struct ConcurrentVerificationTests {
       let submission = try await ledger.store(by: "anna", on: 0.1)
       try await ledger.postpone(
         submission, until: day(0.2), because: waiting, exchanges: [exchange("none")], worker: nil,
+        terms: .everything,
         at: day(0.1))
       let recorded = try await ledger.verify(
         submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.3,
@@ -33,7 +34,7 @@ struct ConcurrentVerificationTests {
       let submission = try await ledger.store(by: "anna", on: 0.1)
       try await ledger.reject(
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
-        exchanges: [exchange("refused")], at: day(0.2))
+        exchanges: [exchange("refused")], terms: .everything, at: day(0.2))
       let recorded = try await ledger.verify(
         submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.3,
         exchanges: [exchange("verified")])
@@ -53,9 +54,10 @@ struct ConcurrentVerificationTests {
       try await ledger.verify(submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.2)
       try await ledger.reject(
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
-        exchanges: [exchange("refused")], at: day(0.3))
+        exchanges: [exchange("refused")], terms: .everything, at: day(0.3))
       try await ledger.postpone(
         submission, until: day(0.5), because: waiting, exchanges: [exchange("none")], worker: nil,
+        terms: .everything,
         at: day(0.4))
       let stored = try await ledger.submission(submission.id)
       #expect(stored?.status == .verified)
@@ -93,7 +95,7 @@ struct ConcurrentVerificationTests {
       let submission = try await ledger.store(by: "anna", on: 0.1)
       try await ledger.reject(
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
-        exchanges: [], at: day(0.2))
+        exchanges: [], terms: .everything, at: day(0.2))
       let recorded = try await ledger.record(
         Ledger.VerifiedSubmission(
           submission: submission, source: .receipt, environment: .production,

@@ -22,7 +22,7 @@ struct CurrentEntitlementTests {
     let seed = Double.random(in: -1...1)
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      _ = try await ledger.publish(access)
+      _ = try await ledger.publish(access, at: start)
       try await database.runScript(Self.randomRows(seed: seed))
 
       let (now, found) = try await database.withTransaction { transaction in

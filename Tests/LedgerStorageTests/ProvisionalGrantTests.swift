@@ -20,7 +20,7 @@ struct ProvisionalGrantTests {
   ) async throws {
     try await ledger.postpone(
       submission, until: day(date + 0.1), because: waiting, exchanges: [], provisional: grants,
-      worker: nil, at: day(date))
+      worker: nil, terms: .everything, at: day(date))
   }
 
   /// The entitlements that are granted to an account, with their ends.
@@ -57,7 +57,7 @@ struct ProvisionalGrantTests {
       try await postpone(submission, [grant("pro", until: 2)], on: 1, in: ledger)
       try await ledger.reject(
         submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
-        exchanges: [], at: day(1.1))
+        exchanges: [], terms: .everything, at: day(1.1))
       #expect(try await granted("anna", in: ledger) == [:])
     }
   }

@@ -40,14 +40,14 @@ struct SchemaTests {
         """
         ALTER TABLE tenure.schema_version DROP CONSTRAINT schema_version_version_check;
         UPDATE tenure.schema_version SET version = \(version);
-        DROP TABLE tenure.webhook_delivery;
+        DROP TABLE tenure.apple_budget;
         """)
       #expect(try Self.psql(database).status != 0)
       let error = await #expect(throws: PostgresError.self) {
         try await database.runScript(SchemaMigrator.schema)
       }
       #expect(error?.message.contains("version \(version)") == true)
-      let created = try await database.query("SELECT to_regclass('tenure.webhook_delivery')::text")
+      let created = try await database.query("SELECT to_regclass('tenure.apple_budget')::text")
         .decodeOnly(String?.self)
       #expect(created == nil)
     }

@@ -56,10 +56,11 @@ extension Ledger {
   @discardableResult
   func submit(
     _ evidence: [Evidence], claiming selected: [TransactionKey], by account: String,
-    on date: Double, order: UUID? = nil
+    on date: Double, order: UUID? = nil, terms: AccessTerms = .everything
   ) async throws -> RecordedSubmission? {
     try await verify(
-      store(by: account, on: date, order: order), evidence, claiming: selected, on: date)
+      store(by: account, on: date, order: order), evidence, claiming: selected, on: date,
+      terms: terms)
   }
 
   /// Stores a submission, for Apple to be asked about it.
@@ -75,13 +76,14 @@ extension Ledger {
   @discardableResult
   func verify(
     _ submission: Submission, _ evidence: [Evidence], claiming selected: [TransactionKey],
-    on date: Double, exchanges: [SubmissionExchange] = [], outcome: String = "{}"
+    on date: Double, exchanges: [SubmissionExchange] = [], outcome: String = "{}",
+    terms: AccessTerms = .everything
   ) async throws -> RecordedSubmission? {
     try await record(
       VerifiedSubmission(
         submission: submission, source: .receipt, environment: .production, evidence: evidence,
         selected: selected, exchanges: exchanges),
-      at: day(date), terms: .everything,
+      at: day(date), terms: terms,
       outcome: { StoredOutcome(text: outcome, order: nil, value: $0) })?.value
   }
 
@@ -111,4 +113,21 @@ extension Ledger {
 extension AccessTerms {
   /// An empty catalogue, and a sandbox that counts for everybody.
   static let everything = AccessTerms(catalogue: Catalogue([]))
+
+  /// Plans that entitle to "premium", and coins.
+  static let shop = AccessTerms(
+    catalogue: Catalogue(
+      ["monthly", "quarterly"].map {
+        Product(id: $0, validFrom: start, type: .autoRenewable, entitlements: ["premium"])
+      } + [Product(id: "coins", validFrom: start, type: .consumable, entitlements: [])]))
+}
+
+extension Ledger {
+  /// Claims what a worker would do of submissions and notifications.
+  func claimJobs(limit: Int, worker: String, at now: Timestamp, lease: Duration) async throws
+    -> [Job]
+  {
+    try await claimJobs(
+      limits: [.submissions: limit, .notifications: limit], worker: worker, at: now, lease: lease)
+  }
 }

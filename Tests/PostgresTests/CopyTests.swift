@@ -69,14 +69,14 @@ import Testing
       let rows = AsyncStream<Int> { continuation in
         Task {
           for number in 0..<5 {
-            try await Task.sleep(for: .milliseconds(100))
+            try await Task.sleep(for: .milliseconds(600))
             continuation.yield(number)
           }
           continuation.finish()
         }
       }
       let copied = try await pool.copyIn(
-        "COPY copied_slowly FROM STDIN", rows: rows, deadline: .milliseconds(200)
+        "COPY copied_slowly FROM STDIN", rows: rows, deadline: .seconds(2)
       ) { $1.append($0) }
       #expect(copied == 5)
     }
@@ -91,7 +91,7 @@ import Testing
           Issue.record("no connection")
           return
         }
-        let copy = try await ExclusiveUse.begin(connection.session, timeout: .seconds(30))
+        let copy = try await ExclusiveUse.begin(connection.session, timeout: TestServer.patience)
         try await copy.beginCopy("COPY uncopied_too FROM STDIN")
         _ = try await pool.query("SELECT pg_terminate_backend(\(process))")
         let isNoticed = try await eventually { await backend.isClosed }

@@ -70,7 +70,7 @@ import Testing
       _ = try await pool.query("SELECT 1")
       let statements: [SQL] = ["SELECT 1", "COPY pg_class TO STDOUT", "SELECT 2"]
       let answers = await Answers(
-        of: statements.map { Request([$0], timeout: .seconds(10)) }, from: pool)
+        of: statements.map { Request([$0], timeout: TestServer.patience) }, from: pool)
       #expect(try await answers.rows(of: 0)?.count == 1)
       #expect(await answers.error(of: 1)?.code == .invalidRequest)
       #expect(await answers.error(of: 1)?.statement == "COPY pg_class TO STDOUT")

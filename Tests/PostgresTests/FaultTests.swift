@@ -24,7 +24,7 @@ import Testing
       $0.connectionLimit = 1
     } _: { pool in
       let process = try await pool.query(Self.processID).decodeOnly(Int32.self)
-      let victim = Task { await postgresError { _ = try await pool.query("SELECT pg_sleep(20)") } }
+      let victim = Task { await postgresError { _ = try await pool.query("SELECT pg_sleep(600)") } }
       let isSent = try await eventually { await pool.driver.requestsSent == 2 }
       #expect(isSent)
       try await TestServer.withPool {
@@ -80,9 +80,10 @@ import Testing
     try await withServer { server, uri in
       try await TestServer.withPool(uri: uri) {
         $0.statementDeadline = .milliseconds(300)
-        $0.acquireTimeout = .milliseconds(500)
       } _: { pool in
-        let backend = try await pool.query(Self.processID).decodeOnly(Int32.self)
+        let patience = TestServer.patience
+        let backend = try await pool.query(Self.processID, deadline: patience).decodeOnly(
+          Int32.self)
         let postmaster = try #require(await server.processID)
         kill(postmaster, SIGSTOP)
         kill(backend, SIGSTOP)
@@ -93,7 +94,7 @@ import Testing
         // The connection is given up as well, once it has not reacted to being cancelled.
         try await Task.sleep(for: Backend.cancellationGrace + .milliseconds(300))
         kill(postmaster, SIGCONT)
-        let next = try await pool.query(Self.processID, deadline: .seconds(5)).decodeOnly(
+        let next = try await pool.query(Self.processID, deadline: patience).decodeOnly(
           Int32.self)
         #expect(next != backend)
         kill(backend, SIGCONT)
@@ -107,7 +108,7 @@ import Testing
     } _: { pool in
       let process = try await pool.query(Self.processID).decodeOnly(Int32.self)
       let error = await postgresError {
-        _ = try await pool.query("SELECT pg_sleep(20)", deadline: .milliseconds(200))
+        _ = try await pool.query("SELECT pg_sleep(600)", deadline: .milliseconds(200))
       }
       #expect(error?.code == .timedOut)
       // The server gave it up; the connection is as good as before.
@@ -151,7 +152,7 @@ import Testing
       $0.connectionLimit = 1
     } _: { pool in
       let process = try await pool.query(Self.processID).decodeOnly(Int32.self)
-      let victim = Task { await postgresError { _ = try await pool.query("SELECT pg_sleep(20)") } }
+      let victim = Task { await postgresError { _ = try await pool.query("SELECT pg_sleep(600)") } }
       let isSent = try await eventually { await pool.driver.requestsSent == 2 }
       #expect(isSent)
       // By now it is known to be slow, and nobody is put behind it.
@@ -159,7 +160,7 @@ import Testing
       let session = Session()
       let waiting = await Answers(
         of: [nil, nil, session].map {
-          Request(["SELECT 1"], session: $0, timeout: .seconds(10))
+          Request(["SELECT 1"], session: $0, timeout: TestServer.patience)
         }, from: pool)
       try await TestServer.withPool {
         _ = try await $0.query("SELECT pg_terminate_backend(\(process))")

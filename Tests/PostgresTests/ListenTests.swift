@@ -56,7 +56,7 @@ import Testing
   @Test func aFrozenConnectionIsGivenUp() async throws {
     try await TestServer.withPool {
       $0.idleHealthCheckInterval = .milliseconds(500)
-      $0.connectTimeout = .milliseconds(200)
+      $0.connectTimeout = .seconds(2)
     } _: { pool in
       var events = pool.listen(to: ["frozen"]).makeAsyncIterator()
       #expect(await events.next() == .listening)

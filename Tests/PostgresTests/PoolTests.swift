@@ -6,7 +6,8 @@ import Testing
   @Test func theLimitHoldsAndWaitingEnds() async throws {
     try await TestServer.withPool {
       $0.connectionLimit = 2
-      $0.acquireTimeout = .seconds(1)
+      // Time enough to connect, on a busy machine too.
+      $0.acquireTimeout = .seconds(8)
     } _: { pool in
       try await pool.withTransaction { transaction in
         _ = try await transaction.query("SELECT 1")
@@ -24,7 +25,7 @@ import Testing
   @Test func aSingleConnectionIsForTransactionsToo() async throws {
     try await TestServer.withPool {
       $0.connectionLimit = 1
-      $0.acquireTimeout = .seconds(1)
+      $0.acquireTimeout = .seconds(8)
     } _: { pool in
       try await pool.withTransaction { transaction in
         _ = try await transaction.query("SELECT 1")
@@ -86,7 +87,7 @@ import Testing
   @Test func aSlowStatementHoldsNobodyUp() async throws {
     try await TestServer.withPool { pool in
       _ = try await pool.query("SELECT 1")
-      let slow = Task { try await pool.query("SELECT pg_sleep(20)") }
+      let slow = Task { try await pool.query("SELECT pg_sleep(600)") }
       let isSent = try await eventually { await pool.driver.requestsSent == 2 }
       #expect(isSent)
       try await Task.sleep(for: .milliseconds(50))
@@ -111,7 +112,7 @@ import Testing
   @Test func closingDoesNotWaitForEver() async throws {
     try await TestServer.withPool { pool in
       _ = try await pool.query("SELECT 1")
-      let slow = Task { await postgresError { _ = try await pool.query("SELECT pg_sleep(20)") } }
+      let slow = Task { await postgresError { _ = try await pool.query("SELECT pg_sleep(600)") } }
       try await Task.sleep(for: .milliseconds(50))
       await pool.close(within: .milliseconds(100))
       #expect(await slow.value?.code == .closed)
@@ -173,7 +174,7 @@ import Testing
       let answers = try await pool.withConnection { connection in
         _ = try await connection.query("SELECT 1")
         let requests = ["SELECT 2", "SELECT 3"].map {
-          Request([SQL(unescaped: $0)], session: session, timeout: .seconds(10))
+          Request([SQL(unescaped: $0)], session: session, timeout: TestServer.patience)
         }
         let answers = await Answers(of: requests, from: pool)
         await pool.driver.end(session)

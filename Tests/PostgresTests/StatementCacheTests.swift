@@ -100,7 +100,7 @@ import Testing
       _ = try await pool.query(insert)
       try await pool.execute("ALTER TABLE changing_behind ADD COLUMN more text")
       let session = Session()
-      let limit = Duration.seconds(10)
+      let limit = TestServer.patience
       let answers = await Answers(
         of: [
           Request([insert], timeout: limit), Request(["BEGIN"], session: session, timeout: limit),

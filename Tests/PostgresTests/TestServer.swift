@@ -23,6 +23,9 @@ enum TestServer {
   }
 
   /// Runs a body with a pool on the shared server, or on another.
+  ///
+  /// Hundreds of tests share the processors: waiting for one's turn is no failure, so the pool is
+  /// more patient than a program's.
   static func withPool<Value>(
     uri: String? = nil, logger: Logger = silent,
     _ configure: (inout ConnectionPool.Configuration) -> Void = { _ in },
@@ -30,6 +33,10 @@ enum TestServer {
   ) async throws -> Value {
     let address = if let uri { uri } else { try await Self.uri() }
     var configuration = ConnectionPool.Configuration(uri: address)
+    configuration.acquireTimeout = patience
+    configuration.statementDeadline = patience
+    configuration.lockTimeout = patience
+    configuration.idleTransactionTimeout = patience
     configure(&configuration)
     let pool = ConnectionPool(configuration: configuration, logger: logger)
     do {
@@ -41,6 +48,9 @@ enum TestServer {
       throw error
     }
   }
+
+  /// How long a test waits for what has to come: longer than any busy machine takes.
+  static let patience = Duration.seconds(120)
 
   static let silent = Logger(label: "tests", factory: { _ in SwiftLogNoOpLogHandler() })
 }
@@ -55,13 +65,14 @@ func postgresError(_ body: () async throws -> Void) async -> PostgresError? {
   }
 }
 
-/// Waits until a condition holds, 5 seconds at most.
+/// Waits until a condition holds, two minutes at most.
 func eventually(_ condition: () async throws -> Bool) async throws -> Bool {
-  for _ in 0..<500 {
+  let end = ContinuousClock.now + TestServer.patience
+  repeat {
     if try await condition() { return true }
     try await Task.sleep(for: .milliseconds(10))
-  }
-  return false
+  } while ContinuousClock.now < end
+  return try await condition()
 }
 
 /// Counts from tasks.
@@ -86,7 +97,7 @@ final class Answers {
     }
   }
 
-  /// Waits for an answer, 5 seconds at most; nil if there is none.
+  /// Waits for an answer, two minutes at most; nil if there is none.
   func rows(of index: Int) async throws -> [Rows]? {
     _ = try await eventually { self.outcomes[index] != nil }
     return try outcomes[index]?.get()

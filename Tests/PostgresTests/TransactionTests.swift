@@ -67,7 +67,7 @@ import Testing
 
   @Test func aFrozenTransactionLosesItsLocksAndIsRunAgain() async throws {
     try await TestServer.withPool {
-      $0.idleTransactionTimeout = .seconds(1)
+      $0.idleTransactionTimeout = .seconds(3)
     } _: { pool in
       try await pool.execute("CREATE TABLE frozen AS SELECT 0 AS n")
       let attempts = Counter()

@@ -354,7 +354,8 @@ ALTER TABLE job
         'submissions', 'notifications', 'clock', 'polls', 'sandbox_polls', 'webhooks',
         'upkeep')),
     ADD COLUMN priority smallint NOT NULL DEFAULT 0 CHECK (priority BETWEEN 0 AND 2),
-    ADD COLUMN generation integer NOT NULL DEFAULT 0;
+    ADD COLUMN generation integer NOT NULL DEFAULT 0,
+    ADD COLUMN place text CHECK (length(place) BETWEEN 1 AND 512);
 ALTER TABLE job ALTER COLUMN lane DROP DEFAULT;
 CREATE INDEX job_due ON job (lane, priority, run_at) WHERE parked_at IS NULL;
 CREATE INDEX job_parked ON job (parked_at) WHERE parked_at IS NOT NULL;
@@ -400,13 +401,104 @@ COMMENT ON TABLE webhook_delivery IS 'Where the pushing of events stands. [local
 CREATE INDEX webhook_delivery_next
     ON webhook_delivery (stream, position) WHERE parked_at IS NULL;
 
+-- Reports, and what they look things up by.
+CREATE INDEX submission_rejected
+    ON submission (((decided_at AT TIME ZONE 'UTC')::date)) WHERE status = 'rejected';
+CREATE INDEX submission_exchange_failed
+    ON submission_exchange (((asked_at AT TIME ZONE 'UTC')::date))
+    WHERE fault IS NOT NULL OR http_status <> 200;
+CREATE INDEX notification_from_history
+    ON notification (((received_at AT TIME ZONE 'UTC')::date)) WHERE arrival = 'history';
+CREATE INDEX notification_rejected
+    ON notification (((processed_at AT TIME ZONE 'UTC')::date)) WHERE outcome = 'rejected';
+CREATE VIEW report_intake_item AS
+SELECT 'submissions_open' AS measure, s.environment, s.bundle_id, s.problem AS cause,
+    NULL::date AS day, s.submission_id::text AS subject, s.received_at AS at, 1::bigint AS number,
+    s.attempts::bigint AS attempts, NULL::bigint AS delay_ms, s.problem_detail AS detail
+FROM job AS j
+JOIN submission AS s
+    ON s.submission_id = CASE WHEN j.kind = 'verify_submission' THEN j.subject::uuid END
+WHERE j.kind = 'verify_submission' AND s.status = 'pending'
+UNION ALL
+SELECT 'submissions_rejected', environment, bundle_id, concat_ws(' ', problem, apple_status),
+    (decided_at AT TIME ZONE 'UTC')::date, submission_id::text, decided_at, 1, attempts, NULL,
+    problem_detail
+FROM submission
+WHERE status = 'rejected'
+UNION ALL
+SELECT 'apple_failures', NULL, NULL, coalesce(fault, 'HTTP ' || http_status),
+    (asked_at AT TIME ZONE 'UTC')::date, submission_id::text, asked_at, 1, 1, NULL, endpoint
+FROM submission_exchange
+WHERE fault IS NOT NULL OR http_status <> 200
+UNION ALL
+SELECT 'apple_failures', NULL, NULL, coalesce(fault, 'HTTP ' || http_status),
+    (asked_at AT TIME ZONE 'UTC')::date, notification_id, asked_at, 1, 1, NULL, endpoint
+FROM notification_exchange
+WHERE fault IS NOT NULL OR http_status <> 200
+UNION ALL
+SELECT 'notifications_open', n.environment, n.bundle_id, n.problem, NULL, n.notification_id,
+    n.received_at, 1, n.attempts, NULL, n.notification_type
+FROM job AS j
+JOIN notification AS n ON n.notification_id = j.subject
+WHERE j.kind = 'process_notification' AND n.processed_at IS NULL
+UNION ALL
+SELECT 'notifications_rejected', environment, bundle_id, problem,
+    (processed_at AT TIME ZONE 'UTC')::date, notification_id, processed_at, 1, attempts, NULL,
+    notification_type
+FROM notification
+WHERE outcome = 'rejected'
+UNION ALL
+SELECT 'notifications_refused', NULL, NULL, reason, (hour AT TIME ZONE 'UTC')::date,
+    'version ' || version, last_at, refusals, NULL, NULL, last_detail
+FROM notification_refusal
+UNION ALL
+SELECT 'notifications_listed', environment, bundle_id, NULL,
+    (compared_at AT TIME ZONE 'UTC')::date, comparison_id::text, compared_at, listed, NULL, NULL,
+    NULL
+FROM notification_comparison
+UNION ALL
+SELECT 'notifications_missed', environment, bundle_id, notification_type,
+    (received_at AT TIME ZONE 'UTC')::date, notification_id, received_at, 1, NULL,
+    (extract(epoch FROM received_at - signed_at) * 1000)::bigint, subtype
+FROM notification
+WHERE arrival = 'history'
+UNION ALL
+SELECT 'notifications_unbelievable', environment, bundle_id, NULL,
+    (compared_at AT TIME ZONE 'UTC')::date, comparison_id::text, compared_at, refused, NULL, NULL,
+    NULL
+FROM notification_comparison
+WHERE refused > 0
+UNION ALL
+SELECT CASE WHEN parked_at IS NULL THEN 'deliveries_waiting' ELSE 'deliveries_parked' END, NULL,
+    NULL, last_error, NULL, event_id::text, coalesce(parked_at, due_since), 1, attempts, NULL,
+    stream
+FROM webhook_delivery
+UNION ALL
+SELECT CASE WHEN parked_at IS NULL THEN 'jobs_overdue' ELSE 'jobs_parked' END, NULL, NULL, kind,
+    NULL, subject, coalesce(parked_at, run_at), 1, attempts, NULL, last_error
+FROM job
+WHERE parked_at IS NOT NULL OR run_at <= now() AND locked_until IS NULL;
+COMMENT ON VIEW report_intake_item IS
+    'Report: each thing that report_intake counts. Columns as there; subject names the thing.';
+
+CREATE VIEW report_intake AS
+SELECT measure, environment, bundle_id, cause, day, sum(number)::bigint AS number,
+    sum(attempts)::bigint AS attempts, min(at) AS first_at, max(at) AS last_at,
+    max(delay_ms) AS longest_delay_ms,
+    (array_agg(detail ORDER BY at DESC, subject))[1] AS last_detail
+FROM report_intake_item
+GROUP BY measure, environment, bundle_id, cause, day;
+COMMENT ON VIEW report_intake IS
+    'Report: backlog, retries, rejections, missed notifications, and what was given up.';
+
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
         GRANT SELECT, INSERT ON notification_exchange TO tenure_program;
         GRANT SELECT, INSERT, UPDATE, DELETE
             ON notification_refusal, history_revision, notification_comparison, program_heartbeat,
-                line_source, apple_budget, told_entitlement, event, feed, webhook_delivery
+                line_source, apple_budget, told_entitlement, event, feed, webhook_delivery,
+                report_intake_item, report_intake
             TO tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
         GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
@@ -414,7 +506,8 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_reader') THEN
         GRANT SELECT
             ON notification_refusal, history_revision, notification_comparison, program_heartbeat,
-                line_source, apple_budget, told_entitlement, event, feed, webhook_delivery
+                line_source, apple_budget, told_entitlement, event, feed, webhook_delivery,
+                report_intake_item, report_intake
             TO tenure_reader;
     END IF;
 END

@@ -1,0 +1,76 @@
+import Postgres
+import Subscriptions
+
+/// What is new to an account of what it has.
+struct AccountNews: Sendable {
+  let key: AccountKey
+  let id: String
+  /// All that it has now, inactive ones included.
+  let entitlements: [Entitlement]
+  let events: [LedgerEvent]
+  /// When time changes something next; nil: never.
+  let nextChange: Timestamp?
+  /// What was told before, and is told now.
+  private let before: [String: Timestamp?]
+  private let after: [String: Timestamp?]
+
+  init(_ account: ToldAccount, terms: AccessTerms, at now: Timestamp) {
+    (key, id) = (account.key, account.id)
+    let (holdings, grants) = (account.held.holdings, account.held.grants)
+    entitlements = terms.entitlements(of: id, holding: holdings, granted: grants, at: now)
+    nextChange = terms.nextChange(of: id, holding: holdings, granted: grants, after: now)
+    before = account.told
+    (events, after) = EntitlementNews.events(
+      for: key, told: before, now: entitlements, at: now)
+  }
+
+  /// Whether there is anything to write down of what is told.
+  var changesWhatIsTold: Bool { before != after }
+
+  /// The statements that write down what is told.
+  static func write(_ news: [AccountNews]) -> [SQL] {
+    struct Row {
+      var id: String
+      var name: String
+      var end: Timestamp?
+    }
+    var (told, withdrawn): ([Row], [Row]) = ([], [])
+    for account in news {
+      for (name, end) in account.after.sorted(by: { $0.key < $1.key })
+      where account.before[name] != .some(end) {
+        told.append(Row(id: account.id, name: name, end: end))
+      }
+      for name in account.before.keys.sorted() where account.after[name] == nil {
+        withdrawn.append(Row(id: account.id, name: name))
+      }
+    }
+    var statements: [SQL] = []
+    if !told.isEmpty {
+      statements.append(
+        """
+        INSERT INTO tenure.told_entitlement (account_id, entitlement, access_ends_at)
+        SELECT account_id, entitlement, access_ends_at
+        FROM unnest(\(told.map(\.id)), \(told.map(\.name)), \(told.map(\.end)))
+          AS told (account_id, entitlement, access_ends_at)
+        ON CONFLICT (account_id, entitlement)
+        DO UPDATE SET access_ends_at = excluded.access_ends_at
+        """)
+    }
+    if !withdrawn.isEmpty {
+      statements.append(
+        """
+        DELETE FROM tenure.told_entitlement AS t
+        USING unnest(\(withdrawn.map(\.id)), \(withdrawn.map(\.name)))
+          AS withdrawn (account_id, entitlement)
+        WHERE t.account_id = withdrawn.account_id AND t.entitlement = withdrawn.entitlement
+        """)
+    }
+    return statements
+  }
+
+  /// The statement that has the account looked at when time changes something; none if it never
+  /// does.
+  func schedule(at now: Timestamp) -> [SQL] {
+    nextChange.map { [Job.schedule(.tellAccount(key), runAt: $0, at: now)] } ?? []
+  }
+}

@@ -1,0 +1,115 @@
+import Postgres
+
+/// The feed: the events in the order of their places.
+extension Ledger {
+  /// How many events get their places at once: enough to keep up with any number of writers, and
+  /// few enough that those who read on meanwhile don't wait long.
+  private static let placingBatch = 2000
+
+  /// Gives the events that were committed without one their places in the feed.
+  ///
+  /// Places are given by one at a time and without gaps, so that whoever reads on from a place
+  /// skips nothing. What one account's changes were keeps its order: whoever writes events of an
+  /// account has locked it, so that an event which comes later has the higher number. Events of
+  /// different accounts get their places in the order in which they are found here.
+  ///
+  /// - Returns: The last place in the feed.
+  /// - Throws: What the database says.
+  @discardableResult
+  package func placeEvents() async throws -> Int64 {
+    while true {
+      let (isBehind, end) = try await database.query(
+        """
+        SELECT EXISTS (SELECT FROM tenure.event WHERE position IS NULL), position FROM tenure.feed
+        """
+      ).decodeOnly(Bool.self, Int64.self)
+      guard isBehind else { return end }
+      try await database.withTransaction(isolation: .readCommitted) { transaction in
+        // A statement sees what was committed when it began: the second one sees all that those
+        // have placed for whom the first had to wait.
+        _ = try await transaction.commit(with: [
+          "SELECT FROM tenure.feed FOR UPDATE",
+          """
+          WITH place AS (
+            SELECT event_id, row_number() OVER (ORDER BY event_id) AS number
+            FROM (
+              SELECT event_id FROM tenure.event WHERE position IS NULL
+              ORDER BY event_id LIMIT \(Self.placingBatch)
+            ) AS next
+          ), placed AS (
+            UPDATE tenure.event AS e SET position = f.position + p.number
+            FROM place AS p, tenure.feed AS f
+            WHERE e.event_id = p.event_id
+            RETURNING e.position
+          )
+          UPDATE tenure.feed SET position = (SELECT max(position) FROM placed)
+          WHERE EXISTS (SELECT FROM placed)
+          """,
+        ])
+      }
+    }
+  }
+}
+
+// MARK: Reading
+
+extension Ledger {
+  /// Reads on in the feed, after giving what is new its places.
+  ///
+  /// - Parameters:
+  ///   - cursor: The place behind which to read on; nil: from the oldest event that is kept.
+  ///   - limit: How many events at the most.
+  /// - Returns: The events, or that the cursor is of no use any more.
+  /// - Throws: What the database says.
+  package func events(after cursor: Int64?, limit: Int) async throws -> FeedReading {
+    try await placeEvents()
+    // One statement, so that nothing can be deleted between the look at what is kept and the rest.
+    let rows = try await database.query(
+      """
+      SELECT f.trimmed_to, f.position, e.position, \(SQL.eventInFeed)
+      FROM tenure.feed AS f
+      LEFT JOIN LATERAL (
+        SELECT event_id, position, type, occurred_at, account_key, data FROM tenure.event
+        WHERE position > coalesce(\(cursor), f.trimmed_to)
+        ORDER BY position LIMIT \(limit)
+      ) AS e ON true
+      LEFT JOIN tenure.account_by_key AS a ON a.account_key = e.account_key
+      ORDER BY e.position
+      """
+    ).decode(Int64.self, Int64.self, Int64?.self, String?.self)
+    guard let (trimmedTo, end, _, _) = rows.first else {
+      preconditionFailure("The feed has its row from the schema.")
+    }
+    let start = cursor ?? trimmedTo
+    guard (trimmedTo...end).contains(start) else { return .cursorExpired }
+    return .page(
+      FeedPage(
+        events: rows.compactMap(\.3), next: rows.compactMap(\.2).last ?? start))
+  }
+}
+
+/// What came of reading on in the feed.
+package enum FeedReading: Hashable, Sendable {
+  case page(FeedPage)
+  /// Events behind the cursor are older than the retention, and deleted; or the feed does not reach
+  /// as far, since the database was set back.
+  case cursorExpired
+}
+
+/// Some events in their order.
+package struct FeedPage: Hashable, Sendable {
+  /// Each as an object of JSON, in the form of the HTTP API.
+  package let events: [String]
+  /// The cursor behind which to read on.
+  package let next: Int64
+}
+
+extension SQL {
+  /// An event `e` of the account `a` as the HTTP API tells it.
+  static let eventInFeed: SQL = """
+    '{"id":"' || e.event_id || '","type":"' || e.type || '","occurred_at":"'
+      || to_char(e.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+      || '","account_id":' || coalesce(to_json(a.account_id)::text, 'null')
+      || ',"data":' || e.data || '}'
+    """
+}

@@ -1,0 +1,128 @@
+import Foundation
+import Postgres
+package import Subscriptions
+
+/// The queue, as operators see it.
+extension Ledger {
+  /// Counts the jobs in the queue, by kind and lane.
+  package func jobCounts(at now: Timestamp) async throws -> [JobCount] {
+    try await database.query(
+      """
+      SELECT kind, lane,
+        count(*) FILTER (WHERE parked_at IS NULL AND locked_until IS NULL AND run_at <= \(now)),
+        count(*) FILTER (WHERE parked_at IS NULL AND locked_until IS NULL AND run_at > \(now)),
+        count(*) FILTER (WHERE parked_at IS NULL AND locked_until IS NOT NULL),
+        count(*) FILTER (WHERE parked_at IS NOT NULL),
+        count(*) FILTER (WHERE parked_at IS NULL AND last_error IS NOT NULL),
+        min(run_at) FILTER (WHERE parked_at IS NULL AND locked_until IS NULL AND run_at <= \(now))
+      FROM tenure.job
+      GROUP BY kind, lane
+      ORDER BY kind, lane
+      """
+    ).decode(
+      String.self, Job.Lane.self, Int.self, Int.self, Int.self, Int.self, Int.self, Timestamp?.self
+    ).map {
+      JobCount(
+        kind: $0, lane: $1, due: $2, waiting: $3, running: $4, parked: $5, failing: $6,
+        dueSince: $7)
+    }
+  }
+
+  /// The jobs that were given up, the last one first.
+  ///
+  /// - Parameters:
+  ///   - kind: Only those of this kind; nil: all.
+  ///   - limit: How many at the most.
+  /// - Returns: The jobs.
+  /// - Throws: What the database says.
+  package func parkedJobs(kind: String? = nil, limit: Int) async throws -> [StoredJob] {
+    try await jobs(
+      """
+      WHERE parked_at IS NOT NULL AND (\(kind) IS NULL OR kind = \(kind))
+      ORDER BY parked_at DESC, job_id LIMIT \(limit)
+      """,
+      at: Timestamp(milliseconds: 0))
+  }
+
+  /// The jobs of a number, or about something.
+  ///
+  /// - Parameters:
+  ///   - name: The number, or what they are about.
+  ///   - now: Tells what is due.
+  /// - Returns: The jobs, of which there can be one of each kind.
+  /// - Throws: What the database says.
+  package func jobs(named name: String, at now: Timestamp) async throws -> [StoredJob] {
+    try await jobs(
+      """
+      WHERE subject = \(name) OR subject = \(name.lowercased()) OR job_id = \(Int64(name))
+      ORDER BY kind
+      """,
+      at: now)
+  }
+
+  private func jobs(_ condition: SQL, at now: Timestamp) async throws -> [StoredJob] {
+    try await database.query(
+      """
+      SELECT job_id, kind, subject, lane, priority, run_at, attempts, locked_by,
+        locked_until, parked_at, last_error, created_at
+      FROM tenure.job \(condition)
+      """
+    ).decode(
+      Int64.self, String.self, String.self, Job.Lane.self, Int.self, Timestamp.self, Int.self,
+      String?.self, Timestamp?.self, Timestamp?.self, String?.self, Timestamp.self
+    ).map {
+      let state: StoredJob.State =
+        $9 != nil ? .parked : $8 != nil ? .running : $5 <= now ? .due : .waiting
+      return StoredJob(
+        id: $0, kind: $1, subject: $2, lane: $3, priority: $4, state: state, runAt: $5,
+        attempts: $6, worker: $7, lockedUntil: $8, parkedAt: $9, lastError: $10, createdAt: $11)
+    }
+  }
+
+  /// Starts jobs again, at once, and as patiently as new ones.
+  ///
+  /// One that a worker is at stays as it is. A submission that was given up has its next attempt
+  /// again.
+  ///
+  /// - Parameters:
+  ///   - selection: Which ones.
+  ///   - now: When.
+  /// - Returns: How many.
+  /// - Throws: What the database says.
+  package func restartJobs(_ selection: JobSelection, at now: Timestamp) async throws -> Int {
+    let condition: SQL =
+      switch selection {
+      case .named(let names):
+        """
+        (subject = ANY (\(names + names.map { $0.lowercased() }))
+          OR job_id = ANY (\(names.compactMap { Int64($0) })))
+        """
+      case .parked(let kind): "parked_at IS NOT NULL AND kind = \(kind)"
+      case .allParked: "parked_at IS NOT NULL"
+      }
+    let count = try await database.withTransaction { transaction in
+      let restarted = try await transaction.query(
+        """
+        UPDATE tenure.job SET parked_at = NULL, created_at = \(now), run_at = \(now), attempts = 0
+        WHERE locked_until IS NULL AND \(condition)
+        RETURNING kind, subject
+        """
+      ).decode(String.self, String.self)
+      let submissions = restarted.compactMap { kind, subject -> UUID? in
+        guard case .verifySubmission(let id) = Job.Task(kind: kind, subject: subject) else {
+          return nil
+        }
+        return id
+      }
+      _ = try await transaction.commit(with: [
+        """
+        UPDATE tenure.submission SET retry_at = \(now)
+        WHERE submission_id = ANY (\(submissions)) AND status = 'pending'
+        """
+      ])
+      return restarted.count
+    }
+    if count > 0 { bell.ring(.jobs) }
+    return count
+  }
+}

@@ -1,0 +1,87 @@
+import Postgres
+package import Subscriptions
+
+extension Ledger {
+  /// How many events are looked at or deleted at once: some tens of milliseconds' work.
+  private static let trimmingBatch = 5000
+  /// How many batches one job does, so that it ends before its lease does.
+  private static let trimmingBatches = 200
+  /// How often the feed is trimmed.
+  private static let trimmingInterval: Duration = .hours(1)
+
+  /// Deletes the events that are older than the retention, and plans the next time.
+  ///
+  /// What webhooks are still to deliver stays until they have; what they gave up goes with its
+  /// event.
+  ///
+  /// - Parameters:
+  ///   - job: Claimed.
+  ///   - age: The retention, by the database's clock.
+  ///   - keepsUnpushed: Whether events are pushed: those that are not yet stay, too.
+  ///   - now: From when on the next time counts.
+  /// - Throws: What the database says.
+  package func trim(
+    _ job: Job, olderThan age: Duration, keepingUnpushed keepsUnpushed: Bool, at now: Timestamp
+  ) async throws {
+    let seconds = Double(age.inMilliseconds) / 1000
+    for _ in 0..<Self.trimmingBatches {
+      let hasMore = try await moveOldestKept(olderThan: seconds, keepingUnpushed: keepsUnpushed)
+      let deleted = try await deleteTrimmed()
+      guard hasMore || deleted == Self.trimmingBatch else {
+        let next = job.repetition(at: now + Self.trimmingInterval, now: now)
+        _ = try await database.batch(next)
+        return
+      }
+    }
+    _ = try await database.batch(job.repetition(at: now, now: now))
+  }
+
+  /// Moves the place up to which the feed is forgotten, before anything is deleted: whoever reads
+  /// on from before it is told so.
+  ///
+  /// - Returns: Whether there may be more to forget.
+  private func moveOldestKept(olderThan seconds: Double, keepingUnpushed: Bool) async throws -> Bool
+  {
+    try await database.query(
+      """
+      WITH next AS (
+        SELECT e.position, e.stored_at >= now() - make_interval(secs => \(seconds))
+          OR \(keepingUnpushed) AND e.position > coalesce(f.pushed_to, f.position) AS stays
+        FROM tenure.feed AS f
+        CROSS JOIN LATERAL (
+          SELECT position, stored_at FROM tenure.event WHERE position > f.trimmed_to
+          ORDER BY position LIMIT \(Self.trimmingBatch)
+        ) AS e
+      ), oldest AS (
+        SELECT min(position) FILTER (WHERE stays) AS kept, max(position) AS looked_at, count(*)
+        FROM next
+      )
+      UPDATE tenure.feed AS f
+      SET trimmed_to = greatest(f.trimmed_to, coalesce(o.kept - 1, o.looked_at, 0))
+      FROM oldest AS o
+      RETURNING o.kept IS NULL AND o.count = \(Self.trimmingBatch)
+      """
+    ).decodeOnly(Bool.self)
+  }
+
+  /// - Returns: How many events were deleted.
+  private func deleteTrimmed() async throws -> Int {
+    try await database.query(
+      """
+      WITH old AS (
+        SELECT e.event_id FROM tenure.event AS e
+        WHERE e.position <= (SELECT trimmed_to FROM tenure.feed) AND NOT EXISTS (
+          SELECT FROM tenure.webhook_delivery AS d
+          WHERE d.event_id = e.event_id AND d.parked_at IS NULL)
+        ORDER BY e.position LIMIT \(Self.trimmingBatch)
+      ), given_up AS (
+        DELETE FROM tenure.webhook_delivery WHERE event_id IN (SELECT event_id FROM old)
+      ), deleted AS (
+        DELETE FROM tenure.event WHERE event_id IN (SELECT event_id FROM old)
+        RETURNING event_id
+      )
+      SELECT count(*) FROM deleted
+      """
+    ).decodeOnly(Int.self)
+  }
+}

@@ -1,0 +1,252 @@
+import Postgres
+package import Subscriptions
+
+/// The pushing of events.
+///
+/// What follows in the feed becomes deliveries, each in a stream: those of one account, or of one
+/// line whose charge nobody owns. A stream has one job, which makes its deliveries in order.
+extension Ledger {
+  /// How many events become deliveries at once: few enough that the feed is not locked for long.
+  package static let pushingBatch = 1000
+
+  /// Makes deliveries of the events that are new in the feed, and jobs of their streams.
+  ///
+  /// The first time it makes none: what was before webhooks were turned on is not pushed.
+  ///
+  /// - Parameter now: From when on the deliveries are due.
+  /// - Returns: How many there are; ``pushingBatch``: there may be more to do.
+  /// - Throws: What the database says.
+  package func pushEvents(at now: Timestamp) async throws -> Int {
+    let end = try await placeEvents()
+    // Without a lock: mostly, there is nothing new.
+    let pushed = try await database.query("SELECT pushed_to FROM tenure.feed")
+      .decodeOnly(Int64?.self)
+    if let pushed, pushed >= end { return 0 }
+    let count = try await database.withTransaction { transaction in
+      try await transaction.commit(with: ["SELECT FROM tenure.feed FOR UPDATE", push(at: now)])[1]
+        .decodeOnly(Int.self)
+    }
+    if count > 0 { bell.ring(.jobs) }
+    return count
+  }
+
+  private func push(at now: Timestamp) -> SQL {
+    let task = Job.Task.deliverEvents(stream: "")
+    // A stream whose job is there already keeps the time at which it is tried again; a worker that
+    // is at it finds that there is more to do.
+    return """
+      WITH new AS (
+        SELECT e.event_id, e.position, \(SQL.eventStream) AS stream
+        FROM tenure.event AS e, tenure.feed AS f
+        WHERE e.position > f.pushed_to
+        ORDER BY e.position LIMIT \(Self.pushingBatch)
+      ), delivery AS (
+        INSERT INTO tenure.webhook_delivery (event_id, stream, position, due_since)
+        SELECT event_id, stream, position, \(now) FROM new
+        ON CONFLICT (event_id) DO NOTHING
+      ), job AS (
+        INSERT INTO tenure.job AS j (kind, subject, lane, run_at, created_at)
+        SELECT DISTINCT \(task.kind), stream, \(task.lane), \(now), \(now)
+        FROM new ORDER BY 2
+        ON CONFLICT (kind, subject) DO UPDATE SET generation = j.generation + 1,
+          run_at = CASE WHEN j.parked_at IS NULL THEN j.run_at ELSE excluded.run_at END,
+          created_at = CASE WHEN j.parked_at IS NULL THEN j.created_at ELSE excluded.created_at END,
+          parked_at = NULL
+      )
+      UPDATE tenure.feed SET pushed_to = coalesce((SELECT max(position) FROM new), position)
+      RETURNING (SELECT count(*) FROM new)
+      """
+  }
+
+  /// Takes the next delivery of a stream, after noting that the one before was made.
+  ///
+  /// Where there is none, or the job is to pause, it ends in the same commit.
+  ///
+  /// - Parameters:
+  ///   - job: The stream's, claimed.
+  ///   - delivered: What was made since; nil at first.
+  ///   - isPausing: Whether to leave the rest for the next time.
+  ///   - now: When the rest is due then.
+  /// - Returns: The next; nil: the job has ended, or another worker has it.
+  /// - Throws: What the database says.
+  package func nextDelivery(
+    _ job: Job, after delivered: WebhookDelivery? = nil, isPausing: Bool = false,
+    at now: Timestamp
+  ) async throws -> WebhookDelivery? {
+    let stream = job.task.subject
+    return try await database.withTransaction { transaction in
+      let results = try await transaction.batch([
+        "DELETE FROM tenure.webhook_delivery WHERE event_id = \(delivered?.eventID)",
+        // Whoever makes new deliveries of the stream waits here until the job has ended.
+        """
+        SELECT 1 FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker)
+        FOR UPDATE
+        """,
+        """
+        SELECT d.event_id, d.attempts, d.due_since, \(SQL.eventInFeed)
+        FROM tenure.webhook_delivery AS d
+        JOIN tenure.event AS e ON e.event_id = d.event_id
+        LEFT JOIN tenure.account_by_key AS a ON a.account_key = e.account_key
+        WHERE d.stream = \(stream) AND d.parked_at IS NULL
+        ORDER BY d.position LIMIT 1
+        """,
+      ])
+      guard results[1].count == 1 else { return nil }
+      guard
+        let (id, attempts, dueSince, body) = try results[2].decodeFirst(
+          Int64.self, Int.self, Timestamp.self, String.self)
+      else {
+        try await transaction.commit(with: job.completion)
+        return nil
+      }
+      guard !isPausing else {
+        try await transaction.commit(with: job.repetition(at: now, now: now))
+        return nil
+      }
+      return WebhookDelivery(
+        eventID: id, stream: stream, attempts: attempts, dueSince: dueSince, body: body)
+    }
+  }
+
+  /// Notes that a delivery failed, and lets its stream wait.
+  ///
+  /// - Parameters:
+  ///   - delivery: What was tried.
+  ///   - job: Its stream's, claimed.
+  ///   - reason: Why it failed.
+  ///   - failures: How often the stream has failed in a row.
+  ///   - retryAt: When it is tried again.
+  ///   - isLast: Whether this delivery is given up, so that the stream goes on with the next.
+  ///   - now: When it failed.
+  /// - Throws: What the database says.
+  package func postpone(
+    _ delivery: WebhookDelivery, of job: Job, because reason: String, failures: Int,
+    until retryAt: Timestamp, isLast: Bool, at now: Timestamp
+  ) async throws {
+    _ = try await database.batch([
+      """
+      UPDATE tenure.webhook_delivery SET attempts = attempts + 1,
+        last_error = \(reason.storedSentence), parked_at = \(isLast ? now : nil)
+      WHERE event_id = \(delivery.eventID) AND parked_at IS NULL
+      """,
+      // Whatever was added to the stream since it was claimed waits as well.
+      """
+      UPDATE tenure.job SET run_at = \(retryAt), attempts = \(failures), created_at = \(now),
+        last_error = \(reason.storedSentence), locked_until = NULL, locked_by = NULL
+      WHERE job_id = \(job.id) AND locked_by = \(job.worker)
+      """,
+    ])
+  }
+
+  // MARK: Looking after it
+
+  /// Pushes an event again, whether it was delivered, waits, or was given up.
+  ///
+  /// It goes ahead of whatever waits of its stream, which is tried at once.
+  ///
+  /// - Parameters:
+  ///   - id: The event.
+  ///   - now: From when on it is due.
+  /// - Returns: Whether it will be pushed.
+  /// - Throws: What the database says.
+  package func redeliver(_ id: Int64, at now: Timestamp) async throws -> Redelivery {
+    try await placeEvents()
+    let redelivery: Redelivery = try await database.withTransaction { transaction in
+      let isOn = try await transaction.query("SELECT pushed_to IS NOT NULL FROM tenure.feed")
+        .decodeOnly(Bool.self)
+      guard isOn else { return .webhooksOff }
+      let stream = try await transaction.query(
+        """
+        INSERT INTO tenure.webhook_delivery AS d (event_id, stream, position, due_since)
+        SELECT event_id, \(SQL.eventStream), position, \(now) FROM tenure.event AS e
+        WHERE event_id = \(id)
+        ON CONFLICT (event_id) DO UPDATE SET attempts = 0, due_since = excluded.due_since,
+          parked_at = NULL, last_error = NULL
+        RETURNING d.stream
+        """
+      ).decodeFirst(String.self)
+      guard let stream else { return .unknownEvent }
+      try await transaction.commit(with: [
+        Job.schedule(.deliverEvents(stream: stream), runAt: now, at: now)
+      ])
+      return .scheduled
+    }
+    if redelivery == .scheduled { bell.ring(.jobs) }
+    return redelivery
+  }
+
+  /// Pushes what was given up again, as much as goes into one commit.
+  ///
+  /// - Parameter now: From when on it is due.
+  /// - Returns: How many there were; 0: there are none left.
+  /// - Throws: What the database says.
+  package func redeliverParked(at now: Timestamp) async throws -> Int {
+    let task = Job.Task.deliverEvents(stream: "")
+    let count = try await database.query(
+      """
+      WITH again AS (
+        UPDATE tenure.webhook_delivery SET attempts = 0, due_since = \(now), parked_at = NULL,
+          last_error = NULL
+        WHERE event_id IN (
+          SELECT event_id FROM tenure.webhook_delivery WHERE parked_at IS NOT NULL
+          ORDER BY position LIMIT \(Self.pushingBatch))
+        RETURNING stream
+      ), job AS (
+        INSERT INTO tenure.job AS j (kind, subject, lane, run_at, created_at)
+        SELECT DISTINCT \(task.kind), stream, \(task.lane), \(now), \(now)
+        FROM again ORDER BY 2
+        ON CONFLICT (kind, subject) DO UPDATE SET generation = j.generation + 1,
+          run_at = excluded.run_at, created_at = excluded.created_at, attempts = 0,
+          parked_at = NULL, last_error = NULL
+      )
+      SELECT count(*) FROM again
+      """
+    ).decodeOnly(Int.self)
+    if count > 0 { bell.ring(.jobs) }
+    return count
+  }
+
+  /// How far the pushing of events is behind, and what it has given up.
+  package func webhookStanding() async throws -> WebhookStanding {
+    let (isOn, waiting, oldest, failing, parked) = try await database.query(
+      """
+      SELECT (SELECT pushed_to IS NOT NULL FROM tenure.feed),
+        count(*) FILTER (WHERE parked_at IS NULL), min(due_since) FILTER (WHERE parked_at IS NULL),
+        count(*) FILTER (WHERE parked_at IS NULL AND attempts > 0), count(parked_at)
+      FROM tenure.webhook_delivery
+      """
+    ).decodeOnly(Bool.self, Int.self, Timestamp?.self, Int.self, Int.self)
+    return WebhookStanding(
+      isOn: isOn, waiting: waiting, oldestDueSince: oldest, failing: failing, parked: parked)
+  }
+
+  /// What was given up, the earliest event first.
+  package func parkedDeliveries(limit: Int) async throws -> [ParkedDelivery] {
+    try await database.query(
+      """
+      SELECT d.event_id, e.type, a.account_id, d.attempts, d.parked_at, d.last_error
+      FROM tenure.webhook_delivery AS d
+      JOIN tenure.event AS e ON e.event_id = d.event_id
+      LEFT JOIN tenure.account_by_key AS a ON a.account_key = e.account_key
+      WHERE d.parked_at IS NOT NULL
+      ORDER BY d.position LIMIT \(limit)
+      """
+    ).decode(
+      Int64.self, String.self, String?.self, Int.self, Timestamp.self, String.self
+    ).map {
+      ParkedDelivery(
+        eventID: $0, type: $1, accountID: $2, attempts: $3, parkedAt: $4, reason: $5)
+    }
+  }
+}
+
+extension SQL {
+  /// The stream of an event `e`: whatever keeps its order to it.
+  fileprivate static let eventStream: SQL = """
+    coalesce(
+      e.account_key::text,
+      'line/' || (e.data::json ->> 'environment') || '/'
+        || (e.data::json ->> 'original_transaction_id'),
+      'event/' || e.event_id)
+    """
+}

@@ -1,0 +1,86 @@
+import Foundation
+import Postgres
+import Subscriptions
+
+/// An account with what it holds and what events have told it; as its row is locked, nobody else
+/// tells it anything until the transaction ends.
+struct ToldAccount: Sendable {
+  var key: AccountKey
+  /// The app's name for it.
+  var id: String
+  /// The end of access of each entitlement that events have said to be active; nil: never.
+  var told: [String: Timestamp?]
+  var held: AccountHoldings
+  /// Whether what it is granted changes in this transaction.
+  var hasChangedGrants = false
+}
+
+extension ToldAccount {
+  /// The statements that lock accounts, in an order that all programs keep to.
+  ///
+  /// One for each, for Citus locks rows by their account alone. Lines and orders are locked before.
+  static func lock(_ ids: some Sequence<String>) -> [SQL] {
+    ids.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }.map { id in
+      "SELECT FROM tenure.account WHERE account_id = \(id) FOR NO KEY UPDATE"
+    }
+  }
+
+  /// How many statements ``select(_:withoutGrantsOf:)`` makes.
+  static let statementCount = 3
+
+  /// The statements that read accounts; ``accounts(_:from:)`` reads their results.
+  ///
+  /// - Parameters:
+  ///   - ids: The accounts.
+  ///   - submission: Whose provisional grants don't count, for they end here; nil: all count.
+  /// - Returns: The statements, in the order in which their results are read.
+  static func select(_ ids: [String], withoutGrantsOf submission: UUID? = nil) -> [SQL] {
+    [
+      """
+      SELECT account_id, entitlement, access_ends_at FROM tenure.told_entitlement
+      WHERE account_id = ANY(\(ids))
+      """
+    ] + HoldingReader.statements(ids, withoutGrantsOf: submission)
+  }
+
+  /// Reads accounts from the results of their statements.
+  ///
+  /// - Parameters:
+  ///   - names: The app's names for the accounts.
+  ///   - results: One for each statement.
+  /// - Returns: The accounts by their keys.
+  /// - Throws: `PostgresError` for what no version of ours wrote.
+  static func accounts(
+    _ names: [AccountKey: String], from results: some Collection<Rows>
+  ) throws -> [ToldAccount] {
+    precondition(results.count == statementCount, "One result for each statement.")
+    let results = Array(results)
+    var told: [AccountID: [String: Timestamp?]] = [:]
+    for (id, name, end) in try results[0].decode(String.self, String.self, Timestamp?.self) {
+      told[AccountID(id), default: [:]].updateValue(end, forKey: name)
+    }
+    let rows = try HoldingRows(holdings: results[1], grants: results[2])
+    return try names.sorted { $0.key < $1.key }.map { key, id in
+      ToldAccount(
+        key: key, id: id, told: told[AccountID(id)] ?? [:], held: try rows.holdings(of: id))
+    }
+  }
+
+  /// Puts what the account holds after a recording in the place of what it held before.
+  mutating func apply(_ recording: Recording) {
+    for family in recording.distinctFamilies {
+      guard let recordedAt = family.entries.map(\.recordedAt).max() else { continue }
+      held.holdings.removeAll { family.line.heads[$0.charge.line] != nil }
+      held.holdings += family.line.holdings(family.rule, asOf: recordedAt)
+        .filter { $0.account == key }.map(\.holding)
+    }
+  }
+}
+
+extension Recording {
+  /// Each family once, in the order of their lines.
+  var distinctFamilies: [RecordedFamily] {
+    families.filter { $0.key == $0.value.line.heads.keys.min() }.sorted { $0.key < $1.key }
+      .map(\.value)
+  }
+}

@@ -1,0 +1,288 @@
+import Foundation
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+/// The feed: the places of events, reading on, and what is forgotten.
+struct FeedTests {
+  // MARK: Many writers
+
+  /// What a reader needs to know of an event that a writer of the test wrote.
+  private struct Told: Hashable {
+    var account: Int
+    var number: Int
+  }
+
+  private static let writers = 16
+  private static let commitsPerWriter = 20
+  private static let accounts = 5
+
+  /// Writes events of some accounts in one transaction after another, as recordings do: the
+  /// accounts are locked in their order, then the events are written, and it takes some time to
+  /// commit.
+  private static func write(
+    to database: ConnectionPool, _ generator: inout SystemRandomNumberGenerator
+  ) async throws {
+    for _ in 0..<commitsPerWriter {
+      let accounts = (0..<Self.accounts).shuffled(using: &generator)
+        .prefix(Int.random(in: 1...2, using: &generator)).sorted()
+      let pauses = (0..<2).map { _ in Double.random(in: 0...0.004, using: &generator) }
+      let rollsBack = Int.random(in: 1...5, using: &generator) == 1
+      do {
+        try await database.withTransaction { transaction in
+          for account in accounts {
+            _ = try await transaction.execute(
+              """
+              UPDATE account_counter SET number = number + 1 WHERE account = \(account)
+              """)
+          }
+          _ = try await transaction.query("SELECT pg_sleep(\(pauses[0]))")
+          _ = try await transaction.execute(
+            """
+            INSERT INTO tenure.event (type, occurred_at, data)
+            SELECT 'transaction.recorded', now(),
+              '{"account":' || account || ',"number":' || number || '}'
+            FROM account_counter WHERE account = ANY(\(accounts))
+            """)
+          _ = try await transaction.query("SELECT pg_sleep(\(pauses[1]))")
+          if rollsBack { throw CancellationError() }
+        }
+      } catch is CancellationError where rollsBack {
+        continue
+      }
+    }
+  }
+
+  /// Follows the feed until it has heard of so many events.
+  private static func follow(
+    _ ledger: Ledger, until isComplete: @Sendable ([Told]) async throws -> Bool
+  ) async throws -> [Told] {
+    var (told, cursor): ([Told], Int64?) = ([], nil)
+    while true {
+      let limit = Int.random(in: 1...40)
+      guard case .page(let page) = try await ledger.events(after: cursor, limit: limit) else {
+        throw CancellationError()
+      }
+      for event in page.events {
+        let match = try #require(event.firstMatch(of: /"account":(\d+),"number":(\d+)/))
+        told.append(Told(account: Int(match.1) ?? 0, number: Int(match.2) ?? 0))
+      }
+      // Places have no gaps.
+      #expect(page.next - (cursor ?? 0) == Int64(page.events.count))
+      cursor = page.next
+      if page.events.isEmpty, try await isComplete(told) { return told }
+    }
+  }
+
+  @Test func `readers who follow many writers miss nothing and hear nothing twice, in order`()
+    async throws
+  {
+    try await withScratchDatabase { database in
+      try await database.runScript(
+        """
+        CREATE TABLE account_counter (account bigint PRIMARY KEY, number bigint NOT NULL);
+        INSERT INTO account_counter SELECT n, 0 FROM generate_series(0, \(Self.accounts - 1)) AS n
+        """)
+      let ledger = Ledger(database: database)
+      let writing = Writing(Self.writers)
+      let feeds = try await withThrowingTaskGroup(of: [Told]?.self) { group in
+        for _ in 0..<Self.writers {
+          group.addTask {
+            var generator = SystemRandomNumberGenerator()
+            try await Self.write(to: database, &generator)
+            await writing.end()
+            return nil
+          }
+        }
+        for _ in 0..<3 {
+          group.addTask {
+            try await Self.follow(ledger) { told in
+              guard await writing.isOver else { return false }
+              let count = try await database.query("SELECT count(*) FROM tenure.event")
+              return try told.count >= count.decodeOnly(Int.self)
+            }
+          }
+        }
+        return try await group.reduce(into: [[Told]]()) { $0 += $1.map { [$0] } ?? [] }
+      }
+      let written = try await database.query("SELECT account, number FROM account_counter")
+        .decode(Int.self, Int.self)
+      for told in feeds {
+        for (account, last) in written {
+          let numbers = told.filter { $0.account == account }.map(\.number)
+          #expect(numbers == (0..<last).map { $0 + 1 })
+        }
+        #expect(told == feeds[0])
+      }
+    }
+  }
+
+  private actor Writing {
+    private var underWay: Int
+    init(_ count: Int) { underWay = count }
+    func end() { underWay -= 1 }
+    var isOver: Bool { underWay == 0 }
+  }
+
+  // MARK: Reading on
+
+  /// Writes so many events of the same age.
+  private func write(_ count: Int, to ledger: Ledger, daysOld: Double = 0) async throws {
+    _ = try await ledger.database.execute(
+      """
+      INSERT INTO tenure.event (type, occurred_at, data, stored_at)
+      SELECT 'order.expired', \(start), '{}', now() - make_interval(secs => \(daysOld * 86_400))
+      FROM generate_series(1, \(count))
+      """)
+  }
+
+  private func page(_ ledger: Ledger, after cursor: Int64? = nil, limit: Int = 100) async throws
+    -> FeedPage?
+  {
+    if case .page(let page) = try await ledger.events(after: cursor, limit: limit) {
+      page
+    } else {
+      nil
+    }
+  }
+
+  @Test func `the feed is read on page by page`() async throws {
+    try await withLedger { ledger in
+      #expect(try await page(ledger) == FeedPage(events: [], next: 0))
+      try await write(5, to: ledger)
+      let first = try #require(try await page(ledger, limit: 2))
+      #expect(first.events.count == 2)
+      #expect(first.next == 2)
+      let rest = try #require(try await page(ledger, after: first.next))
+      #expect(rest.events.count == 3)
+      #expect(rest.next == 5)
+      #expect(Set(first.events + rest.events).count == 5)
+      #expect(try await page(ledger, after: 5) == FeedPage(events: [], next: 5))
+      try await write(1, to: ledger)
+      #expect(try await page(ledger, after: 5)?.next == 6)
+    }
+  }
+
+  @Test func `an event is told under the account's own name, or a pseudonym`() async throws {
+    try await withLedger { ledger in
+      let account = try await ledger.findOrCreateAccount("a \"quoted\" name", at: start)
+      _ = try await ledger.database.execute(
+        """
+        INSERT INTO tenure.event (type, occurred_at, account_key, data)
+        VALUES ('order.expired', \(start + .milliseconds(7)), \(account.key), '{"x":1}')
+        """)
+      let id = try await ledger.database.query("SELECT event_id FROM tenure.event")
+        .decodeOnly(Int64.self)
+      func told(_ name: String) -> String {
+        """
+        {"id":"\(id)","type":"order.expired","occurred_at":"2026-01-01T00:00:00.007Z",\
+        "account_id":\(name),"data":{"x":1}}
+        """
+      }
+      #expect(try await page(ledger)?.events == [told(#""a \"quoted\" name""#)])
+      _ = try await ledger.database.execute(
+        "UPDATE tenure.account_by_key SET account_id = 'erased-1', erased_at = now()")
+      #expect(try await page(ledger)?.events == [told("\"erased-1\"")])
+    }
+  }
+
+  @Test func `a cursor from a feed that went further is of no use`() async throws {
+    try await withLedger { ledger in
+      try await write(3, to: ledger)
+      #expect(try await page(ledger, after: 3) != nil)
+      #expect(try await page(ledger, after: 4) == nil)
+    }
+  }
+
+  // MARK: Forgetting
+
+  private func trimming(_ ledger: Ledger) async throws -> Job {
+    _ = try await ledger.database.execute(Job.insert(.trimEvents, runAt: start, at: start))
+    _ = try await ledger.database.execute("UPDATE tenure.job SET run_at = \(start)")
+    return try #require(
+      try await ledger.claimJobs(
+        limits: [.upkeep: 1], worker: "a", at: start, lease: .seconds(60)
+      ).first)
+  }
+
+  private func trim(_ ledger: Ledger, days: Int = 30, isPushing: Bool = false) async throws {
+    try await ledger.trim(
+      try await trimming(ledger), olderThan: .days(days), keepingUnpushed: isPushing, at: start)
+  }
+
+  private func places(_ ledger: Ledger) async throws -> [Int64] {
+    try await ledger.database.query(
+      "SELECT position FROM tenure.event WHERE position > 0 ORDER BY position"
+    ).decode(Int64.self).map(\.self)
+  }
+
+  @Test func `what is older than the retention is forgotten, from the beginning on`() async throws {
+    try await withLedger { ledger in
+      try await write(3, to: ledger, daysOld: 31)
+      try await write(2, to: ledger, daysOld: 29)
+      // Stored late, though begun early: it goes when its time has come.
+      try await write(1, to: ledger, daysOld: 31)
+      try await ledger.placeEvents()
+      try await trim(ledger)
+      #expect(try await places(ledger) == [4, 5, 6])
+      #expect(try await page(ledger)?.events.count == 3)
+      #expect(try await page(ledger, after: 3)?.next == 6)
+      #expect(try await page(ledger, after: 2) == nil)
+      let (runAt, isFree) = try await ledger.database.query(
+        "SELECT run_at, locked_by IS NULL FROM tenure.job"
+      ).decodeOnly(Timestamp.self, Bool.self)
+      #expect(runAt == start + .hours(1))
+      #expect(isFree)
+
+      try await trim(ledger, days: 1)
+      #expect(try await places(ledger) == [])
+      #expect(try await page(ledger) == FeedPage(events: [], next: 6))
+      #expect(try await page(ledger, after: 5) == nil)
+      try await write(1, to: ledger)
+      #expect(try await page(ledger, after: 6)?.next == 7)
+    }
+  }
+
+  @Test func `a feed of many batches is forgotten at once`() async throws {
+    try await withLedger { ledger in
+      try await write(11_000, to: ledger, daysOld: 31)
+      try await ledger.placeEvents()
+      try await write(1, to: ledger, daysOld: 31)
+      try await trim(ledger)
+      // What has no place yet was not in the feed.
+      #expect(try await places(ledger).isEmpty)
+      #expect(try await page(ledger)?.next == 11_001)
+    }
+  }
+
+  @Test func `what webhooks are still to deliver stays, and what they gave up does not`()
+    async throws
+  {
+    try await withLedger { ledger in
+      try await write(6, to: ledger, daysOld: 31)
+      try await ledger.placeEvents()
+      // The second waits, the third was given up, and the last two are not even planned.
+      _ = try await ledger.database.execute(
+        """
+        INSERT INTO tenure.webhook_delivery
+          (event_id, stream, position, due_since, parked_at, last_error)
+        SELECT event_id, 'x', position, now(), CASE WHEN position = 3 THEN now() END,
+          CASE WHEN position = 3 THEN 'down' END
+        FROM tenure.event WHERE position IN (2, 3)
+        """)
+      _ = try await ledger.database.execute("UPDATE tenure.feed SET pushed_to = 4")
+      try await trim(ledger, isPushing: true)
+      #expect(try await places(ledger) == [2, 5, 6])
+      #expect(try await page(ledger)?.events.count == 2)
+      #expect(try await page(ledger, after: 1) == nil)
+
+      // Delivered, and webhooks turned off.
+      _ = try await ledger.database.execute("DELETE FROM tenure.webhook_delivery")
+      try await trim(ledger)
+      #expect(try await places(ledger) == [])
+    }
+  }
+}

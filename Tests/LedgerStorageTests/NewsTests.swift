@@ -1,0 +1,289 @@
+import Foundation
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+@Suite("What recordings tell")
+struct NewsTests {
+  private func phase(_ phase: RenewalStatus.Phase, on date: Double) -> Evidence {
+    .renewalStatus(
+      RenewalStatus(asOf: day(date), autoRenews: true, phase: phase), line: lineID)
+  }
+
+  @Test("a submission tells its account of the charge, the owner, the binding and the access")
+  func submission() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
+      #expect(
+        try await ledger.toldKinds("anna") == [
+          "transaction.recorded", "transaction.claimed", "binding.opened", "entitlement.granted",
+        ])
+      let events = try await ledger.told()
+      #expect(events.allSatisfy { $0.at == day(0.1) })
+      let opened = try #require(events.first { $0.kind == .bindingOpened })
+      #expect(opened.data.counterpart == "nobody")
+      #expect(opened.data.entitlements?.map(\.entitlement) == ["premium"])
+      #expect(events.last?.data.entitlement?.access_ends_at == day(30).description)
+    }
+  }
+
+  @Test("a notification, and a poll, tell of what nobody owns; the claim tells its account")
+  func unclaimed() async throws {
+    try await withLedger { ledger in
+      try await ledger.hear([charge("1", on: 0)], on: 0.1)
+      try await ledger.learn([charge("9", on: 40, line: LineID(.production, "9"))], on: 40)
+      let unclaimed = try await ledger.told()
+      #expect(unclaimed.map(\.kind) == [.transactionRecorded, .transactionRecorded])
+      #expect(unclaimed.allSatisfy { $0.account == nil })
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.2, terms: .shop)
+      #expect(
+        try await ledger.toldKinds("anna") == [
+          "transaction.claimed", "binding.opened", "entitlement.granted",
+        ])
+    }
+  }
+
+  @Test("a renewal by notification, and one by poll, extend what its account has")
+  func renewals() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
+      try await ledger.hear([charge("2", on: 30)], on: 29.5)
+      try await ledger.learn([charge("3", on: 60)], on: 59.5)
+      let told = try await ledger.told("anna").dropFirst(4)
+      #expect(
+        told.map(\.kind) == [
+          .transactionRecorded, .ownerDecided, .entitlementExtended,
+          .transactionRecorded, .ownerDecided, .entitlementExtended,
+        ])
+      #expect(told.last?.data.entitlement?.access_ends_at == day(90).description)
+    }
+  }
+
+  @Test("both sides are told when a binding moves, and neither of the other's name")
+  func bothSides() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
+      try await ledger.hear([status(false, on: 10)], on: 10)
+      try await ledger.submit(
+        [charge("2", on: 31, product: "quarterly")], claiming: [key("2", product: "quarterly")],
+        by: "ben", on: 31, terms: .shop)
+      let closed = try #require(try await ledger.told("anna").first { $0.kind == .bindingClosed })
+      let opened = try #require(try await ledger.told("ben").first { $0.kind == .bindingOpened })
+      for event in [closed, opened] {
+        #expect(event.data.counterpart == "another_account")
+        #expect(event.data.rule == "submitter")
+        #expect(event.data.because?.isEmpty == false)
+      }
+      #expect(closed.data.entitlements?.map(\.state) == ["expired"])
+      #expect(opened.data.entitlements?.map(\.state) == ["active"])
+      let keys = try await ledger.database.query("SELECT account_key::text FROM tenure.account")
+        .decode(String.self)
+      for event in try await ledger.told() {
+        for name in ["anna", "ben"] + keys { #expect(!event.text.contains(name)) }
+      }
+    }
+  }
+
+  @Test("late evidence that proves an owner wrong tells both, in the commit of the correction")
+  func correction() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0), status(false, on: 10)], claiming: [key("1")], by: "anna", on: 10,
+        terms: .shop)
+      try await ledger.submit(
+        [charge("2", on: 30)], claiming: [key("2")], by: "ben", on: 30.1, terms: .shop)
+      try await ledger.hear([status(true, on: 20)], on: 31)
+      for account in ["anna", "ben"] {
+        let told = try #require(
+          try await ledger.told(account).last { $0.kind == .ownerCorrected })
+        #expect(told.data.counterpart == "another_account")
+        #expect(told.at == day(31))
+      }
+      #expect(try await ledger.told("ben").last?.kind == .entitlementRevoked)
+      #expect(try await ledger.told("anna").last?.kind == .entitlementGranted)
+      #expect(
+        try await FeedReplay(ledger.told()).usable.filter { !$0.value.isEmpty }
+          == ["anna": ["premium": day(60)]])
+    }
+  }
+
+  @Test("a refund takes access away at once, and its reversal gives it back")
+  func refund() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
+      try await ledger.hear([charge("1", on: 0, asOf: 5, revokedOn: 4)], on: 5)
+      try await ledger.learn([charge("1", on: 0, asOf: 6)], on: 6)
+      #expect(
+        try await ledger.toldKinds("anna").dropFirst(4) == [
+          "transaction.revoked", "entitlement.revoked", "transaction.restored",
+          "entitlement.granted",
+        ])
+    }
+  }
+
+  @Test("every kind of event is told by a story, and telling the same story again tells nothing")
+  func everyKind() async throws {
+    try await withScratchLedger { ledger in
+      _ = try await ledger.openOrder(accountID: "carl", productID: "coins", at: day(0))
+      let ordered = try await ledger.openOrder(accountID: "anna", productID: "coins", at: day(0))
+      let coins = LineID(.production, "5000")
+      let coin = charge("51", on: 0, days: 0, line: coins, product: "coins")
+      let refunded = charge(
+        "51", on: 0, days: 0, line: coins, product: "coins", asOf: 2, revokedOn: 1)
+      let restored = charge("51", on: 0, days: 0, line: coins, product: "coins", asOf: 3)
+      var told = 0
+      for round in 1...2 {
+        try await ledger.submit(
+          [coin], claiming: [key("51", line: coins, product: "coins")], by: "anna", on: 0.1,
+          terms: .shop)
+        try await ledger.hear([refunded], on: 2)
+        try await ledger.hear([restored], on: 3)
+        try await ledger.submit(
+          [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 3.1, terms: .shop)
+        if round == 1 { try await ledger.work(until: 8) }
+        try await ledger.hear([charge("1", on: 0, days: 20, asOf: 9)], on: 9)
+        try await ledger.hear([phase(.gracePeriod(until: day(25)), on: 20.1)], on: 20.1)
+        try await ledger.hear([phase(.billingRetry, on: 25)], on: 25)
+        if round == 1 { try await ledger.work(until: 25) }
+        try await ledger.hear([charge("2", on: 26)], on: 26)
+        try await ledger.hear([charge("3", on: 56, product: "quarterly")], on: 55.9)
+        try await ledger.hear([status(false, on: 57)], on: 57)
+        try await ledger.submit(
+          [charge("4", on: 86)], claiming: [key("4")], by: "ben", on: 86.1, terms: .shop)
+        try await ledger.hear([status(true, on: 58)], on: 91)
+        try await ledger.hear([charge("4", on: 86, asOf: 93, revokedOn: 92)], on: 93)
+        let events = try await ledger.told()
+        if round == 1 {
+          told = events.count
+          let kinds = Set(events.map(\.kind))
+          let missing = Set(LedgerEvent.Kind.allCases).subtracting(kinds).map(\.rawValue).sorted()
+          #expect(missing == [])
+        }
+        #expect(events.count == told, "in round \(round)")
+      }
+      #expect(try await ledger.order(ordered.order.id)?.order.status == .fulfilled)
+      #expect(try await ledger.audit().isClean)
+    }
+  }
+
+  @Test("an order is told to be fulfilled, refunded and fulfilled again, each once")
+  func orders() async throws {
+    try await withScratchLedger { ledger in
+      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
+      // Apple gives the refund another date once more.
+      for date in [4.0, 4.5] {
+        try await ledger.hear([charge("1", on: 0, asOf: date + 1, revokedOn: date)], on: date + 1)
+      }
+      try await ledger.hear([charge("1", on: 0, asOf: 6)], on: 6)
+      let told = try await ledger.told("anna").filter { $0.data.order_id != nil }
+      #expect(told.map(\.kind) == [.orderFulfilled, .orderRefunded, .orderFulfilled])
+      #expect(
+        told.allSatisfy { $0.data.order_id == order.order.id.uuidString.lowercased() })
+    }
+  }
+
+  @Test("an order that nobody pays for expires at its moment, and is told to, once")
+  func expiry() async throws {
+    try await withScratchLedger(orderLifetime: .days(2)) { ledger in
+      let order = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      try await ledger.work(until: 1.9)
+      #expect(try await ledger.order(order.order.id)?.order.status == .open)
+      try await ledger.work(until: 2.1)
+      #expect(try await ledger.order(order.order.id)?.order.status == .expired)
+      let told = try await ledger.told()
+      #expect(told.map(\.kind) == [.orderExpired])
+      #expect(told.first?.account == "anna")
+      #expect(told.first?.at == day(2))
+      try await ledger.work(until: 3)
+      #expect(try await ledger.told().count == 1)
+      // The money of a late charge was paid.
+      let result = try await ledger.submit(
+        [charge("1", on: 3)], claiming: [key("1")], by: "anna", on: 3.1, terms: .shop)
+      #expect(result?.fulfilledOrder == order.order.id)
+      #expect(try await ledger.told().contains { $0.kind == .orderFulfilled })
+    }
+  }
+
+  @Test("an order that was paid for has nothing left to expire")
+  func paid() async throws {
+    try await withScratchLedger { ledger in
+      _ = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
+      let jobs = try await ledger.database.query(
+        "SELECT kind FROM tenure.job WHERE kind <> 'poll_line' ORDER BY kind"
+      )
+      .decode(String.self)
+      #expect(jobs == ["survey", "tell_account"])
+    }
+  }
+
+  @Test("what is rolled back is not told, and what is told is there")
+  func oneCommit() async throws {
+    try await withLedger { ledger in
+      let submission = try await ledger.store(by: "anna", on: 0.1)
+      var broken = exchange("{}")
+      broken.endpoint = ""
+      await #expect(throws: PostgresError.self) {
+        try await ledger.verify(
+          submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.1, exchanges: [broken],
+          terms: .shop)
+      }
+      #expect(try await ledger.told().isEmpty)
+      #expect(try await ledger.entryCount() == 0)
+      try await ledger.verify(
+        submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.1, terms: .shop)
+      #expect(try await ledger.told().count == 4)
+    }
+  }
+
+  @Test("recordings at once for one account tell it one thing after the other")
+  func concurrency() async throws {
+    try await withLedger { ledger in
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for number in 1...12 {
+          let line = LineID(.production, OriginalTransactionID("line \(number)"))
+          let id = TransactionID("\(number)")
+          group.addTask {
+            let evidence = charge(id, on: 0, days: Double(10 + number), line: line)
+            if number.isMultiple(of: 2) {
+              try await ledger.submit(
+                [evidence], claiming: [key(id, line: line)], by: "anna", on: 0.1, terms: .shop)
+            } else {
+              try await ledger.submit(
+                [evidence], claiming: [key(id, line: line)], by: "ben", on: 0.1, terms: .shop)
+              try await ledger.hear(
+                [charge(id, on: 0, days: 40, line: line, asOf: 1)], on: 1)
+            }
+          }
+        }
+        try await group.waitForAll()
+      }
+      let usable = try FeedReplay(await ledger.told()).usable
+      #expect(usable == ["anna": ["premium": day(22)], "ben": ["premium": day(40)]])
+    }
+  }
+
+  /// A ledger that knows the products that are ordered.
+  private func withScratchLedger(
+    orderLifetime: Duration = StoredOrder.lifetime,
+    _ body: @Sendable (Ledger) async throws -> Void
+  ) async throws {
+    try await withLedger { ledger in
+      for id in ["monthly", "coins"] as [ProductID] {
+        _ = try await ledger.describe(
+          Product(id: id, validFrom: start, type: .autoRenewable, entitlements: []))
+      }
+      try await body(Ledger(database: ledger.database, orderLifetime: orderLifetime))
+    }
+  }
+}

@@ -1,0 +1,284 @@
+import Foundation
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+/// How workers share the queue.
+@Suite("The queue")
+struct QueueTests {
+  private static func order(_ number: Int) -> Job.Task {
+    .processNotification("n\(number)")
+  }
+
+  private static func poll(_ number: Int) -> Job.Task {
+    .pollLine(LineID(.production, OriginalTransactionID(rawValue: "\(number)")))
+  }
+
+  private func schedule(
+    _ task: Job.Task, after delay: Duration = .zero, priority: Int = 0, in ledger: Ledger
+  ) async throws {
+    try await ledger.database.execute(
+      Job.schedule(task, runAt: start + delay, priority: priority, at: start))
+  }
+
+  private func holders(_ ledger: Ledger) async throws -> [String?] {
+    try await ledger.database.query("SELECT locked_by FROM tenure.job ORDER BY job_id")
+      .decode(String?.self)
+  }
+
+  @Test("a lane gives no more than it is asked for, and none takes the place of another")
+  func lanes() async throws {
+    try await withLedger { ledger in
+      for number in 1...20 { try await schedule(Self.poll(number), in: ledger) }
+      try await schedule(Self.order(1), after: .seconds(1), in: ledger)
+      try await schedule(.survey, after: .seconds(2), in: ledger)
+      let jobs = try await ledger.claimJobs(
+        limits: [.polls: 3, .notifications: 3, .clock: 3], worker: "a", at: start + .seconds(2),
+        lease: .seconds(20))
+      #expect(jobs.count { $0.task.lane == .polls } == 3)
+      #expect(jobs.map(\.task).contains(Self.order(1)))
+      #expect(jobs.count == 4)
+      let none = try await ledger.claimJobs(
+        limits: [:], worker: "a", at: start + .seconds(2), lease: .seconds(20))
+      #expect(none.isEmpty)
+    }
+  }
+
+  @Test("the most urgent comes first, and then what is due for longest")
+  func urgency() async throws {
+    try await withLedger { ledger in
+      try await schedule(Self.poll(1), after: .seconds(1), priority: 2, in: ledger)
+      try await schedule(Self.poll(2), after: .seconds(3), priority: 0, in: ledger)
+      try await schedule(Self.poll(3), after: .seconds(2), priority: 0, in: ledger)
+      try await schedule(Self.poll(4), after: .seconds(1), priority: 1, in: ledger)
+      try await schedule(Self.poll(5), after: .seconds(99), priority: 0, in: ledger)
+      func claim(_ limit: Int) async throws -> [Job.Task] {
+        try await ledger.claimJobs(
+          limits: [.polls: limit], worker: "a", at: start + .seconds(9), lease: .seconds(20)
+        ).map(\.task)
+      }
+      #expect(try await claim(3) == [Self.poll(3), Self.poll(2), Self.poll(4)])
+      #expect(try await claim(3) == [Self.poll(1)])
+    }
+  }
+
+  @Test("many workers at once share the jobs, and none is done twice")
+  func sharing() async throws {
+    try await withLedger { ledger in
+      let tasks = (1...300).map(Self.order)
+      try await ledger.database.batch(tasks.map { Job.schedule($0, runAt: start, at: start) })
+      let claimed: [Job.Task] = try await withThrowingTaskGroup(of: [Job.Task].self) { group in
+        for worker in 1...8 {
+          group.addTask {
+            var claimed: [Job.Task] = []
+            while true {
+              let jobs = try await ledger.claimJobs(
+                limits: [.notifications: 7], worker: "w\(worker)", at: start, lease: .seconds(20))
+              // What another one is just claiming is passed over, not waited for.
+              let left = try await ledger.nextJobs(in: [.notifications])
+              claimed += jobs.map(\.task)
+              for job in jobs { try await ledger.complete(job) }
+              if jobs.isEmpty, left.isEmpty { return claimed }
+            }
+          }
+        }
+        var all: [Job.Task] = []
+        for try await some in group { all += some }
+        return all
+      }
+      #expect(claimed.count == tasks.count)
+      #expect(Set(claimed) == Set(tasks))
+    }
+  }
+
+  @Test("a lease that is over is another's; one that is renewed is not")
+  func leases() async throws {
+    try await withLedger { ledger in
+      try await schedule(Self.order(1), in: ledger)
+      try await schedule(Self.order(2), in: ledger)
+      func claim(_ worker: String, after delay: Duration) async throws -> [Job] {
+        try await ledger.claimJobs(
+          limits: [.notifications: 9], worker: worker, at: start + delay, lease: .seconds(20))
+      }
+      let jobs = try await claim("a", after: .zero)
+      #expect(jobs.count == 2)
+      let kept = try await ledger.extendLeases(of: [jobs[0]], until: start + .seconds(40))
+      #expect(kept == [jobs[0].id])
+      // A shorter one takes nothing away.
+      try await ledger.extendLeases(of: [jobs[0]], until: start + .seconds(30))
+      #expect(try await claim("b", after: .seconds(19)).isEmpty)
+      #expect(try await claim("b", after: .seconds(20)).map(\.task) == [jobs[1].task])
+      #expect(try await claim("b", after: .seconds(39)).isEmpty)
+      #expect(try await ledger.extendLeases(of: jobs, until: start + .days(1)) == [jobs[0].id])
+    }
+  }
+
+  @Test("who has begun a job often and come to no end keeps others from it for longer")
+  func deadlyJob() async throws {
+    try await withLedger { ledger in
+      try await schedule(Self.order(1), in: ledger)
+      var now = start
+      var leases: [Duration] = []
+      for _ in 1...15 {
+        _ = try await ledger.claimJobs(
+          limits: [.notifications: 1], worker: "a", at: now, lease: .seconds(20))
+        let end = try await ledger.database.query("SELECT locked_until FROM tenure.job")
+          .decodeOnly(Timestamp.self)
+        leases.append(end - now)
+        now = end
+      }
+      #expect(leases.prefix(6) == Array(repeating: .seconds(20), count: 6)[...])
+      #expect(leases[6] == .seconds(40))
+      #expect(leases.last == .seconds(20 * 128))
+    }
+  }
+
+  @Test("what was not begun is given back as if nobody had claimed it")
+  func givingBack() async throws {
+    try await withLedger { ledger in
+      for number in 1...3 { try await schedule(Self.order(number), in: ledger) }
+      let jobs = try await ledger.claimJobs(
+        limits: [.notifications: 2], worker: "a", at: start, lease: .seconds(20))
+      _ = try await ledger.claimJobs(
+        limits: [.notifications: 2], worker: "b", at: start, lease: .seconds(20))
+      try await ledger.giveBack(jobs)
+      #expect(try await holders(ledger) == [nil, nil, "b"])
+      let again = try await ledger.claimJobs(
+        limits: [.notifications: 9], worker: "b", at: start, lease: .seconds(20))
+      #expect(again.map(\.attempts) == [1, 1])
+      // Who gives back late takes nothing from who has it now.
+      try await ledger.giveBack(jobs)
+      #expect(try await holders(ledger) == ["b", "b", "b"])
+    }
+  }
+
+  @Test("the next job of a lane is the next to be due, or the next whose lease is over")
+  func nextJob() async throws {
+    try await withLedger { ledger in
+      let lanes = Job.Lane.allCases
+      #expect(try await ledger.nextJobs(in: lanes).isEmpty)
+      try await schedule(Self.poll(1), after: .seconds(7), priority: 2, in: ledger)
+      try await schedule(Self.poll(2), after: .seconds(9), priority: 0, in: ledger)
+      try await schedule(Self.order(1), after: .seconds(3), in: ledger)
+      try await schedule(Self.order(2), after: .seconds(50), in: ledger)
+      try await schedule(.survey, in: ledger)
+      #expect(
+        try await ledger.nextJobs(in: lanes) == [
+          .polls: start + .seconds(7), .notifications: start + .seconds(3), .upkeep: start,
+        ])
+      #expect(try await ledger.nextJobs(in: [.clock, .upkeep]) == [.upkeep: start])
+      let jobs = try await ledger.claimJobs(
+        limits: [.notifications: 1, .upkeep: 1], worker: "a", at: start + .seconds(4),
+        lease: .seconds(20))
+      let lane = Job.Lane.notifications
+      #expect(try await ledger.nextJobs(in: [lane])[lane] == start + .seconds(24))
+      #expect(try await ledger.park(jobs[0], because: "why", at: start))
+      #expect(try await ledger.nextJobs(in: [.upkeep]).isEmpty)
+    }
+  }
+
+  @Test("what changed while it was done is done again, and is not given up")
+  func changedMeanwhile() async throws {
+    try await withLedger { ledger in
+      try await schedule(Self.poll(1), in: ledger)
+      func claim() async throws -> Job {
+        try #require(
+          try await ledger.claimJobs(
+            limits: [.polls: 1], worker: "a", at: start + .seconds(60), lease: .seconds(20)
+          ).first)
+      }
+      let first = try await claim()
+      try await schedule(Self.poll(1), after: .seconds(30), in: ledger)
+      #expect(try await !ledger.park(first, because: "late", at: start))
+      try await ledger.repeat(first, at: start + .days(9), now: start)
+      let second = try await claim()
+      try await ledger.repeat(second, at: start + .days(9), now: start)
+      #expect(try await ledger.nextJobs(in: [.polls])[.polls] == start + .days(9))
+    }
+  }
+
+  @Test("what is seeded is there once")
+  func seeding() async throws {
+    try await withLedger { ledger in
+      try await ledger.seed([.survey, .trimEvents], at: start)
+      try await ledger.seed([.trimEvents], at: start + .days(1))
+      try await ledger.seed([], at: start)
+      #expect(try await holders(ledger).count == 2)
+      #expect(try await ledger.nextJobs(in: [.upkeep])[.upkeep] == start)
+    }
+  }
+
+  @Test("the queue is counted, and what was given up is listed and started again")
+  func operating() async throws {
+    try await withLedger { ledger in
+      for number in 1...6 {
+        try await schedule(Self.order(number), after: .seconds(number), in: ledger)
+      }
+      try await schedule(.survey, in: ledger)
+      let jobs = try await ledger.claimJobs(
+        limits: [.notifications: 3, .upkeep: 1], worker: "a", at: start + .seconds(4),
+        lease: .seconds(20))
+      let (survey, first, second) = (jobs[0], jobs[1], jobs[2])
+      #expect(try await ledger.park(first, because: "first", at: start + .seconds(5)))
+      #expect(try await ledger.park(survey, because: "survey", at: start + .seconds(6)))
+      try await ledger.release(second, until: start + .seconds(90), because: "second")
+
+      let counts = try await ledger.jobCounts(at: start + .seconds(5))
+      #expect(counts.map(\.kind) == ["process_notification", "survey"])
+      let count = try #require(counts.first)
+      #expect(count.lane == .notifications)
+      // The fourth and the fifth are due, the sixth and the second wait, the third runs.
+      #expect(count.due == 2)
+      #expect(count.waiting == 2)
+      #expect(count.running == 1)
+      #expect(count.parked == 1)
+      #expect(count.failing == 1)
+      #expect(count.dueSince == start + .seconds(4))
+
+      let parked = try await ledger.parkedJobs(limit: 10)
+      #expect(parked.map(\.lastError) == ["survey", "first"])
+      #expect(parked.map(\.state) == [.parked, .parked])
+      #expect(try await ledger.parkedJobs(kind: "survey", limit: 10).map(\.subject) == ["all"])
+      #expect(try await ledger.parkedJobs(limit: 1).count == 1)
+
+      let now = start + .seconds(100)
+      func state(_ name: String) async throws -> StoredJob.State? {
+        try await ledger.jobs(named: name, at: now).first?.state
+      }
+      #expect(try await state("n1") == .parked)
+      #expect(try await state("\(jobs[3].id)") == .running)
+      #expect(try await state("n6") == .due)
+      #expect(try await ledger.jobs(named: "n6", at: start).map(\.state) == [.waiting])
+      #expect(try await state("n7") == nil)
+
+      // One that a worker is at stays as it is.
+      #expect(try await ledger.restartJobs(.named(["n1", "n3", "\(second.id)"]), at: now) == 2)
+      #expect(try await state("n3") == .running)
+      #expect(try await state("n1") == .due)
+      let again = try #require(try await ledger.jobs(named: "n2", at: now).first)
+      #expect(again.runAt == now)
+      #expect(again.createdAt == now)
+      #expect(again.attempts == 0)
+      #expect(try await ledger.restartJobs(.parked(kind: "poll_line"), at: now) == 0)
+      #expect(try await ledger.restartJobs(.allParked, at: now) == 1)
+      #expect(try await ledger.parkedJobs(limit: 10).isEmpty)
+    }
+  }
+
+  @Test("every kind of job has its name, its lane and a way back from its row")
+  func kinds() throws {
+    let id = UUID()
+    let tasks: [Job.Task] = [
+      .verifySubmission(id), .processNotification("n"), Self.poll(1),
+      .compareNotifications(bundleID: "com.example/app", .sandbox),
+      .tellAccount(AccountKey(rawValue: id)), .expireOrder(id),
+      .deliverEvents(stream: "line/production/1"), .survey, .trimEvents,
+    ]
+    #expect(tasks.map(\.kind) == Job.Task.kinds)
+    for task in tasks {
+      #expect(Job.Task(kind: task.kind, subject: task.subject) == task)
+    }
+  }
+}

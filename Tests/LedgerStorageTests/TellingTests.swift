@@ -1,0 +1,281 @@
+import Foundation
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+@Suite("What time tells")
+struct TellingTests {
+  @Test("access that ends is told at its moment, once, however late anybody looks")
+  func expiry() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
+      try await ledger.work(until: 29.9)
+      #expect(try await ledger.told().last?.kind == .entitlementGranted)
+      try await ledger.work(until: 33)
+      let told = try await ledger.told()
+      #expect(told.last?.kind == .entitlementExpired)
+      #expect(told.last?.at == day(30))
+      try await ledger.work(until: 40)
+      #expect(try await ledger.told().count == told.count)
+      #expect(try await ledger.database.query("SELECT 1 FROM tenure.told_entitlement").isEmpty)
+    }
+  }
+
+  @Test("a renewal dated ahead, and a later one, move the moment at which an account is told")
+  func prolonged() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
+      try await ledger.hear([charge("2", on: 30)], on: 29.2)
+      try await ledger.work(until: 45)
+      #expect(try await ledger.told().last?.kind == .entitlementExtended)
+      try await ledger.work(until: 61)
+      #expect(try await ledger.told().last?.at == day(60))
+    }
+  }
+
+  @Test("a worker that dies before the commit tells nothing, and the next one tells it once")
+  func dead() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
+      let claimed = try await ledger.claim(by: "dead", on: 30)
+      try await ledger.work(until: 30.5)
+      let count = try await ledger.told().count
+      #expect(try await ledger.told().last?.kind == .entitlementExpired)
+      // It was only slow: its account is told nothing new, and the job is not its own any more.
+      try await ledger.tell(claimed, terms: .shop, at: day(30.6))
+      #expect(try await ledger.told().count == count)
+    }
+  }
+
+  @Test("what is recorded while a worker is at the account has it looked at again in time")
+  func recordedMeanwhile() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
+      let job = try await ledger.claim(by: "a", on: 30)
+      try await ledger.hear([charge("2", on: 30)], on: 30)
+      try await ledger.tell(job, terms: .shop, at: day(30))
+      let (runAt, holder) = try await ledger.database.query(
+        "SELECT run_at, locked_by FROM tenure.job WHERE kind = 'tell_account'"
+      ).decodeOnly(Timestamp.self, String?.self)
+      #expect(runAt == day(60))
+      #expect(holder == nil)
+    }
+  }
+
+  @Test("provisional access is told as it comes, and as it goes with the decision or by time")
+  func provisional() async throws {
+    let waiting = SubmissionProblem(code: "apple_unavailable", detail: "No answer came.")
+    try await withLedger { ledger in
+      let grant = ProvisionalGrant(entitlement: "premium", endsAt: day(2), line: lineID)
+      for (number, account) in ["anna", "ben", "carl"].enumerated() {
+        let line = LineID(.production, OriginalTransactionID("\(number)"))
+        let submission = try await ledger.store(by: account, on: 1)
+        try await ledger.postpone(
+          submission, until: day(1.5), because: waiting, exchanges: [],
+          provisional: [
+            ProvisionalGrant(entitlement: "premium", endsAt: grant.endsAt, line: line)
+          ],
+          worker: nil, terms: .shop, at: day(1))
+        #expect(try await ledger.toldKinds(account) == ["entitlement.granted"])
+        switch account {
+        case "anna":
+          try await ledger.verify(
+            submission, [charge("1", on: 0, line: line)], claiming: [key("1", line: line)],
+            on: 1.2, terms: .shop)
+        case "ben":
+          try await ledger.reject(
+            submission, because: SubmissionProblem(code: "receipt_rejected", detail: "21003"),
+            exchanges: [], terms: .shop, at: day(1.2))
+        default:
+          try await ledger.work(until: 2)
+        }
+      }
+      #expect(try await ledger.told("anna").last?.kind == .entitlementExtended)
+      #expect(
+        try await ledger.toldKinds("ben") == ["entitlement.granted", "entitlement.revoked"])
+      #expect(
+        try await ledger.toldKinds("carl") == ["entitlement.granted", "entitlement.expired"])
+    }
+  }
+
+  @Test("a product that is described later grants, and is told to, by a survey")
+  func survey() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
+      try await ledger.work(until: 1)
+      #expect(try await ledger.told().allSatisfy { $0.data.entitlement == nil })
+      _ = try await ledger.describe(
+        Product(
+          id: "monthly", validFrom: day(2), type: .autoRenewable, entitlements: ["premium"]))
+      let terms = AccessTerms(catalogue: try await ledger.catalogue())
+      try await ledger.work(until: 2, terms: terms)
+      let told = try await ledger.told()
+      #expect(told.last?.kind == .entitlementGranted)
+      // The second look, later, finds nothing, and that is the end of it.
+      try await ledger.work(until: 3, terms: terms)
+      #expect(try await ledger.told().count == told.count)
+      let jobs = try await ledger.database.query(
+        "SELECT kind FROM tenure.job WHERE kind <> 'poll_line'"
+      ).decode(String.self)
+      #expect(jobs == ["tell_account"])
+      try await ledger.work(until: 30, terms: terms)
+      #expect(try await ledger.told().last?.kind == .entitlementExpired)
+    }
+  }
+
+  @Test("a survey goes on where a worker died, and begins again when something changes meanwhile")
+  func surveyPlace() async throws {
+    let text = SurveyPlace(.accounts, after: "an account").text(generation: 3)
+    #expect(SurveyPlace(text, generation: 3) == SurveyPlace(.accounts, after: "an account"))
+    #expect(SurveyPlace(text, generation: 4) == nil)
+    #expect(SurveyPlace(nil, generation: 0) == nil)
+    let line = LineID(.sandbox, "a/b c")
+    let place = SurveyPlace(.lines, after: Job.Task.pollLine(line).subject)
+    #expect(SurveyPlace(place.text(generation: 0), generation: 0)?.line == line)
+
+    try await withLedger { ledger in
+      for (account, id) in [("anna", "1" as TransactionID), ("ben", "2")] {
+        let line = LineID(.production, OriginalTransactionID(account))
+        try await ledger.submit(
+          [charge(id, on: 0, line: line)], claiming: [key(id, line: line)], by: account, on: 0.1)
+      }
+      _ = try await ledger.describe(
+        Product(
+          id: "monthly", validFrom: day(2), type: .autoRenewable, entitlements: ["premium"]))
+      let terms = AccessTerms(catalogue: try await ledger.catalogue())
+      // Somebody had got as far as anna.
+      let anna = SurveyPlace(.accounts, after: "anna").text(generation: 0)
+      _ = try await ledger.database.execute("UPDATE tenure.job SET place = \(anna)")
+      let job = try await ledger.claim(by: "b", on: 2)
+      try await ledger.survey(job, terms: terms, at: day(2))
+      #expect(try await ledger.told("anna").last?.kind != .entitlementGranted)
+      #expect(try await ledger.told("ben").last?.kind == .entitlementGranted)
+      _ = try await ledger.describe(
+        Product(
+          id: "quarterly", validFrom: day(2), type: .autoRenewable, entitlements: ["premium"]))
+      try await ledger.work(until: 2, terms: terms)
+      #expect(try await ledger.told("anna").last?.kind == .entitlementGranted)
+    }
+  }
+
+  @Test("a survey tells what a version before this one left untold, and schedules what is to come")
+  func upgrade() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
+      _ = try await ledger.database.batch([
+        "DELETE FROM tenure.event", "DELETE FROM tenure.told_entitlement",
+        "DELETE FROM tenure.job", Job.schedule(.survey, runAt: day(1), at: day(1)),
+      ])
+      try await ledger.work(until: 2)
+      #expect(try await ledger.toldKinds("anna") == ["entitlement.granted"])
+      try await ledger.work(until: 30)
+      #expect(try await ledger.told().last?.at == day(30))
+    }
+  }
+
+  /// Lives random lives of a few accounts on a few lines; whoever follows the feed knows at every
+  /// moment what everybody can use.
+  @Test(arguments: 0..<6)
+  func `the feed, replayed, says what everybody can use`(life: Int) async throws {
+    let seed = UInt64.random(in: .min ... .max)
+    var random = SplitMix(seed)
+    var steps: [LifeStep] = []
+    var dates: [Double] = [0]
+    for _ in 0..<40 {
+      dates.append(dates[dates.count - 1] + Double.random(in: 0...9, using: &random))
+      steps.append(LifeStep(dates, &random))
+    }
+    try await withLedger { [steps] ledger in
+      for step in steps {
+        if step.isWatched { try await ledger.work(until: step.date) }
+        try await step.happen(in: ledger)
+      }
+      let end = (steps.last?.date ?? 0) + 1
+      try await ledger.work(until: end)
+      let usable = try FeedReplay(await ledger.told()).usable
+      for account in LifeStep.accounts {
+        let expected = try await ledger.usable(by: account, on: end)
+        #expect(usable[account] ?? [:] == expected, "\(account), seed \(seed)")
+      }
+      #expect(try await ledger.audit().isClean, "seed \(seed)")
+    }
+  }
+}
+
+/// Something that happens in a random life.
+private struct LifeStep: Sendable {
+  static let accounts = ["anna", "ben", "carl"]
+
+  let date: Double
+  let isWatched: Bool
+  private let account: String
+  private let line: LineID
+  private let evidence: [Evidence]
+  private let claimed: [TransactionKey]
+  private let way: Int
+
+  /// Something at the last of the dates; those before it are of the steps before.
+  init(_ dates: [Double], _ random: inout SplitMix) {
+    let date = dates[dates.count - 1]
+    self.date = date
+    isWatched = Bool.random(using: &random)
+    account = Self.accounts[Int.random(in: 0..<Self.accounts.count, using: &random)]
+    line = LineID(
+      .production, OriginalTransactionID("\(Int.random(in: 1...3, using: &random))000"))
+    // A charge of now, or one of before, which may be known.
+    let number = Int.random(in: max(1, dates.count - 6)..<dates.count, using: &random)
+    let transaction = TransactionID("\(line.originalTransactionID.rawValue)\(number)")
+    let product: ProductID = number.isMultiple(of: 3) ? "quarterly" : "monthly"
+    let begin = dates[number].rounded()
+    let revokedOn = Int.random(in: 0..<4, using: &random) == 0 ? begin + 1 : nil
+    var evidence = [
+      charge(
+        transaction, on: begin, days: 12, line: line, product: product, asOf: date,
+        revokedOn: revokedOn)
+    ]
+    let phases: [RenewalStatus.Phase] = [
+      .undisturbed, .billingRetry, .gracePeriod(until: day(date + 3)), .expired,
+    ]
+    if Bool.random(using: &random) {
+      evidence.append(
+        .renewalStatus(
+          RenewalStatus(
+            asOf: day(date), autoRenews: Bool.random(using: &random),
+            phase: phases[Int.random(in: 0..<phases.count, using: &random)]), line: line))
+    }
+    self.evidence = evidence
+    claimed = [TransactionKey(line: line, transactionID: transaction, productID: product)]
+    way = Int.random(in: 0..<4, using: &random)
+  }
+
+  func happen(in ledger: Ledger) async throws {
+    switch way {
+    case 0: try await ledger.hear(evidence, on: date)
+    case 1: try await ledger.learn(evidence, on: date)
+    default:
+      try await ledger.submit(evidence, claiming: claimed, by: account, on: date, terms: .shop)
+    }
+  }
+}
+
+/// A generator whose sequence follows from its seed.
+private struct SplitMix: RandomNumberGenerator {
+  private var state: UInt64
+
+  init(_ seed: UInt64) { state = seed }
+
+  mutating func next() -> UInt64 {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var mixed = state
+    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+    return mixed ^ (mixed >> 31)
+  }
+}

@@ -1,0 +1,141 @@
+import Foundation
+@testable import LedgerStorage
+import Postgres
+import Subscriptions
+import Testing
+
+/// An event as its row has it.
+struct ToldEvent: Sendable {
+  var kind: LedgerEvent.Kind
+  var at: Timestamp
+  /// The app's name for the account.
+  var account: String?
+  var text: String
+  var data: ToldData
+}
+
+/// What is read of an event's data by tests.
+struct ToldData: Decodable, Sendable {
+  struct Entitlement: Decodable, Hashable, Sendable {
+    var entitlement: String
+    var active: Bool
+    var state: String
+    var access_ends_at: String?
+  }
+
+  var transaction_id: String?
+  var order_id: String?
+  var product_id: String?
+  var previous_product_id: String?
+  var auto_renewing: Bool?
+  var rule: String?
+  var because: String?
+  var counterpart: String?
+  var entitlement: Entitlement?
+  var entitlements: [Entitlement]?
+}
+
+extension Ledger {
+  /// All events, or those of an account, in the order in which they were written.
+  func told(_ account: String? = nil) async throws -> [ToldEvent] {
+    let rows = try await database.query(
+      """
+      SELECT e.type, e.occurred_at, a.account_id, e.data
+      FROM tenure.event AS e LEFT JOIN tenure.account_by_key AS a USING (account_key)
+      ORDER BY e.event_id
+      """
+    ).decode(String.self, Timestamp.self, String?.self, String.self)
+    return try rows.map { kind, at, account, text in
+      ToldEvent(
+        kind: try #require(LedgerEvent.Kind(rawValue: kind)), at: at, account: account, text: text,
+        data: try JSONDecoder().decode(ToldData.self, from: Data(text.utf8)))
+    }.filter { account == nil || $0.account == account }
+  }
+
+  func toldKinds(_ account: String? = nil) async throws -> [String] {
+    try await told(account).map(\.kind.rawValue)
+  }
+
+  /// Records what a poll brought.
+  @discardableResult
+  func learn(_ evidence: [Evidence], on date: Double, terms: AccessTerms = .shop) async throws
+    -> Bool
+  {
+    try await record(evidence, polledAs: "poll", at: day(date), terms: terms).isNews
+  }
+
+  /// Records what a notification brought.
+  func hear(_ evidence: [Evidence], on date: Double, terms: AccessTerms = .shop) async throws {
+    let id = UUID().uuidString
+    _ = try await store(
+      NewNotification(id: id, version: .two, receivedAt: day(date), body: "signed"),
+      processAt: day(date))
+    _ = try await process(
+      VerifiedNotification(id: id, evidence: evidence), at: day(date), terms: terms)
+  }
+
+  /// Claims what is to be done at its moment, or for all accounts.
+  func claim(by worker: String, on date: Double) async throws -> Job {
+    try #require(
+      try await claimJobs(
+        limits: [.clock: 1, .upkeep: 1], worker: worker, at: day(date), lease: .seconds(60)
+      ).first)
+  }
+
+  /// Does the jobs that are due by a moment, as a worker does, and those that come up meanwhile.
+  func work(until date: Double, terms: AccessTerms = .shop) async throws {
+    while true {
+      let jobs = try await claimJobs(
+        limits: [.clock: 10, .upkeep: 1], worker: "worker", at: day(date), lease: .seconds(60))
+      guard !jobs.isEmpty else { return }
+      for job in jobs {
+        switch job.task {
+        case .tellAccount: try await tell(job, terms: terms, at: day(date))
+        case .expireOrder: try await expire(job, at: day(date))
+        case .survey: try await survey(job, terms: terms, at: day(date))
+        default: Issue.record("a job of another kind: \(job.task)")
+        }
+      }
+    }
+  }
+
+  /// What an account can use, with the ends.
+  func usable(by account: String, on date: Double, terms: AccessTerms = .shop) async throws
+    -> [String: Timestamp?]
+  {
+    let held = try await holdings(of: account)
+    return Dictionary(
+      uniqueKeysWithValues: terms.entitlements(
+        of: account, holding: held.holdings, granted: held.grants, at: day(date)
+      ).filter(\.isActive).map { ($0.name, $0.accessEndsAt) })
+  }
+}
+
+/// What somebody knows who has heard every event from the beginning.
+struct FeedReplay {
+  private(set) var usable: [String: [String: Timestamp?]] = [:]
+
+  init(_ events: [ToldEvent]) throws {
+    for event in events {
+      guard let account = event.account, let entitlement = event.data.entitlement else { continue }
+      let name = entitlement.entitlement
+      let known = usable[account]?[name]
+      switch event.kind {
+      case .entitlementGranted:
+        #expect(known == nil, "what is there is not granted: \(event.text)")
+      case .entitlementExtended, .entitlementShortened, .entitlementExpired, .entitlementRevoked:
+        #expect(known != nil, "only what is there changes: \(event.kind) \(event.text)")
+      default: Issue.record("no event of an entitlement: \(event.kind)")
+      }
+      switch event.kind {
+      case .entitlementExpired, .entitlementRevoked:
+        #expect(!entitlement.active)
+        usable[account]?[name] = nil
+      default:
+        #expect(entitlement.active)
+        let end = entitlement.access_ends_at.flatMap { Timestamp(rfc3339: $0) }
+        usable[account, default: [:]].updateValue(end, forKey: name)
+      }
+    }
+  }
+}
