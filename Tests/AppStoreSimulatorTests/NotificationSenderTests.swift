@@ -4,7 +4,7 @@ import Subscriptions
 import Testing
 
 /// Delivering: Apple's schedule, and everything that can go wrong on the way.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.timeLimit(.minutes(10)))
 struct NotificationSenderTests {
   private let server = StandInServer()
 

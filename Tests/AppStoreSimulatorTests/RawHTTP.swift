@@ -14,10 +14,14 @@ enum RawHTTP {
     case silence
   }
 
+  /// How long an answer is waited for: longer than any busy machine takes, and less than the 300
+  /// seconds of a silent server.
+  static let patience: Duration = .seconds(240)
+
   static func send(
     _ method: String = "POST", _ path: String, _ body: some Collection<UInt8> = [],
     authorization: String? = nil, port: Int,
-    patience: Duration = .seconds(60)
+    patience: Duration = patience
   ) async throws -> Outcome {
     let bytes = ByteBuffer(
       bytes: Array(

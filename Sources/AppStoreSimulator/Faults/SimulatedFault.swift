@@ -15,7 +15,7 @@ package enum SimulatedFault: Hashable, Sendable {
   case tooManyRequests(retryAfterSeconds: Int)
   /// Apple's status alone, for example 21002, 21005 or 21009.
   case status(Int)
-  /// Of the App Store Server API: 4040002, 4040004, 4040006, 5000000 or 5000001.
+  /// Of the App Store Server API: 4000017, 4040002, 4040004, 4040006, 4040007, 5000000 or 5000001.
   case serverError(Int64)
   /// A status from 21100 to 21199, with `is-retryable` as a number or as a boolean.
   case internalError(Int, isRetryable: Bool, asNumber: Bool)

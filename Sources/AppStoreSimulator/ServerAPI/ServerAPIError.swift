@@ -34,6 +34,8 @@ struct ServerAPIError: Error, Hashable, Sendable {
     code: 4_000_014, message: "Invalid pagination token.")
   static let invalidStartDate = Self(code: 4_000_015, message: "Invalid start date.")
   static let invalidEndDate = Self(code: 4_000_016, message: "Invalid end date.")
+  static let paginationTokenExpired = Self(
+    code: 4_000_017, message: "The pagination token is expired.")
   static let invalidNotificationType = Self(
     code: 4_000_018, message: "Invalid notification type or subtype.")
   static let multipleFilters = Self(
@@ -107,9 +109,10 @@ struct ServerAPIError: Error, Hashable, Sendable {
 }
 
 extension ServerAPIError {
-  /// What faults can answer: an error that says nothing about the request.
+  /// What faults can answer: an error that says nothing about the request, that a page token is too
+  /// old, or that an app has no address for notifications.
   static let ofFaults = [
     accountNotFoundRetryable, appNotFoundRetryable, originalTransactionIDNotFoundRetryable,
-    internalError, internalErrorRetryable,
+    internalError, internalErrorRetryable, paginationTokenExpired, noNotificationURL,
   ]
 }

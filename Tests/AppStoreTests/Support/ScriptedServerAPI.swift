@@ -75,7 +75,7 @@ final class ScriptedServerAPI: AppStoreTransport {
     sleep: (@Sendable (Duration) async throws -> Void)? = nil
   ) throws -> AppStoreServerAPI {
     AppStoreServerAPI(
-      transport: self, key: Self.key, verifier: try Signed.verifier(), timeout: .seconds(10),
+      transport: self, key: Self.key, verifier: try Signed.verifier(), timeout: .seconds(240),
       patience: patience, logger: logger, now: { self.now },
       sleep: sleep ?? { self.pass($0) })
   }

@@ -16,12 +16,12 @@ package struct ServerAPIPages<Page: ServerAPIPage>: AsyncSequence, Sendable {
   /// A page, and the environment that gave it.
   package typealias Element = ServerAPIAnswer<Page>
 
-  /// Twenty times as many transactions as one Apple account can sensibly have.
-  private static var pageLimit: Int { 10_000 }
-
   let endpoint: ServerAPIEndpoint
   let token: String?
   let environment: Environment?
+  /// A list that has more pages never ends: twenty times as many transactions as one Apple account
+  /// can sensibly have, unless told otherwise.
+  var pageLimit = 10_000
   let ask: @Sendable (String?, Environment?) async throws -> ServerAPIAnswer<Page>
 
   package func makeAsyncIterator() -> Iterator {
@@ -54,7 +54,7 @@ package struct ServerAPIPages<Page: ServerAPIPage>: AsyncSequence, Sendable {
       isAtEnd = !answer.content.hasMore
       // A list that stands still, or never ends, is a fault of the server's.
       if answer.content.next == nil || answer.content.next == token
-        || count == ServerAPIPages.pageLimit
+        || count == pages.pageLimit
       {
         fault = AppStoreServerAPIError(
           .unexpectedAnswer, pages.endpoint, answer.environment,

@@ -29,7 +29,10 @@ extension AppStoreServerAPI {
   package func notificationHistoryPages(
     _ query: NotificationHistoryQuery, of bundleID: String, in environment: Environment
   ) -> ServerAPIPages<NotificationPage> {
-    ServerAPIPages(endpoint: .notificationHistory, token: nil, environment: environment) {
+    // Twenty million notifications: more than the largest app gets in a month.
+    ServerAPIPages(
+      endpoint: .notificationHistory, token: nil, environment: environment, pageLimit: 1_000_000
+    ) {
       try await notificationHistory(
         query, of: bundleID, in: $1 ?? environment, paginationToken: $0)
     }
