@@ -5,63 +5,90 @@ import Subscriptions
 
 /// Does one claimed job, and sees to it that it ends well, comes back, or is given up in the end.
 struct JobRunner: Sendable {
-  let ledger: Ledger
-  let intake: SubmissionIntake
-  let notifications: NotificationIntake
+  let tools: JobTools
   let logger: Logger
   let now: @Sendable () -> Timestamp
 
+  var ledger: Ledger { tools.ledger }
+
   /// Never throws: a failure of ours gives the job back, later each time.
   func run(_ job: Job) async {
-    let isLast = now() >= job.createdAt + RetrySchedule.patience
+    _ = await run(job) { try await perform($0) }
+  }
+
+  /// The same for whoever wants to know what came of it.
+  ///
+  /// - Parameters:
+  ///   - job: Claimed.
+  ///   - perform: Does it once.
+  /// - Returns: Whether it was given up.
+  func run(_ job: Job, _ perform: (Job) async throws -> JobOutcome) async -> Bool {
+    let isLast = job.task.retries.isOver(for: job.createdAt, at: now())
     do {
-      let openReason = try await perform(job)
-      if isLast, let openReason { try await park(job, because: openReason) }
+      return try await finish(job, as: try await perform(job), isLast: isLast)
     } catch {
       logger.error(
-        "A job failed", metadata: ["job.id": "\(job.id)", "error": "\(error)"])
+        "A job failed",
+        metadata: [
+          "job.id": "\(job.id)", "job.kind": "\(job.task.kind)", "error": "\(error)",
+        ])
       // Should this fail too, the lease ends by itself.
-      if isLast {
-        try? await park(job, because: "\(error)")
-      } else {
-        let retryAt = RetrySchedule.next(afterAttempts: job.attempts, at: now())
-        try? await ledger.release(job, until: retryAt, because: "\(error)")
-      }
+      return (try? await retry(job, because: "\(error)", isLast: isLast)) ?? false
     }
   }
 
   /// Does it once.
-  ///
-  /// - Returns: Why it may still be in the queue; nil: it is not.
-  private func perform(_ job: Job) async throws -> String? {
+  private func perform(_ job: Job) async throws -> JobOutcome {
     switch job.task {
-    case .verifySubmission(let id):
-      // A decision takes the job out of the queue together with what it decides; a retry moves it.
-      switch try await intake.resume(id, worker: job.worker) {
-      case .pending(_, _, let problem, _): return problem?.detail ?? "Apple did not say."
-      case .verified: return "What was submitted is not in Apple's answer."
-      case .rejected: return nil
-      case nil:
-        try await ledger.complete(job)
-        return nil
-      }
-    case .processNotification(let id):
-      // Processing takes the job out of the queue together with what it records; a retry moves it.
-      if let openReason = try await notifications.process(id, worker: job.worker) {
-        return openReason
-      }
-      try await ledger.complete(job)
-      return nil
-    case .pollLine, .compareNotifications, .tellAccount, .expireOrder, .deliverEvents, .survey,
-      .trimEvents:
-      preconditionFailure("Nobody puts these into the queue yet.")
+    case .verifySubmission(let id): try await verifySubmission(id, job)
+    case .processNotification(let id): try await processNotification(id, job)
+    case .tellAccount: try await tellAccount(job)
+    case .expireOrder: try await expireOrder(job)
+    case .pollLine: try await pollLine(job)
+    case .compareNotifications(let bundleID, let environment):
+      try await compareNotifications(of: bundleID, in: environment, as: job)
+    case .survey: try await survey(job)
+    case .deliverEvents: try await deliverEvents(job)
+    case .trimEvents: try await trimEvents(job)
     }
   }
 
-  private func park(_ job: Job, because reason: String) async throws {
-    guard try await ledger.park(job, because: reason, at: now()) else { return }
+  /// Leaves a job as its outcome says; true if it was given up.
+  private func finish(_ job: Job, as outcome: JobOutcome, isLast: Bool) async throws -> Bool {
+    switch outcome {
+    case .settled: break
+    case .nothingLeft: try await ledger.complete(job)
+    case .again(let runAt): try await ledger.repeat(job, at: runAt, now: now())
+    case .postponed(let reason):
+      if isLast { return try await park(job, because: reason) }
+    case .retry(let reason, let notBefore):
+      logger.notice(
+        "A job is tried again later",
+        metadata: [
+          "job.id": "\(job.id)", "job.kind": "\(job.task.kind)", "reason": "\(reason)",
+        ])
+      return try await retry(job, because: reason, notBefore: notBefore, isLast: isLast)
+    }
+    return false
+  }
+
+  private func retry(
+    _ job: Job, because reason: String, notBefore: Timestamp? = nil, isLast: Bool
+  ) async throws -> Bool {
+    guard !isLast else { return try await park(job, because: reason) }
+    let retryAt = job.task.retries.next(
+      afterAttempts: job.attempts, at: now(), notBefore: notBefore)
+    try await ledger.release(job, until: retryAt, because: reason)
+    return false
+  }
+
+  private func park(_ job: Job, because reason: String) async throws -> Bool {
+    guard try await ledger.park(job, because: reason, at: now()) else { return false }
     logger.error(
-      "A job is given up until somebody starts it again",
-      metadata: ["job.id": "\(job.id)", "reason": "\(reason)"])
+      "A job is given up until somebody starts it again: tenure jobs retry \(job.id)",
+      metadata: [
+        "job.id": "\(job.id)", "job.kind": "\(job.task.kind)", "reason": "\(reason)",
+      ])
+    return true
   }
 }

@@ -1,3 +1,4 @@
+import LedgerStorage
 package import Subscriptions
 
 /// The time by which jobs are due.
@@ -10,9 +11,14 @@ package struct WorkClock: Sendable {
 
   /// A clock that runs as the real one does, unless told otherwise.
   package init(
-    longestSleep: Duration = .seconds(10), now: @escaping @Sendable () -> Timestamp
+    longestSleep: Duration = Bell.longestSilence, now: @escaping @Sendable () -> Timestamp
   ) {
     self.longestSleep = longestSleep
     self.now = now
+  }
+
+  /// A clock that can jump at any moment.
+  package static func jumping(_ now: @escaping @Sendable () -> Timestamp) -> WorkClock {
+    WorkClock(longestSleep: .milliseconds(20), now: now)
   }
 }

@@ -10,13 +10,14 @@ package import Subscriptions
 /// what notifications bring. Everything verified in an answer is recorded, of whichever line of the
 /// customer it is, in one database transaction; what is refused is logged and left out.
 package struct LinePoll: Sendable {
-  private let ledger: Ledger
-  private let serverAPI: AppStoreServerAPI?
+  let ledger: Ledger
+  let serverAPI: AppStoreServerAPI?
+  let apps: AppStoreApps
+  let logger: Logger
+  let now: @Sendable () -> Timestamp
   private let receipts: ReceiptVerifier
   private let catalogue: CatalogueCache
   private let sandboxAccess: SandboxAccess
-  private let logger: Logger
-  private let now: @Sendable () -> Timestamp
 
   /// Puts the way of a poll together.
   ///
@@ -24,18 +25,20 @@ package struct LinePoll: Sendable {
   ///   - ledger: Where everything is kept.
   ///   - serverAPI: What asks about original transactions; nil without a key for it.
   ///   - receipts: What asks about stored receipts.
+  ///   - apps: The apps that are served.
   ///   - catalogue: Which product grants what.
   ///   - sandboxAccess: Whose sandbox purchases grant anything.
   ///   - logger: For what operators should know; never with a content in it.
   ///   - now: The clock by which answers are recorded.
   package init(
     ledger: Ledger, serverAPI: AppStoreServerAPI?, receipts: ReceiptVerifier,
-    catalogue: CatalogueCache, sandboxAccess: SandboxAccess, logger: Logger,
+    apps: AppStoreApps, catalogue: CatalogueCache, sandboxAccess: SandboxAccess, logger: Logger,
     now: @escaping @Sendable () -> Timestamp
   ) {
     self.ledger = ledger
     self.serverAPI = serverAPI
     self.receipts = receipts
+    self.apps = apps
     self.catalogue = catalogue
     self.sandboxAccess = sandboxAccess
     self.logger = logger
@@ -76,11 +79,12 @@ package struct LinePoll: Sendable {
   ///   - line: Any line of the customer.
   ///   - bundleID: The app that it belongs to.
   ///   - start: From where on.
+  ///   - job: What asks; it ends with what is recorded. Nil: somebody does by hand.
   /// - Returns: What was recorded; nil without a key for the API.
   /// - Throws: `AppStoreServerAPIError` where Apple does not answer all of it, or what the database
   ///   says; nothing is recorded then.
   package func poll(
-    _ line: LineID, of bundleID: String, from start: Start = .lastRevision
+    _ line: LineID, of bundleID: String, from start: Start = .lastRevision, doing job: Job? = nil
   ) async throws -> Polled? {
     guard let serverAPI else { return nil }
     let id = line.originalTransactionID.rawValue
@@ -104,15 +108,61 @@ package struct LinePoll: Sendable {
       try await serverAPI.subscriptionStatuses(
         of: id, in: bundleID, environment: line.environment
       ).content)
+    return try await record(
+      answer, of: .transactions, about: Ledger.AskedLine(line, of: bundleID, job: job))
+  }
+
+  /// Asks the App Store Server API what a customer has been refunded since an earlier time: all
+  /// that can still happen to a purchase that does not renew.
+  ///
+  /// - Parameters:
+  ///   - line: Any line of the customer.
+  ///   - bundleID: The app that it belongs to.
+  ///   - job: What asks; it ends with what is recorded. Nil: somebody does by hand.
+  /// - Returns: What was recorded; nil without a key for the API.
+  /// - Throws: `AppStoreServerAPIError` where Apple does not answer all of it, or what the database
+  ///   says; nothing is recorded then.
+  package func pollRefunds(
+    of line: LineID, in bundleID: String, doing job: Job? = nil
+  ) async throws -> Polled? {
+    guard let serverAPI else { return nil }
+    func refunds(after revision: String?) async throws -> PolledAnswer {
+      var answer = PolledAnswer(revision: revision)
+      for try await page in serverAPI.refundHistoryPages(
+        of: line.originalTransactionID.rawValue, in: bundleID, environment: line.environment,
+        after: revision)
+      {
+        answer.add(page.content)
+      }
+      return answer
+    }
+    let last = try await ledger.historyRevision(of: line, in: .refunds)
+    let answer: PolledAnswer
+    do {
+      answer = try await refunds(after: last)
+    } catch let error as AppStoreServerAPIError
+      where error.code == .invalidRequestRevision && last != nil
+    {
+      answer = try await refunds(after: nil)
+    }
+    return try await record(
+      answer, of: .refunds, about: Ledger.AskedLine(line, of: bundleID, job: job))
+  }
+
+  private func record(
+    _ answer: PolledAnswer, of history: HistoryRevision.History, about asked: Ledger.AskedLine
+  ) async throws -> Polled {
     let poll = UUID.version7(at: now())
     for refusal in answer.refusals {
       logger.error(
         "A part of Apple's answer to a poll is refused",
         metadata: ["poll.id": "\(poll)", "reason": "\(refusal.reason.rawValue)"])
     }
-    let revision = answer.revision.map { HistoryRevision(line: line, revision: $0) }
+    let revision = answer.revision.map {
+      HistoryRevision(history, line: asked.line, revision: $0)
+    }
     return Polled(
-      recorded: try await record(answer.evidence, as: poll, upTo: revision),
+      recorded: try await record(answer.evidence, as: poll, about: asked, upTo: revision),
       revision: answer.revision, refusals: answer.refusals)
   }
 
@@ -145,9 +195,13 @@ package struct LinePoll: Sendable {
   /// - Parameters:
   ///   - receipt: In base64.
   ///   - bundleID: The app that it belongs to, where that is known.
+  ///   - line: The line for whose sake Apple is asked; nil: none in particular.
+  ///   - job: What asks; it ends with what is recorded. Nil: somebody does by hand.
   /// - Returns: The verdict with its exchanges, and what was recorded.
   /// - Throws: What the database says.
-  package func poll(receipt: String, of bundleID: String? = nil) async throws -> PolledReceipt {
+  package func poll(
+    receipt: String, of bundleID: String? = nil, about line: LineID? = nil, doing job: Job? = nil
+  ) async throws -> PolledReceipt {
     let verification = await receipts.verify(receipt, bundleID: bundleID)
     guard case .verified(let verified) = verification.verdict else {
       return PolledReceipt(verification: verification, recorded: nil)
@@ -159,20 +213,24 @@ package struct LinePoll: Sendable {
         metadata: ["poll.id": "\(poll)", "record": "\(record)"])
     }
     return PolledReceipt(
-      verification: verification, recorded: try await record(verified.evidence, as: poll))
+      verification: verification,
+      recorded: try await record(
+        verified.evidence, as: poll,
+        about: line.map { Ledger.AskedLine($0, of: verified.bundleID, job: job) }))
   }
 
   private func record(
-    _ evidence: [Evidence], as poll: UUID, upTo revision: HistoryRevision? = nil
+    _ evidence: [Evidence], as poll: UUID, about asked: Ledger.AskedLine?,
+    upTo revision: HistoryRevision? = nil
   ) async throws -> Ledger.UnclaimedRecording {
     let recorded = try await ledger.record(
-      evidence, polledAs: poll.uuidString.lowercased(), upTo: revision, at: now(),
+      evidence, polledAs: poll.uuidString.lowercased(), about: asked, upTo: revision, at: now(),
       terms: catalogue.terms(sandboxAccess))
     logger.info(
       "Apple's answer to a poll is recorded",
       metadata: [
         "poll.id": "\(poll)", "lines": "\(Set(evidence.map(\.line)).count)",
-        "news": "\(recorded.isNews)",
+        "changes": "\(recorded.changedFamilies)",
       ])
     return recorded
   }

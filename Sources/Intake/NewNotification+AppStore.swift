@@ -4,11 +4,14 @@ import Subscriptions
 
 extension NewNotification {
   /// A notification of version 2 whose signatures were verified.
-  init(_ notification: SignedNotification, payload: String, receivedAt: Timestamp) {
+  init(
+    _ notification: SignedNotification, payload: String, receivedAt: Timestamp,
+    arrival: NotificationArrival
+  ) {
     let key = notification.transaction?.record.key
     let line = key?.line ?? notification.renewalInfo?.line
     self.init(
-      id: notification.notificationUUID.lowercased(), version: .two, receivedAt: receivedAt,
+      id: notification.storedID, version: .two, receivedAt: receivedAt, arrival: arrival,
       body: payload, notificationType: notification.notificationType.rawValue,
       subtype: notification.payload.subtype?.rawValue.fittingName,
       environment: notification.environment, bundleID: notification.bundleID,
@@ -24,6 +27,11 @@ extension NewNotification {
       notificationType: notification.notificationType, environment: notification.environment,
       bundleID: bundleID, originalTransactionID: notification.originalTransactionID)
   }
+}
+
+extension SignedNotification {
+  /// The name under which it is stored, whether Apple delivered it or lists it.
+  var storedID: String { notificationUUID.lowercased() }
 }
 
 extension String {

@@ -20,15 +20,17 @@ package struct NotificationIntake: Sendable {
   /// What recording may take, on a slow day of the database; then a worker takes over.
   private static let recordingTime: Duration = .seconds(30)
 
-  private let ledger: Ledger
+  let ledger: Ledger
+  /// What lists the notifications that Apple sent; nil without a key for it.
+  let serverAPI: AppStoreServerAPI?
   private let receipts: ReceiptVerifier
   private let signedData: SignedDataVerifier
   private let apps: AppStoreApps
   private let catalogue: CatalogueCache
   private let sandboxAccess: SandboxAccess
   private let trace: RefusalTrace
-  private let logger: Logger
-  private let now: @Sendable () -> Timestamp
+  let logger: Logger
+  let now: @Sendable () -> Timestamp
 
   /// Puts the way of a notification together.
   ///
@@ -36,17 +38,19 @@ package struct NotificationIntake: Sendable {
   ///   - ledger: Where everything is kept.
   ///   - receipts: What asks Apple about receipts.
   ///   - signedData: What verifies signatures.
+  ///   - serverAPI: What lists the notifications that Apple sent; nil without a key for it.
   ///   - apps: The apps that are served, with their shared secrets.
   ///   - catalogue: Which product grants what.
   ///   - sandboxAccess: Whose sandbox purchases grant anything.
   ///   - logger: For what operators should know; never with a content in it.
   ///   - now: The clock by which notifications are received.
   package init(
-    ledger: Ledger, receipts: ReceiptVerifier, signedData: SignedDataVerifier, apps: AppStoreApps,
-    catalogue: CatalogueCache, sandboxAccess: SandboxAccess, logger: Logger,
-    now: @escaping @Sendable () -> Timestamp
+    ledger: Ledger, receipts: ReceiptVerifier, signedData: SignedDataVerifier,
+    serverAPI: AppStoreServerAPI? = nil, apps: AppStoreApps, catalogue: CatalogueCache,
+    sandboxAccess: SandboxAccess, logger: Logger, now: @escaping @Sendable () -> Timestamp
   ) {
     self.ledger = ledger
+    self.serverAPI = serverAPI
     self.receipts = receipts
     self.signedData = signedData
     self.apps = apps
@@ -104,24 +108,48 @@ package struct NotificationIntake: Sendable {
     case .failure(let refusal):
       return .refused(NotificationRefusal(refusal))
     case .success(let notification):
-      let new = NewNotification(notification, payload: payload, receivedAt: receivedAt)
-      let evidence = notification.evidence
-      let isNew = try await ledger.store(
-        new, processAt: evidence.isEmpty ? nil : receivedAt + Self.recordingTime)
-      log(new, isNew: isNew)
-      if isNew, !evidence.isEmpty { await recordNow(evidence, of: new) }
-      return .stored(id: new.id, isNew: isNew)
+      let (id, isNew) = try await take(
+        notification, payload: payload, at: receivedAt, arrival: .delivered)
+      return .stored(id: id, isNew: isNew)
     }
   }
 
+  /// Stores and records a notification whose signatures are verified, whichever way it came.
+  ///
+  /// - Parameters:
+  ///   - notification: Verified.
+  ///   - payload: What Apple signed.
+  ///   - receivedAt: When it came.
+  ///   - arrival: How it came.
+  /// - Returns: Under which name it is stored; `isNew` is false for a repetition, which does
+  ///   nothing.
+  /// - Throws: What the database says; it is not stored then.
+  func take(
+    _ notification: SignedNotification, payload: String, at receivedAt: Timestamp,
+    arrival: NotificationArrival
+  ) async throws -> (id: String, isNew: Bool) {
+    let new = NewNotification(
+      notification, payload: payload, receivedAt: receivedAt, arrival: arrival)
+    let evidence = notification.evidence
+    let isNew = try await ledger.store(
+      new, processAt: evidence.isEmpty ? nil : receivedAt + Self.recordingTime)
+    log(new, isNew: isNew)
+    if isNew, !evidence.isEmpty {
+      await recordNow(
+        Ledger.VerifiedNotification(
+          id: new.id, evidence: evidence, source: LineSource(bundleID: notification.bundleID)))
+    }
+    return (new.id, isNew)
+  }
+
   /// Records what a notification says within its request; should that fail, its job is there.
-  private func recordNow(_ evidence: [Evidence], of new: NewNotification) async {
+  private func recordNow(_ verified: Ledger.VerifiedNotification) async {
     do {
-      try await record(Ledger.VerifiedNotification(id: new.id, evidence: evidence))
+      try await record(verified)
     } catch {
       logger.warning(
         "A notification is stored, and a worker will process it",
-        metadata: ["notification.id": "\(new.id)", "error": "\(error)"])
+        metadata: ["notification.id": "\(verified.id)", "error": "\(error)"])
     }
   }
 
@@ -159,7 +187,10 @@ package struct NotificationIntake: Sendable {
       let notification = try await signedData.notification(
         stored.body, receivedAt: stored.receivedAt
       ).get()
-      try await record(Ledger.VerifiedNotification(id: id, evidence: notification.evidence))
+      try await record(
+        Ledger.VerifiedNotification(
+          id: id, evidence: notification.evidence,
+          source: LineSource(bundleID: notification.bundleID)))
       return nil
     case .one:
       guard case .unsigned(let notification) = NotificationBody(parsing: stored.body.utf8),
@@ -185,6 +216,7 @@ package struct NotificationIntake: Sendable {
       try await record(
         Ledger.VerifiedNotification(
           id: stored.id, evidence: receipt.evidence,
+          source: LineSource(bundleID: receipt.bundleID, receipt: .notification(stored.id)),
           switchOff: notification.switchOff(confirmedBy: receipt), exchanges: exchanges,
           problem: receipt.unreadable.isEmpty
             ? nil : "Not all of Apple's answer could be read: it stands in the exchange."))
@@ -242,7 +274,7 @@ package struct NotificationIntake: Sendable {
     _ stored: StoredNotification, because reason: String, _ exchanges: [SubmissionExchange],
     notBefore: Timestamp?, worker: String?
   ) async throws -> String {
-    let retryAt = RetrySchedule.next(
+    let retryAt = RetrySchedule.apple.next(
       afterAttempts: stored.attempts + 1, at: now(), notBefore: notBefore)
     logger.notice(
       "A notification waits for Apple",
@@ -261,6 +293,7 @@ package struct NotificationIntake: Sendable {
         "notification.id": "\(new.id)", "notification.version": "\(new.version.rawValue)",
         "notification.type": "\(new.notificationType ?? "none")",
         "notification.subtype": "\(new.subtype ?? "none")",
+        "notification.arrival": "\(new.arrival.rawValue)",
         "environment": "\(new.environment?.rawValue ?? "none")",
       ])
   }

@@ -51,6 +51,9 @@ package struct SubmissionIntake: Sendable {
     self.now = now
   }
 
+  /// By what it is judged now what accounts may use.
+  private var terms: AccessTerms { catalogue.terms(sandboxAccess) }
+
   /// Longer than a decision takes: after this time others may take over.
   package var longestDecision: Duration {
     verifier.receipts.longestVerification + Self.storingTime
@@ -140,12 +143,13 @@ package struct SubmissionIntake: Sendable {
     let recorded = try await ledger.record(
       Ledger.VerifiedSubmission(
         submission: submission, source: verified.source, environment: verified.environment,
-        evidence: verified.evidence, selected: selected, exchanges: exchanges,
+        evidence: verified.evidence, bundleID: verified.bundleID, selected: selected,
+        exchanges: exchanges,
         lookAgainAt: (lacksNamed || isUnclear) && looksOn
-          ? RetrySchedule.next(afterAttempts: submission.attempts + 5, at: now) : nil,
+          ? RetrySchedule.apple.next(afterAttempts: submission.attempts + 5, at: now) : nil,
         worker: worker),
       at: now,
-      terms: self.catalogue.terms(sandboxAccess),
+      terms: terms,
       outcome: { [sandboxAccess] result in
         let outcome = SubmissionOutcome(
           result, of: submission, selected: selected,
@@ -175,7 +179,8 @@ package struct SubmissionIntake: Sendable {
         "submission.id": "\(submission.id)", "problem": "\(problem.code)",
         "reason": "\(problem.detail)",
       ])
-    try await ledger.reject(submission, because: problem, exchanges: exchanges, at: now())
+    try await ledger.reject(
+      submission, because: problem, exchanges: exchanges, terms: terms, at: now())
     return try await standingOrGone(submission.id)
   }
 
@@ -185,7 +190,7 @@ package struct SubmissionIntake: Sendable {
   ) async throws -> SubmissionAnswer {
     let now = now()
     let provisional = try await provisionalGrants(for: submission, payload, at: now)
-    let retryAt = RetrySchedule.next(
+    let retryAt = RetrySchedule.apple.next(
       afterAttempts: submission.attempts + 1, at: now, notBefore: notBefore)
     logger.notice(
       "A submission waits for Apple",
@@ -195,7 +200,7 @@ package struct SubmissionIntake: Sendable {
       ])
     try await ledger.postpone(
       submission, until: retryAt, because: problem, exchanges: exchanges, provisional: provisional,
-      worker: worker, at: now)
+      worker: worker, terms: terms, at: now)
     return try await standingOrGone(submission.id)
   }
 
@@ -316,11 +321,11 @@ extension SubmissionProblem {
   /// What is told of a submission that is still pending and about which Apple is asked no more.
   fileprivate static func givenUp(_ submission: Submission) -> SubmissionProblem {
     let last = submission.problem.map { " What happened last: \($0.detail)" } ?? ""
+    let days = RetrySchedule.patienceWithApple / .days(1)
     return SubmissionProblem(
       code: submission.problem?.code ?? "given_up",
-      detail: "It was given up after \(RetrySchedule.patience.components.seconds / 86_400) days of "
-        + "trying, and is stored. An operator can start it again: "
-        + "\(Job.Task.verifySubmission(submission.id).restartStatement).\(last)",
+      detail: "It was given up after \(Int(days)) days of trying, and is stored. An operator can "
+        + "start it again: tenure jobs retry \(submission.id.uuidString.lowercased()).\(last)",
       appleStatus: submission.problem?.appleStatus)
   }
 }

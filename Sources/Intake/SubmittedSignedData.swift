@@ -43,6 +43,12 @@ struct SubmittedSignedData: Sendable {
     return .verified(evidence(of: environment))
   }
 
+  /// The app of all of them; nil where they are of several.
+  private var onlyBundleID: String? {
+    let ids = Set(transactions.map(\.bundleID))
+    return ids.count == 1 ? ids.first : nil
+  }
+
   /// The same for the same parts, in whatever order and however often they were sent.
   private func evidence(of environment: Environment) -> VerifiedEvidence {
     let byDate = transactions.sorted {
@@ -63,7 +69,8 @@ struct SubmittedSignedData: Sendable {
       byDate.flatMap(\.evidence) + statuses.map { .renewalStatus($0.status, line: $0.line) }
     return VerifiedEvidence(
       source: .signedTransaction, environment: environment,
-      evidence: evidence.filter { seen.insert($0).inserted }, records: Array(records.values),
+      evidence: evidence.filter { seen.insert($0).inserted }, bundleID: onlyBundleID,
+      records: Array(records.values),
       selection: .submitted, canGrow: false)
   }
 }

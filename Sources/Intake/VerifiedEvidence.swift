@@ -8,6 +8,8 @@ struct VerifiedEvidence: Sendable {
   var source: EntrySource.Kind
   var environment: Environment
   var evidence: [Evidence]
+  /// The app that it is about; nil where none is named, or several are.
+  var bundleID: String?
   /// The transactions in it, one record for each.
   var records: [TransactionRecord]
   /// What is selected where no transaction is named and no restore was asked for.
@@ -40,6 +42,7 @@ extension VerifiedEvidence {
   init(_ receipt: VerifiedReceipt) {
     self.init(
       source: .receipt, environment: receipt.environment, evidence: receipt.evidence,
-      records: receipt.records, selection: .latest, unreadable: receipt.unreadable, canGrow: true)
+      bundleID: receipt.bundleID, records: receipt.records, selection: .latest,
+      unreadable: receipt.unreadable, canGrow: true)
   }
 }

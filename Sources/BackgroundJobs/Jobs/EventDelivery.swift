@@ -1,0 +1,86 @@
+import LedgerStorage
+import Logging
+import ServiceLifecycle
+import Subscriptions
+
+extension JobRunner {
+  /// Pushes the events of a stream.
+  ///
+  /// Each delivery is noted by itself, the last one together with the end of the job.
+  func deliverEvents(_ job: Job) async throws -> JobOutcome {
+    guard let webhook = tools.webhook else {
+      return .again(at: now() + EventDelivery.longestWait)
+    }
+    let delivery = EventDelivery(ledger: ledger, sender: webhook, logger: logger, now: now)
+    try await delivery.perform(job)
+    return .settled
+  }
+}
+
+/// Pushes the events of a stream to the webhook, one after the other.
+///
+/// An event that was answered is gone from the database before the next one is sent, and one that
+/// was not is sent again: at least once, and in order. While one fails, those after it wait; when
+/// it has failed for ``patience``, it is given up, and they go on.
+struct EventDelivery: Sendable {
+  /// After this time an event is given up: a receiver that breaks on a Friday is mended on Monday.
+  static let patience: Duration = .days(3)
+  /// The first wait after a failure; it doubles from there.
+  static let firstWait: Duration = .seconds(2)
+  static let longestWait: Duration = .hours(1)
+  /// After so many, other streams have their turn.
+  private static let longestRun = 20
+
+  let ledger: Ledger
+  let sender: WebhookSender
+  let logger: Logger
+  let now: @Sendable () -> Timestamp
+
+  /// Makes the deliveries of the job's stream until there is none, or one fails.
+  func perform(_ job: Job) async throws {
+    // Each time that a job is claimed counts as an attempt, until one has gone well.
+    var failures = max(job.attempts - 1, 0)
+    var made: WebhookDelivery?
+    var count = 0
+    while true {
+      let isPausing = count == Self.longestRun || Task.isShuttingDownGracefully
+      guard
+        let delivery = try await ledger.nextDelivery(
+          job, after: made, isPausing: isPausing, at: now())
+      else { return }
+      switch try await sender.send(delivery.body, at: now()) {
+      case .delivered:
+        (made, failures) = (delivery, 0)
+        count += 1
+      case .failed(let reason):
+        return try await failed(delivery, of: job, because: reason, failures: failures + 1)
+      }
+    }
+  }
+
+  private func failed(
+    _ delivery: WebhookDelivery, of job: Job, because reason: String, failures: Int
+  ) async throws {
+    let now = now()
+    let isLast = now >= delivery.dueSince + Self.patience
+    let wait = Self.wait(afterFailures: failures, random: .random(in: 0...1))
+    try await ledger.postpone(
+      delivery, of: job, because: reason, failures: failures, until: now + wait, isLast: isLast,
+      at: now)
+    logger.log(
+      level: isLast ? .error : .info,
+      isLast ? "An event is given up until somebody asks for it" : "An event was not delivered",
+      metadata: ["event.id": "\(delivery.eventID)", "reason": "\(reason)"])
+  }
+
+  /// The time until a stream is tried again: doubling, its second half left to chance.
+  ///
+  /// - Parameters:
+  ///   - failures: How often it has failed in a row, at least once.
+  ///   - random: From 0 to 1.
+  /// - Returns: The time to wait.
+  static func wait(afterFailures failures: Int, random: Double) -> Duration {
+    let limit = min(firstWait * (1 << min(max(failures - 1, 0), 16)), longestWait)
+    return limit / 2 + limit / 2 * min(max(random, 0), 1)
+  }
+}

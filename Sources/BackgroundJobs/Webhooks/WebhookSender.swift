@@ -1,0 +1,168 @@
+import AsyncHTTPClient
+import Foundation
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+import NIOSSL
+package import Subscriptions
+
+/// Pushes events to a receiver.
+package struct WebhookSender: Sendable {
+  /// What came of it.
+  package enum Outcome: Hashable, Sendable {
+    /// The receiver answered 2xx.
+    case delivered
+    /// In a sentence, which does not tell the URL.
+    case failed(String)
+  }
+
+  /// How long a receiver may take, from the look at its name to its answer: whoever needs longer
+  /// stores the event first.
+  package static let timeout: Duration = .seconds(10)
+  /// So much of an answer is read, for the sake of the connection.
+  private static let answerLimitBytes = 64 * 1024
+  /// Of a host with many addresses the first few are tried.
+  private static let addressLimit = 3
+
+  private let receiver: WebhookReceiver
+  private let timeout: Duration
+  private let addresses: HostAddresses
+  private let clients: WebhookClients
+
+  /// - Parameters:
+  ///   - receiver: Where events go.
+  ///   - timeout: How long it may take.
+  ///   - addresses: How its address is found; nil: as the system finds it.
+  package init(
+    to receiver: WebhookReceiver, timeout: Duration = Self.timeout,
+    addresses: HostAddresses? = nil
+  ) {
+    self.receiver = receiver
+    self.timeout = timeout
+    self.addresses = addresses ?? systemAddresses
+    clients = WebhookClients(host: receiver.host)
+  }
+
+  /// Closes its connections; nothing is sent afterwards.
+  package func shutDown() async { await clients.shutDown() }
+
+  /// Sends an event once.
+  ///
+  /// - Parameters:
+  ///   - body: The event, in JSON.
+  ///   - now: The time, which is signed as well.
+  /// - Returns: What came of it.
+  /// - Throws: `CancellationError`.
+  package func send(_ body: String, at now: Timestamp) async throws -> Outcome {
+    let body = Array(body.utf8)
+    let signature = WebhookSignature.value(of: body, secrets: receiver.secrets, at: now)
+    return try await withThrowingTaskGroup(of: Outcome?.self) { group in
+      group.addTask { await push(body, signature: signature) }
+      group.addTask {
+        try await Task.sleep(for: timeout)
+        return nil
+      }
+      defer { group.cancelAll() }
+      if let outcome = try await group.next() ?? nil {
+        try Task.checkCancellation()
+        return outcome
+      }
+      group.cancelAll()
+      // It may have answered, and be at the rest of it still.
+      if try await group.next() == .delivered { return .delivered }
+      return .failed("The receiver did not answer within \(timeout).")
+    }
+  }
+
+  private func push(_ body: [UInt8], signature: String) async -> Outcome {
+    var fault = "The name of the receiver leads to no address."
+    do {
+      for address in try await checkedAddresses().prefix(Self.addressLimit) {
+        do {
+          let status = try await post(body, signature: signature, to: address)
+          return Self.outcome(of: status)
+        } catch  where Self.isNotConnected(error) && !Task.isCancelled {
+          fault = Self.sentence(error)
+        }
+      }
+      return .failed(fault)
+    } catch let refusal as Refusal {
+      return .failed(refusal.reason)
+    } catch {
+      return .failed(Self.sentence(error))
+    }
+  }
+
+  private struct Refusal: Error {
+    let reason: String
+  }
+
+  /// All addresses of the receiver, the shorter ones first: more hosts can reach those.
+  ///
+  /// One that is not allowed is enough to trust none: a name of the Internet has no business there.
+  private func checkedAddresses() async throws -> [String] {
+    let found = try await addresses(receiver.host).map { text in
+      guard let address = IPAddress(text) else {
+        throw Refusal(reason: "The receiver's address can't be read.")
+      }
+      guard address.isPublic || receiver.allowsPrivateAddresses else {
+        throw Refusal(
+          reason: "The name of the receiver leads to \(text), which is no address of the public "
+            + "Internet: if that is meant, set TENURE_WEBHOOK_ALLOW_PRIVATE to on.")
+      }
+      return (text: text, length: address.bytes.count)
+    }
+    return found.filter { $0.length == 4 }.map(\.text) + found.filter { $0.length > 4 }.map(\.text)
+  }
+
+  /// - Returns: The HTTP status.
+  private func post(
+    _ body: [UInt8], signature: String, to address: String
+  ) async throws -> Int {
+    try await clients.withClient(for: address) { client in
+      var request = HTTPClientRequest(url: receiver.url)
+      request.method = .POST
+      request.headers = [
+        "Content-Type": "application/json", "User-Agent": "Tenure",
+        WebhookSignature.field: signature,
+      ]
+      request.body = .bytes(body)
+      let answer = try await client.execute(
+        request, timeout: .milliseconds(timeout.components.seconds * 1000 + 1000))
+      // The status says it all; what follows only decides whether the connection can be used again.
+      _ = try? await answer.body.collect(upTo: Self.answerLimitBytes)
+      return Int(answer.status.code)
+    }
+  }
+
+  private static func outcome(of status: Int) -> Outcome {
+    switch status {
+    case 200..<300: .delivered
+    case 300..<400: .failed("The receiver answered HTTP \(status): redirects are not followed.")
+    default: .failed("The receiver answered HTTP \(status).")
+    }
+  }
+
+  /// Whether nothing can have arrived, so that another address may be tried.
+  private static func isNotConnected(_ error: any Error) -> Bool {
+    switch error {
+    case let error as HTTPClientError: error == .connectTimeout
+    case is NIOConnectionError, ChannelError.connectTimeout: true
+    case let error as IOError:
+      [ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, EADDRNOTAVAIL].contains(error.errnoCode)
+    default: false
+    }
+  }
+
+  private static func sentence(_ error: any Error) -> String {
+    switch error {
+    case let error where isNotConnected(error):
+      "No connection to the receiver could be made: \(error)."
+    case is NIOSSLError, is NIOSSLExtraError, is BoringSSLError:
+      "No trusted connection to the receiver could be made: \(error)."
+    case is HTTPClientError, is ChannelError, is IOError, is HTTPParserError:
+      "The connection to the receiver was lost: \(error)."
+    default: "The receiver could not be asked: \(error)."
+    }
+  }
+}
