@@ -61,10 +61,22 @@ extension API {
       .get("/v1/original-transactions/{original_transaction_id}", use: lines.show)
       .get("/v1/ownership-preview", use: lines.preview)
 
+    let events = EventController(ledger: ledger, watch: watch)
+    app
+      .get("/v1/events", use: events.list)
+
     // Role admin.
     let admin = router.group().add(middleware: Permission(role: .admin))
     admin
       .put("/v1/products/{product_id}", use: products.put)
+
+    let redelivery = RedeliveryController(ledger: ledger, now: now)
+    admin
+      .post("/v1/events/{event_id}/redelivery", use: redelivery.redeliver)
+    let reports = ReportController(reports: reports, now: now)
+    admin
+      .get("/v1/reports", use: reports.list)
+      .get("/v1/reports/{name}", use: reports.show)
 
     return router
   }

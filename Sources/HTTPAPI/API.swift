@@ -4,6 +4,7 @@ package import Intake
 package import LedgerStorage
 package import Logging
 package import NIOCore
+package import Reports
 package import Subscriptions
 
 /// The HTTP interface: what it is made of, and the application that serves it.
@@ -16,7 +17,10 @@ package struct API: Sendable {
   let notifications: NotificationIntake
   let catalogue: CatalogueCache
   let entitlements: EntitlementReader
+  let reports: ReportReader
   let schema: SchemaMigrator
+  /// What tells those who wait for events that there are some.
+  let watch: EventWatch
   let keys: APIKeys
   let logger: Logger
   let now: @Sendable () -> Timestamp
@@ -27,22 +31,24 @@ package struct API: Sendable {
   ///   - notifications: What Apple's notifications go through.
   ///   - catalogue: The products, kept fresh by whoever assembles the program.
   ///   - entitlements: What answers the hot path.
+  ///   - reports: What answers operators.
   ///   - schema: What tells whether the database fits this program, for `/readyz`.
   ///   - keys: Who may call.
   ///   - logger: What requests are logged with.
   ///   - now: The time.
   package init(
     ledger: Ledger, intake: SubmissionIntake, notifications: NotificationIntake,
-    catalogue: CatalogueCache,
-    entitlements: EntitlementReader, schema: SchemaMigrator, keys: APIKeys, logger: Logger,
-    now: @escaping @Sendable () -> Timestamp
+    catalogue: CatalogueCache, entitlements: EntitlementReader, reports: ReportReader,
+    schema: SchemaMigrator, keys: APIKeys, logger: Logger, now: @escaping @Sendable () -> Timestamp
   ) {
     self.ledger = ledger
     self.intake = intake
     self.notifications = notifications
     self.catalogue = catalogue
     self.entitlements = entitlements
+    self.reports = reports
     self.schema = schema
+    watch = EventWatch(ledger: ledger)
     self.keys = keys
     self.logger = logger
     self.now = now
@@ -77,6 +83,7 @@ package struct API: Sendable {
           idleTimeout: idleTimeout)
       },
       configuration: ApplicationConfiguration(address: .hostname(host, port: port)),
+      services: [EventWatching(watch: watch)],
       onServerRunning: { channel in await onListening(channel.localAddress?.port ?? port) },
       logger: logger)
   }

@@ -256,7 +256,7 @@ struct AppleTroubleTests {
       #expect(standing["retry_at"] == nil)
       let detail = try #require(standing["detail"]?.string)
       #expect(detail.contains("given up after 30 days"))
-      #expect(detail.contains("UPDATE tenure.job"))
+      #expect(detail.contains("tenure jobs retry"))
       #expect(detail.contains("No connection to Apple"))
     }
   }

@@ -29,6 +29,10 @@ struct AuthorizationTests {
     "POST /v1/transactions/{transaction_id}/delivery": .app,
     "GET /v1/original-transactions/{original_transaction_id}": .app,
     "GET /v1/ownership-preview": .app,
+    "GET /v1/events": .app,
+    "POST /v1/events/{event_id}/redelivery": .admin,
+    "GET /v1/reports": .admin,
+    "GET /v1/reports/{name}": .admin,
   ]
 
   @Test func `every route lets in whom it should, and nobody else`() async throws {

@@ -177,11 +177,12 @@ struct LinePollTests {
   @Test func `without a key for the App Store Server API nothing is asked`() async throws {
     try await TestAPI.run { api in
       let clock = api.apple.simulation.clock
+      let apps = try AppStoreApps([AppStoreApp(bundleID: Self.bundleID)])
       let receipts = ReceiptVerifier(
-        transport: api.apple, apps: try AppStoreApps([AppStoreApp(bundleID: Self.bundleID)]),
-        timeout: .seconds(10), logger: quietLogger, now: { clock.now })
+        transport: api.apple, apps: apps,
+        timeout: .seconds(240), logger: quietLogger, now: { clock.now })
       let poll = LinePoll(
-        ledger: api.ledger, serverAPI: nil, receipts: receipts,
+        ledger: api.ledger, serverAPI: nil, receipts: receipts, apps: apps,
         catalogue: try await CatalogueCache(ledger: api.ledger, logger: quietLogger),
         sandboxAccess: .all, logger: quietLogger, now: { clock.now })
       #expect(!poll.canAskByID)

@@ -125,7 +125,7 @@ struct NotificationKindTests {
       another.id += "-again"
       #expect(try await api.deliver(another).status == 200)
       #expect(try await api.count("ledger_entry") == entries)
-      #expect(try await api.count("job") == 0)
+      #expect(try await api.openJobs() == 0)
     }
   }
 
@@ -216,7 +216,7 @@ struct NotificationKindTests {
       #expect(stored.outcome == .nothingToRecord)
       #expect(stored.notificationType == told.type)
       #expect(try await api.count("ledger_entry") == 0)
-      #expect(try await api.count("job") == 0)
+      #expect(try await api.openJobs() == 0)
       #expect(try await api.deliver(told).status == 200)
       #expect(try await api.count("notification") == 1)
     }

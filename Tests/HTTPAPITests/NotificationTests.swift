@@ -41,7 +41,7 @@ struct NotificationTests {
       #expect(told.3 == "1000")
       #expect(told.4 == "1")
       #expect(told.5 == storyDay(0.1))
-      #expect(try await api.count("job") == 0)
+      #expect(try await api.openJobs() == 0)
       let seen = try await api.get("/v1/transactions/1")
       let sources = seen["history"]?.array?.compactMap { $0["source"] } ?? []
       #expect(!sources.isEmpty)
@@ -150,7 +150,7 @@ struct NotificationTests {
       }
       #expect(try await api.count("ledger_entry") == entries)
       #expect(try await api.count("notification") == 1)
-      #expect(try await api.count("job") == 0)
+      #expect(try await api.openJobs() == 0)
       #expect(try await api.ledger.notification("n1")?.attempts == 1)
       #expect(try await api.ledger.notification("n1")?.receivedAt == storyDay(0.1))
     }
@@ -170,7 +170,7 @@ struct NotificationTests {
       #expect(try await api.ledger.notification("n1")?.attempts == 1)
       // The transaction, the status, and the decision.
       #expect(try await api.count("ledger_entry") == 3)
-      #expect(try await api.count("job") == 0)
+      #expect(try await api.openJobs() == 0)
     }
   }
 
@@ -205,13 +205,13 @@ struct NotificationTests {
       // A repetition stores nothing and records nothing: it is the job's.
       #expect(try await api.deliver(Self.bought, on: 0.2).status == 200)
       #expect(try await api.count("ledger_entry") == 0)
-      #expect(try await api.count("job") == 1)
+      #expect(try await api.openJobs() == 1)
 
       try await mendLedger(api)
       #expect(try await api.api.notifications.process("n1", worker: "w") == nil)
       #expect(try await api.ledger.notification("n1")?.outcome == .recorded)
       #expect(try await api.count("ledger_entry") == 3)
-      #expect(try await api.count("job") == 0)
+      #expect(try await api.openJobs() == 0)
       #expect(try await api.api.notifications.process("n1") == nil)
       #expect(try await api.count("ledger_entry") == 3)
     }
@@ -233,7 +233,7 @@ struct NotificationTests {
       }
       #expect(try await api.count("ledger_entry") == 3)
       #expect(try await api.ledger.notification("n1")?.attempts == 1)
-      #expect(try await api.count("job") == 0)
+      #expect(try await api.openJobs() == 0)
     }
   }
 
@@ -243,7 +243,7 @@ struct NotificationTests {
         "ALTER TABLE tenure.notification ADD CONSTRAINT broken CHECK (version < 0) NOT VALID")
       let answer = try await api.deliver(Self.bought)
       #expect(answer.status == 500)
-      #expect(try await api.count("job") == 0)
+      #expect(try await api.openJobs() == 0)
     }
   }
 
@@ -368,7 +368,7 @@ struct NotificationTests {
       #expect(answer["detail"]?.string?.isEmpty == false)
       #expect(try await api.count("notification") == 0)
       #expect(try await api.count("ledger_entry") == 0)
-      #expect(try await api.count("job") == 0)
+      #expect(try await api.openJobs() == 0)
 
       let trace = try await api.ledger.refusedNotifications(since: storyDay(0))
       #expect(trace.count == 1)
@@ -408,7 +408,7 @@ struct NotificationTests {
 
   @Test func `a refused one does not depend on its trace`() async throws {
     try await TestAPI.run { api in
-      try await api.database.execute("DROP TABLE tenure.notification_refusal")
+      try await api.database.execute("DROP TABLE tenure.notification_refusal CASCADE")
       #expect(try await api.post(["a": 1]).status == 400)
     }
   }

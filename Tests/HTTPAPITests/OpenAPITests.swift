@@ -61,6 +61,18 @@ struct OpenAPITests {
     #expect(checked > 20)
   }
 
+  @Test func `what is pushed is what the feed has`() throws {
+    let content = try #require(
+      description.document["webhooks"]?["event"]?["post"]?["requestBody"]?["content"]?[
+        "application/json"])
+    #expect(content["schema"]?["$ref"]?.string == "#/components/schemas/Event")
+    let examples = description.examples(of: content)
+    #expect(!examples.isEmpty)
+    for example in examples {
+      #expect(description.faults(of: example, content["schema"] ?? .null, at: "webhook") == [])
+    }
+  }
+
   @Test func `every operation lists what can go wrong`() {
     for (method, path, operation) in description.operations {
       let statuses = Set(operation["responses"]?.members.map(\.key) ?? [])
@@ -98,8 +110,22 @@ struct OpenAPITests {
     #expect(
       values(event?["source"]?["properties"]?["kind"])
         == Set(EntrySource.Kind.allCases.map(\.rawValue)))
+    let types = description.schema(named: "Event")["properties"]?["type"]
+    #expect(values(types) == Set(LedgerEvent.Kind.allCases.map(\.rawValue)))
+    let data = description.schema(named: "EventData")["properties"]
+    #expect(
+      values(data?["counterpart"])
+        == Set([EventData.Counterpart.anotherAccount, .nobody].map(\.rawValue)))
     let order = description.schema(named: "Order")["properties"]
     #expect(values(order?["status"]) == Set(PurchaseOrder.Status.allCases.map(\.rawValue)))
+  }
+
+  @Test(arguments: LedgerEvent.Kind.allCases)
+  func `every kind of event has its example`(_ kind: LedgerEvent.Kind) throws {
+    let example = try #require(description.exampleEvents[kind.rawValue])
+    #expect(example["type"]?.string == kind.rawValue)
+    #expect(example["account_id"]?.string != nil)
+    #expect(example["data"]?.members.isEmpty == false)
   }
 
   private func values(_ schema: JSONValue?) -> Set<String> {
@@ -137,6 +163,9 @@ struct OpenAPITests {
     let limit = description.document["components"]?["parameters"]?["Limit"]?["schema"]
     #expect(limit?["default"]?.integer == Int64(Page.defaultLimit))
     #expect(limit?["maximum"]?.integer == Int64(Page.maximumLimit))
+    let feed = description.operations.first { $0.path == "/v1/events" }?.operation
+    let wait = feed?["parameters"]?.array?.first { $0["name"] == "wait" }?["schema"]
+    #expect(wait?["maximum"]?.integer == Int64(EventController.longestWaitSeconds))
   }
 
   @Test func `the checker finds what is wrong`() throws {

@@ -12,7 +12,7 @@ import Testing
 struct ProblemTests {
   @Test func `an unknown path is a problem, whoever asks`() async throws {
     try await TestAPI.run { api in
-      for path in ["/", "/v1", "/v2/products", "/v1/accounts", "/v1/products/p/q", "/v1/events"] {
+      for path in ["/", "/v1", "/v2/products", "/v1/accounts", "/v1/products/p/q", "/v1/jobs"] {
         let answer = try await api.get(path, as: .nobody)
         #expect(answer.status == 404, "\(path)")
         #expect(answer.code == "not_found")

@@ -52,18 +52,18 @@ struct ShutdownTests {
     request.headers.add(name: "Authorization", value: "Bearer app-secret")
     request.headers.add(name: "Content-Type", value: "application/json")
     request.body = .bytes(ByteBuffer(bytes: body.bytes))
-    let response = try await HTTPClient.shared.execute(request, timeout: .seconds(30))
+    let response = try await HTTPClient.shared.execute(request, timeout: .seconds(240))
     let answer = try await response.body.collect(upTo: 1 << 20)
     return (Int(response.status.code), try JSONValue(parsing: answer.readableBytesView))
   }
 
   /// Returns when new connections are refused.
   private static func untilRefused(_ url: String) async throws {
-    for _ in 0..<500 {
+    for _ in 0..<5000 {
       do {
         var request = HTTPClientRequest(url: url)
         request.headers.add(name: "Connection", value: "close")
-        _ = try await HTTPClient.shared.execute(request, timeout: .seconds(5))
+        _ = try await HTTPClient.shared.execute(request, timeout: .seconds(60))
       } catch {
         return
       }

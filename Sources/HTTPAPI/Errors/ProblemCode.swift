@@ -12,9 +12,13 @@ enum ProblemCode: String, CaseIterable, Sendable {
   case unknownSubmission = "unknown_submission"
   case unknownTransaction = "unknown_transaction"
   case unknownOriginalTransaction = "unknown_original_transaction"
+  case unknownEvent = "unknown_event"
+  case unknownReport = "unknown_report"
   case methodNotAllowed = "method_not_allowed"
   case ambiguous
   case notTheOwner = "not_the_owner"
+  case webhooksOff = "webhooks_off"
+  case cursorExpired = "cursor_expired"
   case contentTooLarge = "content_too_large"
   case unsupportedMediaType = "unsupported_media_type"
   case receiptRejected = "receipt_rejected"
@@ -30,10 +34,11 @@ enum ProblemCode: String, CaseIterable, Sendable {
     case .unauthorized, .wrongSecret: .unauthorized
     case .forbidden: .forbidden
     case .notFound, .unknownProduct, .unknownOrder, .unknownAccount, .unknownSubmission,
-      .unknownTransaction, .unknownOriginalTransaction:
+      .unknownTransaction, .unknownOriginalTransaction, .unknownEvent, .unknownReport:
       .notFound
     case .methodNotAllowed: .methodNotAllowed
-    case .ambiguous, .notTheOwner: .conflict
+    case .ambiguous, .notTheOwner, .webhooksOff: .conflict
+    case .cursorExpired: .gone
     case .contentTooLarge: .contentTooLarge
     case .unsupportedMediaType: .unsupportedMediaType
     case .receiptRejected, .wrongBundleID, .invalidSignature: .unprocessableContent
@@ -55,9 +60,13 @@ enum ProblemCode: String, CaseIterable, Sendable {
     case .unknownSubmission: "There is no such submission"
     case .unknownTransaction: "The transaction was never recorded"
     case .unknownOriginalTransaction: "The original transaction was never recorded"
+    case .unknownEvent: "There is no such event"
+    case .unknownReport: "There is no such report"
     case .methodNotAllowed: "The path does not have this method"
     case .ambiguous: "More than one thing goes by this id"
     case .notTheOwner: "The account does not own the transaction"
+    case .webhooksOff: "Events are not pushed"
+    case .cursorExpired: "The feed can't be read on from there"
     case .contentTooLarge: "The request's body is too large"
     case .unsupportedMediaType: "The request's body is not JSON"
     case .receiptRejected: "The receipt was rejected"

@@ -62,6 +62,16 @@ struct Query {
     }
   }
 
+  func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int? {
+    try self[name].map { text in
+      guard let number = Int(text), range.contains(number) else {
+        throw Problem.invalid(
+          name, "must be a number from \(range.lowerBound) to \(range.upperBound)")
+      }
+      return number
+    }
+  }
+
   func environment() throws -> Subscriptions.Environment? {
     try self["environment"].map { text in
       guard let environment = Subscriptions.Environment(rawValue: text) else {

@@ -67,6 +67,11 @@ struct JSONWriter {
     bytes.append(contentsOf: "null".utf8)
   }
 
+  /// Writes what is JSON already.
+  mutating func write(json text: String) {
+    bytes.append(contentsOf: text.utf8)
+  }
+
   mutating func write(_ value: Bool) {
     bytes.append(contentsOf: (value ? "true" : "false").utf8)
   }

@@ -10,6 +10,7 @@ import Testing
 
 /// The real assembly behind a real socket.
 struct LiveAPI: Sendable {
+  let api: API
   let port: Int
   let log: RecordedLog
   let group: ServiceGroup
@@ -36,7 +37,7 @@ struct LiveAPI: Sendable {
     let group = ServiceGroup(services: [application], logger: quietLogger)
     async let running: Void = group.run()
     let live = LiveAPI(
-      port: try #require(await ports.first { _ in true }), log: log, group: group)
+      api: api, port: try #require(await ports.first { _ in true }), log: log, group: group)
     do {
       let value = try await body(live)
       await group.triggerGracefulShutdown()
@@ -80,16 +81,23 @@ extension ConnectionPool {
 extension Connection {
   /// Returns when a statement waits for a lock of this database.
   func untilWaiting() async throws {
-    for _ in 0..<1000 {
+    guard try await !isSomebodyWaiting(within: .seconds(240)) else { return }
+    Issue.record("No statement waits for a lock.")
+  }
+
+  /// Waits until a statement waits for a lock of this database; false if none does in time.
+  func isSomebodyWaiting(within patience: Duration) async throws -> Bool {
+    let end = ContinuousClock.now + patience
+    repeat {
       let waiting = try await query(
         """
         SELECT count(*) FROM pg_locks WHERE NOT granted AND database =
           (SELECT oid FROM pg_database WHERE datname = current_database())
         """
       ).decodeOnly(Int.self)
-      if waiting > 0 { return }
+      if waiting > 0 { return true }
       try await Task.sleep(for: .milliseconds(5))
-    }
-    Issue.record("No statement waits for a lock.")
+    } while ContinuousClock.now < end
+    return false
   }
 }

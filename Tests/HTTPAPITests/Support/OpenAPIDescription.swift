@@ -64,6 +64,16 @@ struct OpenAPIDescription: Sendable {
     return content["examples"]?.members.compactMap { $0.value["value"] } ?? []
   }
 
+  /// The examples of events in the feed, by their names.
+  var exampleEvents: [String: JSONValue] {
+    let feed = operations.first { $0.path == "/v1/events" }?.operation
+    let content = feed?["responses"]?["200"]?["content"]?["application/json"]
+    let examples = content?["examples"]?.members ?? []
+    return Dictionary(uniqueKeysWithValues: examples).compactMapValues {
+      $0["value"]?["events"]?.array?.first
+    }
+  }
+
   func schema(named name: String) -> JSONValue {
     document["components"]?["schemas"]?[name] ?? .null
   }

@@ -181,6 +181,11 @@ extension TestAPI {
     ).decodeOnly(Int.self)
   }
 
+  /// How many submissions and notifications somebody still has to see to.
+  func openJobs() async throws -> Int {
+    try await count("job", where: "kind IN ('verify_submission', 'process_notification')")
+  }
+
   /// How a line stands now, in words.
   ///
   /// To whom it is bound, its state, whether it renews and as what, when the paid time ends, and

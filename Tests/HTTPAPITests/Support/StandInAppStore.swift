@@ -13,6 +13,7 @@ final class StandInAppStore: AppStoreTransport {
   private struct State {
     var answers: [String: [UInt8]] = [:]
     var serverAnswers: [String: [UInt8]]?
+    var serverError: AppStoreResponse?
     var fault: String?
     var gate: Gate?
   }
@@ -36,6 +37,11 @@ final class StandInAppStore: AppStoreTransport {
   /// the simulation answers.
   func answerServerAPI(with bodies: [String: [UInt8]]?) {
     state.withLock { $0.serverAnswers = bodies }
+  }
+
+  /// Lets the App Store Server API answer everything with an error.
+  func answerServerAPI(with status: Int, _ body: [UInt8]) {
+    state.withLock { $0.serverError = AppStoreResponse(status: status, body: body) }
   }
 
   /// Makes Apple unreachable, or reachable again.
@@ -72,8 +78,9 @@ final class StandInAppStore: AppStoreTransport {
 extension StandInAppStore {
   /// Answers for the App Store Server API.
   private func answerServerAPI(_ request: AppStoreRequest) throws -> AppStoreResponse {
-    let (answers, fault) = state.withLock { ($0.serverAnswers, $0.fault) }
+    let (answers, fault, error) = state.withLock { ($0.serverAnswers, $0.fault, $0.serverError) }
     if let fault { throw AppStoreTransportError(.connectionFailed, detail: fault) }
+    if let error { return error }
     guard let answers else { return try simulation.answer(request) }
     guard let body = answers[request.target] else {
       return AppStoreResponse(status: 500, body: Array("Nobody asked that before.".utf8))
@@ -113,7 +120,7 @@ extension AppStoreSimulation {
       transport: transport,
       key: try ServerAPIKey(
         issuerID: apiKey.issuerID, keyID: apiKey.keyID, privateKey: apiKey.privateKeyPEM),
-      verifier: verifier, timeout: .seconds(10), patience: .zero, logger: quietLogger,
+      verifier: verifier, timeout: .seconds(240), patience: .zero, logger: quietLogger,
       now: { [clock] in clock.now }, sleep: { _ in })
   }
 }

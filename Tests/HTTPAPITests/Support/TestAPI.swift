@@ -9,6 +9,7 @@ import LedgerStorage
 import Logging
 import NIOCore
 import Postgres
+import Reports
 import ScratchDatabases
 import Subscriptions
 import Testing
@@ -70,7 +71,7 @@ struct TestAPI: Sendable {
       try AppStoreApp(bundleID: app.bundleID, sharedSecret: app.sharedSecret)
     ])
     let receipts = ReceiptVerifier(
-      transport: apple, apps: apps, timeout: .seconds(10), logger: logger, now: now)
+      transport: apple, apps: apps, timeout: .seconds(240), logger: logger, now: now)
     let roots = try TrustedRoots(pem: apple.signer.rootCertificatePEM)
     let signedData = SignedDataVerifier(roots: roots, apps: apps, now: now)
     let intake = SubmissionIntake(
@@ -80,20 +81,22 @@ struct TestAPI: Sendable {
         ProvisionalAccess(receipts: LocalReceiptVerifier(roots: roots, apps: apps), longest: $0)
       },
       logger: logger, now: now)
+    let serverAPI = try apple.simulation.serverAPI(over: apple, verifier: signedData)
     let notifications = NotificationIntake(
-      ledger: ledger, receipts: receipts, signedData: signedData, apps: apps,
+      ledger: ledger, receipts: receipts, signedData: signedData, serverAPI: serverAPI, apps: apps,
       catalogue: catalogue, sandboxAccess: choices.sandboxAccess, logger: logger, now: now)
     let api = API(
       ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
       entitlements: EntitlementReader(
         ledger: ledger, catalogue: catalogue, sandboxAccess: choices.sandboxAccess),
+      reports: ReportReader(database: database),
       schema: SchemaMigrator(database: database, logger: logger),
       keys: try APIKeys(parsing: "shop:app:app-secret, ops:admin:admin-secret"), logger: logger,
       now: now)
     let poll = LinePoll(
       ledger: ledger,
-      serverAPI: try apple.simulation.serverAPI(over: apple, verifier: signedData),
-      receipts: receipts, catalogue: catalogue, sandboxAccess: choices.sandboxAccess,
+      serverAPI: serverAPI, receipts: receipts, apps: apps, catalogue: catalogue,
+      sandboxAccess: choices.sandboxAccess,
       logger: logger, now: now)
     return (api, apple, intake, poll)
   }
@@ -237,5 +240,15 @@ extension JSONValue {
   subscript(index: Int) -> JSONValue {
     guard let array, array.indices.contains(index) else { return .null }
     return array[index]
+  }
+}
+
+extension Ledger {
+  /// Claims what a worker would do of submissions and notifications.
+  func claimJobs(limit: Int, worker: String, at now: Timestamp, lease: Duration) async throws
+    -> [Job]
+  {
+    try await claimJobs(
+      limits: [.submissions: limit, .notifications: limit], worker: worker, at: now, lease: lease)
   }
 }

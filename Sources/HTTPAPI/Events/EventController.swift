@@ -1,0 +1,73 @@
+import Hummingbird
+import HummingbirdCore
+import LedgerStorage
+import ServiceLifecycle
+
+/// The feed of changes.
+struct EventController: Sendable {
+  /// Shorter than what load balancers and clients usually wait for an answer, and than
+  /// ``API/idleTimeout``.
+  static let longestWaitSeconds = 60
+
+  let ledger: Ledger
+  let watch: EventWatch
+
+  @Sendable
+  func list(_ request: Request, context: APIContext) async throws -> Response {
+    let page = try Page(request.uri)
+    let cursor = try page.after.map(Self.cursor)
+    let deadline = ContinuousClock.now + .seconds(try Self.waitSeconds(request.uri))
+    while true {
+      let newsCount = watch.newsCount
+      guard case .page(let found) = try await ledger.events(after: cursor, limit: page.limit) else {
+        throw Problem(
+          .cursorExpired,
+          "Events behind this cursor are deleted, or never were. Take in what there is now, then "
+            + "read on without `after`, from the oldest event that is kept.")
+      }
+      let left = deadline - .now
+      guard found.events.isEmpty, left > .zero, !Task.isShuttingDownGracefully else {
+        return Response(found, capacity: 64 + found.events.count * 600)
+      }
+      await cancelWhenGracefulShutdown { [watch] in
+        await watch.waitForNews(beyond: newsCount, within: left)
+      }
+      // Nobody is there any more to answer to.
+      try Task.checkCancellation()
+    }
+  }
+
+  private static func cursor(_ text: String) throws -> Int64 {
+    guard text.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let position = Int64(text) else {
+      throw Problem.invalid("after", "must be what a page before gave as `next`")
+    }
+    return position
+  }
+
+  private static func waitSeconds(_ uri: URI) throws -> Int {
+    guard let text = Query(uri)?["wait"] else { return 0 }
+    guard let seconds = Int(text), (0...longestWaitSeconds).contains(seconds) else {
+      throw Problem.invalid("wait", "must be a number of seconds from 0 to \(longestWaitSeconds)")
+    }
+    return seconds
+  }
+}
+
+extension FeedPage: JSONWritable {
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.key("events")
+      json.array(events) { $0.write(json: $1) }
+      json.member("next", String(next))
+    }
+  }
+}
+
+/// Watches the feed for as long as the server runs.
+struct EventWatching: Service {
+  let watch: EventWatch
+
+  func run() async throws {
+    await cancelWhenGracefulShutdown { await watch.run() }
+  }
+}

@@ -1,0 +1,58 @@
+import Postgres
+import Subscriptions
+
+/// How intake does.
+///
+/// What is open, waiting, overdue or parked is so now; everything else is counted over the days
+/// that were chosen. Whatever is of no known environment is in every answer.
+enum IntakeReport {
+  static let summary =
+    "How intake does: backlog, retries, rejections, missed notifications, what was given up."
+
+  static func columns(_ choices: ReportChoices) -> [ReportColumn] {
+    choices.listsItems
+      ? [
+        ReportColumn("measure", .text), ReportColumn("environment", .text),
+        ReportColumn("bundle_id", .text), ReportColumn("cause", .text),
+        ReportColumn("subject", .text), ReportColumn("at", .time), ReportColumn("number", .number),
+        ReportColumn("attempts", .number), ReportColumn("delay_ms", .duration),
+        ReportColumn("detail", .text),
+      ]
+      : [
+        ReportColumn("measure", .text), ReportColumn("environment", .text),
+        ReportColumn("bundle_id", .text), ReportColumn("cause", .text),
+        ReportColumn("number", .number), ReportColumn("attempts", .number),
+        ReportColumn("first_at", .time), ReportColumn("last_at", .time),
+        ReportColumn("oldest_age_ms", .duration), ReportColumn("longest_delay_ms", .duration),
+        ReportColumn("last_detail", .text),
+      ]
+  }
+
+  static func query(_ choices: ReportChoices, at now: Timestamp) -> SQL {
+    let moment = PostgresTimestamp(now)
+    let firstDay = PostgresTimestamp(now - .days(choices.days - 1))
+    let condition: SQL = """
+      (day IS NULL OR day >= (\(firstDay) AT TIME ZONE 'UTC')::date)
+        AND (\(choices.includesSandbox) OR environment IS DISTINCT FROM 'sandbox')
+      """
+    return choices.listsItems
+      ? """
+      SELECT measure, environment, bundle_id, cause, subject, at, number, attempts, delay_ms, detail
+      FROM tenure.report_intake_item WHERE \(condition)
+      ORDER BY at DESC, measure, subject
+      LIMIT \(choices.limit + 1)
+      """
+      : """
+      SELECT measure, environment, bundle_id, cause, sum(number)::bigint AS number,
+        sum(attempts)::bigint AS attempts, min(first_at) AS first_at, max(last_at) AS last_at,
+        CASE WHEN bool_and(day IS NULL) THEN
+          (extract(epoch FROM \(moment) - min(first_at)) * 1000)::bigint END AS oldest_age_ms,
+        max(longest_delay_ms) AS longest_delay_ms,
+        (array_agg(last_detail ORDER BY last_at DESC))[1] AS last_detail
+      FROM tenure.report_intake WHERE \(condition)
+      GROUP BY measure, environment, bundle_id, cause
+      ORDER BY measure, environment, bundle_id, sum(report_intake.number) DESC, cause
+      LIMIT \(choices.limit + 1)
+      """
+  }
+}

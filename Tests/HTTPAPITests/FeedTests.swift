@@ -1,0 +1,119 @@
+import AppStore
+import AppStoreSimulator
+import Foundation
+import HTTPTypes
+import LedgerStorage
+import Postgres
+import ScratchDatabases
+import ServiceLifecycle
+import Testing
+
+@testable import HTTPAPI
+
+/// `GET /v1/events`, and waiting for what comes.
+struct FeedTests {
+  /// Writes an event as recordings do, and rings unless the ring is lost.
+  static func write(_ type: String, to database: ConnectionPool, isRung: Bool = true) async throws {
+    _ = try await database.execute(
+      """
+      INSERT INTO tenure.event (type, occurred_at, data)
+      VALUES (\(type), now(), '{"environment":"production","original_transaction_id":"1000"}')
+      """)
+    if isRung { try await database.runScript("NOTIFY tenure_events") }
+  }
+
+  @Test func `the feed is read on with the cursor of each answer`() async throws {
+    try await TestAPI.run { api in
+      let empty = try await api.get("/v1/events")
+      #expect(empty.json["events"]?.array == [])
+      #expect(empty.json["next"] == "0")
+      for type in ["order.expired", "order.fulfilled", "order.refunded"] {
+        try await Self.write(type, to: api.database)
+      }
+      let first = try await api.get("/v1/events?limit=2")
+      #expect(first.types == ["order.expired", "order.fulfilled"])
+      #expect(first.json["events"]?[0]["account_id"] == .null)
+      #expect(first.json["events"]?[0]["data"]?["original_transaction_id"] == "1000")
+      let second = try await api.get("/v1/events?after=\(first.cursor)&wait=60")
+      #expect(second.types == ["order.refunded"])
+      let last = try await api.get("/v1/events?after=\(second.cursor)", as: .admin)
+      #expect(last.types == [])
+      #expect(last.cursor == second.cursor)
+    }
+  }
+
+  @Test(arguments: [
+    ("after=", "after"), ("after=x", "after"), ("after=-1", "after"), ("after=1.5", "after"),
+    ("after=99999999999999999999", "after"), ("limit=0", "limit"), ("limit=1001", "limit"),
+    ("wait=61", "wait"), ("wait=-1", "wait"), ("wait=soon", "wait"),
+  ])
+  func `a wrong parameter is named`(_ query: String, _ field: String) async throws {
+    try await TestAPI.run { api in
+      let answer = try await api.get("/v1/events?\(query)")
+      #expect(answer.status == 400)
+      #expect(answer.json["field"]?.string == field)
+    }
+  }
+
+  @Test func `a cursor that can't be read on from is told as such`() async throws {
+    try await TestAPI.run { api in
+      for _ in 0..<3 { try await Self.write("order.expired", to: api.database) }
+      #expect(try await api.get("/v1/events").cursor == "3")
+      _ = try await api.database.execute("UPDATE tenure.feed SET trimmed_to = 2")
+      for cursor in ["1", "4"] {
+        let answer = try await api.get("/v1/events?after=\(cursor)&wait=60")
+        #expect(answer.status == 410)
+        #expect(answer.code == "cursor_expired")
+      }
+      #expect(try await api.get("/v1/events?after=2").types == ["order.expired"])
+    }
+  }
+
+  @Test(arguments: [true, false])
+  func `whoever waits hears of what comes, rung for or not`(_ isRung: Bool) async throws {
+    try await TestAPI.run { api in
+      let answers = try await withThrowingTaskGroup(of: Answer.self) { group in
+        for _ in 0..<5 {
+          group.addTask { try await api.get("/v1/events?after=0&wait=60") }
+        }
+        try await api.api.untilWaiting(5)
+        try await Self.write("order.expired", to: api.database, isRung: isRung)
+        return try await group.reduce(into: []) { $0.append($1) }
+      }
+      #expect(answers.map(\.types) == Array(repeating: ["order.expired"], count: 5))
+    }
+  }
+
+  @Test func `whoever waits in vain is answered with nothing`() async throws {
+    try await TestAPI.run { api in
+      let begun = ContinuousClock.now
+      let answer = try await api.get("/v1/events?wait=1")
+      #expect(answer.types == [])
+      #expect(ContinuousClock.now - begun >= .seconds(1))
+    }
+  }
+
+  @Test func `whoever waits does not hold up a shutdown`() async throws {
+    try await withScratchDatabase { database in
+      let answer = try await LiveAPI.run(on: database) { live in
+        async let answer = live.exchange(RawConnection.get("/v1/events?wait=60"))
+        try await live.api.untilWaiting(1)
+        await live.group.triggerGracefulShutdown()
+        return try await answer
+      }
+      #expect(answer?.body == #"{"events":[],"next":"0"}"#)
+    }
+  }
+}
+
+extension API {
+  /// Returns when so many requests wait for events.
+  fileprivate func untilWaiting(_ count: Int) async throws {
+    while watch.waitingCount < count { try await Task.sleep(for: .milliseconds(5)) }
+  }
+}
+
+extension Answer {
+  fileprivate var types: [String]? { json["events"]?.array?.compactMap { $0["type"]?.string } }
+  fileprivate var cursor: String { json["next"]?.string ?? "" }
+}

@@ -1,0 +1,214 @@
+import Foundation
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import Reports
+
+/// What the intake report counts, and what not.
+struct IntakeReportTests {
+  private static let now = Timestamp(CalendarDate(year: 2026, month: 3, day: 31)) + .hours(12)
+
+  /// Something of everything, told with days before now.
+  private static let story = """
+    INSERT INTO tenure.submission (submission_id, account_key, received_at, restore, status,
+      environment, decided_at, attempts, problem, problem_detail, apple_status, bundle_id)
+    VALUES
+      ('00000000-0000-0000-0000-000000000001', gen_random_uuid(), '2026-03-31 09:00Z', false,
+        'pending', NULL, NULL, 7, 'apple_unavailable', 'Down since nine.', NULL, NULL),
+      ('00000000-0000-0000-0000-000000000002', gen_random_uuid(), '2026-03-31 11:00Z', false,
+        'pending', NULL, NULL, 2, 'apple_unavailable', 'Down since eleven.', NULL, NULL),
+      ('00000000-0000-0000-0000-000000000003', gen_random_uuid(), '2026-03-31 11:30Z', false,
+        'pending', NULL, NULL, 0, NULL, NULL, NULL, NULL),
+      ('00000000-0000-0000-0000-000000000004', gen_random_uuid(), '2026-03-30 09:00Z', false,
+        'rejected', NULL, '2026-03-30 09:00Z', 1, 'receipt_rejected', 'No.', 21003, 'com.a'),
+      ('00000000-0000-0000-0000-000000000005', gen_random_uuid(), '2026-03-02 00:00Z', false,
+        'rejected', NULL, '2026-03-02 00:00Z', 1, 'receipt_rejected', 'No.', 21003, 'com.a'),
+      ('00000000-0000-0000-0000-000000000006', gen_random_uuid(), '2026-03-01 23:59Z', false,
+        'rejected', NULL, '2026-03-01 23:59Z', 1, 'receipt_rejected', 'Old.', 21003, 'com.a'),
+      ('00000000-0000-0000-0000-000000000007', gen_random_uuid(), '2026-03-30 09:00Z', false,
+        'rejected', 'sandbox', '2026-03-30 09:00Z', 1, 'invalid_signature', 'No.', NULL, 'com.a');
+    INSERT INTO tenure.job (kind, subject, lane, run_at, created_at, attempts)
+    SELECT 'verify_submission', submission_id, 'submissions', 'infinity', received_at, attempts
+    FROM tenure.submission WHERE status = 'pending';
+    INSERT INTO tenure.submission_exchange (submission_id, number, endpoint, asked_at, duration_ms,
+      http_status, fault)
+    VALUES
+      ('00000000-0000-0000-0000-000000000001', 1, 'https://a', '2026-03-31 09:00Z', 1, NULL,
+        'Down.'),
+      ('00000000-0000-0000-0000-000000000001', 2, 'https://a', '2026-03-31 09:01Z', 1, 503, NULL),
+      ('00000000-0000-0000-0000-000000000001', 3, 'https://a', '2026-03-31 09:02Z', 1, 200, NULL);
+    INSERT INTO tenure.notification (notification_id, version, received_at, body, processed_at,
+      outcome, problem, notification_type, environment, bundle_id, signed_at, arrival, attempts)
+    VALUES
+      ('n1', 2, '2026-03-29 00:00Z', 'b', '2026-03-29 00:00Z', 'recorded', NULL, 'DID_RENEW',
+        'production', 'com.a', '2026-03-22 00:00Z', 'history', 1),
+      ('n2', 2, '2026-03-29 00:00Z', 'b', '2026-03-29 00:00Z', 'recorded', NULL, 'DID_RENEW',
+        'production', 'com.a', '2026-03-28 00:00Z', 'history', 1),
+      ('n3', 2, '2026-03-29 00:00Z', 'b', '2026-03-29 00:00Z', 'recorded', NULL, 'REFUND',
+        'production', 'com.a', '2026-03-28 00:00Z', 'delivered', 1),
+      ('v1:4', 1, '2026-03-29 00:00Z', 'b', '2026-03-29 00:00Z', 'rejected', 'A no.', 'CANCEL',
+        'production', 'com.a', NULL, 'delivered', 1),
+      ('v1:5', 1, '2026-03-31 11:59Z', 'b', NULL, NULL, 'Apple waits.', 'CANCEL', 'production',
+        'com.a', NULL, 'delivered', 3);
+    INSERT INTO tenure.job (kind, subject, lane, run_at, created_at)
+    VALUES ('process_notification', 'v1:5', 'notifications', 'infinity', now());
+    INSERT INTO tenure.notification_refusal
+    VALUES ('2026-03-31 08:00Z', 2, 'wrong_signature', 40, '2026-03-31 08:30Z', 'It is forged.', 9),
+      ('2026-03-31 09:00Z', 2, 'wrong_signature', 2, '2026-03-31 09:30Z', 'Again.', 9);
+    INSERT INTO tenure.notification_comparison (bundle_id, environment, window_start, window_end,
+      compared_at, listed, missing, refused, first_missing_at, longest_delay_ms)
+    VALUES ('com.a', 'production', '2026-03-22Z', '2026-03-29Z', '2026-03-29 00:01Z', 100, 2, 1,
+      '2026-03-22 00:00Z', 604800000);
+    INSERT INTO tenure.event (type, occurred_at, data)
+    VALUES ('a', now(), '{}'), ('b', now(), '{}');
+    INSERT INTO tenure.webhook_delivery (event_id, stream, position, attempts, due_since, parked_at,
+      last_error)
+    SELECT event_id, 'anna', event_id, 5, '2026-03-31 10:00Z',
+      CASE type WHEN 'a' THEN timestamptz '2026-03-31 11:00Z' END, 'HTTP 500'
+    FROM tenure.event;
+    INSERT INTO tenure.job (kind, subject, lane, run_at, created_at, parked_at, last_error)
+    VALUES ('trim_events', 'all', 'upkeep', now() - interval '1 hour', now(), NULL, NULL),
+      ('poll_line', 'production/1', 'polls', now(), now(), '2026-03-31 11:00Z', 'Gave up.'),
+      ('poll_line', 'production/2', 'polls', now() + interval '1 hour', now(), NULL, NULL);
+    """
+
+  private func withReports(
+    _ test: @Sendable (ReportReader, ConnectionPool) async throws -> Void
+  ) async throws {
+    try await withScratchDatabase { database in
+      try await test(ReportReader(database: database), database)
+    }
+  }
+
+  /// Some columns of a table, each row as a line.
+  private func lines(_ table: ReportTable, _ names: String...) -> [String] {
+    let indices = names.compactMap { name in table.columns.firstIndex { $0.name == name } }
+    return table.rows.map { row in
+      indices.map { index in
+        switch row[index] {
+        case .text(let text): text
+        case .number(let number), .duration(let number): "\(number)"
+        case .time(let moment): "\(moment)"
+        case .none: "-"
+        }
+      }.joined(separator: " | ")
+    }
+  }
+
+  @Test func `nothing that happened is nothing to report`() async throws {
+    try await withReports { reports, _ in
+      let table = try await reports.table(of: .intake, at: Self.now)
+      #expect(table.rows.isEmpty)
+      #expect(table.text(.table) == "Nothing to report.\n")
+      #expect(
+        table.text(.json)
+          == #"{"report":"intake","as_of":"2026-03-31T12:00:00.000Z","rows":[],"cut_short":false}"#
+          + "\n")
+    }
+  }
+
+  @Test func `each thing is counted where it belongs`() async throws {
+    try await withReports { reports, database in
+      try await database.runScript(Self.story)
+      let table = try await reports.table(of: .intake, at: Self.now)
+      #expect(
+        lines(table, "measure", "environment", "cause", "number", "attempts", "last_detail") == [
+          "apple_failures | - | Down. | 1 | 1 | https://a",
+          "apple_failures | - | HTTP 503 | 1 | 1 | https://a",
+          "deliveries_parked | - | HTTP 500 | 1 | 5 | anna",
+          "deliveries_waiting | - | HTTP 500 | 1 | 5 | anna",
+          "jobs_overdue | - | trim_events | 1 | 0 | -",
+          "jobs_parked | - | poll_line | 1 | 0 | Gave up.",
+          "notifications_listed | production | - | 100 | - | -",
+          "notifications_missed | production | DID_RENEW | 2 | - | -",
+          "notifications_open | production | Apple waits. | 1 | 3 | CANCEL",
+          "notifications_refused | - | wrong_signature | 42 | - | Again.",
+          "notifications_rejected | production | A no. | 1 | 1 | CANCEL",
+          "notifications_unbelievable | production | - | 1 | - | -",
+          "submissions_open | - | apple_unavailable | 2 | 9 | Down since eleven.",
+          "submissions_open | - | - | 1 | 0 | -",
+          "submissions_rejected | - | receipt_rejected 21003 | 2 | 2 | No.",
+        ])
+      #expect(
+        lines(table, "first_at", "last_at", "oldest_age_ms", "longest_delay_ms")[12]
+          == "2026-03-31T09:00:00.000Z | 2026-03-31T11:00:00.000Z | 10800000 | -")
+      #expect(
+        lines(table, "first_at", "last_at", "oldest_age_ms", "longest_delay_ms")[7]
+          == "2026-03-29T00:00:00.000Z | 2026-03-29T00:00:00.000Z | - | 604800000")
+    }
+  }
+
+  @Test func `days, the sandbox and the number of rows can be chosen`() async throws {
+    try await withReports { reports, database in
+      try await database.runScript(Self.story)
+      func numbers(_ change: (inout ReportChoices) -> Void) async throws -> [String] {
+        var choices = ReportChoices()
+        change(&choices)
+        return lines(
+          try await reports.table(of: .intake, choices, at: Self.now), "measure", "cause", "number"
+        )
+        .filter { $0.hasPrefix("submissions_rejected") }
+      }
+      #expect(
+        try await numbers { $0.days = 31 } == ["submissions_rejected | receipt_rejected 21003 | 3"])
+      #expect(
+        try await numbers { $0.days = 2 } == ["submissions_rejected | receipt_rejected 21003 | 1"])
+      #expect(try await numbers { $0.days = 1 } == [])
+      #expect(
+        try await numbers {
+          $0.days = 2
+          $0.includesSandbox = true
+        } == [
+          "submissions_rejected | invalid_signature | 1",
+          "submissions_rejected | receipt_rejected 21003 | 1",
+        ])
+      var two = ReportChoices()
+      two.limit = 2
+      let cut = try await reports.table(of: .intake, two, at: Self.now)
+      #expect(cut.rows.count == 2)
+      #expect(cut.isCutShort)
+      #expect(cut.text(.table).contains("more rows"))
+    }
+  }
+
+  @Test func `the numbers are those of the things, one by one`() async throws {
+    try await withReports { reports, database in
+      try await database.runScript(Self.story)
+      var items = ReportChoices()
+      items.listsItems = true
+      let table = try await reports.table(of: .intake, items, at: Self.now)
+      let missed = lines(table, "measure", "subject", "at", "delay_ms").filter {
+        $0.hasPrefix("notifications_missed")
+      }
+      #expect(
+        missed == [
+          "notifications_missed | n1 | 2026-03-29T00:00:00.000Z | 604800000",
+          "notifications_missed | n2 | 2026-03-29T00:00:00.000Z | 86400000",
+        ])
+      func sums(_ table: ReportTable) -> [String: Int64] {
+        let column = table.columns.firstIndex { $0.name == "number" } ?? 0
+        return table.rows.reduce(into: [:]) { sums, row in
+          if case (.text(let measure), .number(let number)) = (row[0], row[column]) {
+            sums[measure, default: 0] += number
+          }
+        }
+      }
+      #expect(sums(table) == sums(try await reports.table(of: .intake, at: Self.now)))
+    }
+  }
+
+  @Test func `whoever may read reports sees what they are made of nowhere else`() async throws {
+    try await withReports { _, database in
+      try await database.runScript(Self.story)
+      let counted = try await database.withTransaction { transaction in
+        _ = try await transaction.execute("SET LOCAL ROLE tenure_reader")
+        let rows = try await transaction.query("SELECT number FROM tenure.report_intake")
+        await transaction.rollBack()
+        return try rows.decode(Int64.self).count
+      }
+      #expect(counted > 10)
+    }
+  }
+}

@@ -1,0 +1,75 @@
+import Subscriptions
+import Testing
+
+@testable import Reports
+
+/// The forms of reports, whatever stands in them.
+struct ReportFormatTests {
+  private static let now = Timestamp(CalendarDate(year: 2026, month: 3, day: 31))
+
+  private static func table(_ rows: [[ReportValue]]) -> ReportTable {
+    ReportTable(
+      report: .intake, asOf: now,
+      columns: [
+        ReportColumn("cause", .text), ReportColumn("number", .number),
+        ReportColumn("oldest_age_ms", .duration), ReportColumn("last_at", .time),
+        ReportColumn("last_detail", .text),
+      ],
+      rows: rows, isCutShort: false)
+  }
+
+  private static let sample = table([
+    [.text("a, \"b\""), .number(12), .duration(milliseconds: 93_784_000), .time(now), .none],
+    [.text("c\nd"), .number(3), .none, .none, .none],
+  ])
+
+  @Test func `people get aligned columns, and none without a value`() {
+    #expect(
+      Self.sample.text(.table) == """
+        cause   number  oldest age  last at
+        a, "b"      12     1 d 2 h  2026-03-31T00:00:00.000Z
+        c d          3
+
+        """)
+  }
+
+  @Test func `CSV is that of RFC 4180`() {
+    #expect(
+      Self.sample.text(.csv)
+        == "cause,number,oldest_age_ms,last_at,last_detail\r\n"
+        + "\"a, \"\"b\"\"\",12,93784000,2026-03-31T00:00:00.000Z,\r\n" + "\"c\nd\",3,,,\r\n")
+  }
+
+  @Test func `JSON has each column in each row`() {
+    #expect(
+      Self.table([[.text("\"\\\n\u{1}é"), .number(-1), .none, .none, .none]]).text(.json)
+        == #"{"report":"intake","as_of":"2026-03-31T00:00:00.000Z","rows":[{"#
+        + #""cause":"\"\\\u000a\u0001é","number":-1,"oldest_age_ms":null,"last_at":null,"#
+        + #""last_detail":null}],"cut_short":false}"# + "\n")
+  }
+
+  // swift-format-ignore
+  @Test(arguments: [
+    // milliseconds     words
+    (0,                 "0 s"),
+    (59_999,            "59 s"),
+    (60_000,            "1 min"),
+    (61_000,            "1 min 1 s"),
+    (3_600_000,         "1 h"),
+    (7_260_000,         "2 h 1 min"),
+    (604_800_000,       "7 d"),
+    (-61_000,           "-1 min 1 s"),
+  ] as [(Int64, String)])
+  func `durations are told by their two largest units`(milliseconds: Int64, words: String) {
+    let row: [ReportValue] = [
+      .none, .none, .duration(milliseconds: milliseconds), .none, .none,
+    ]
+    #expect(Self.table([row]).text(.table).split(separator: "\n").last?.trimmed == words)
+  }
+}
+
+extension Substring {
+  fileprivate var trimmed: String {
+    String(drop { $0 == " " })
+  }
+}
