@@ -12,8 +12,9 @@ struct Tenure: AsyncParsableCommand {
       Secrets can be read from files: NAME_FILE.
       """,
     subcommands: [
-      ServeCommand.self, WorkCommand.self, MigrateCommand.self, AuditCommand.self,
-      RebuildCommand.self, AppStoreCommand.self, DemoCommand.self, SimulateAppStoreCommand.self,
+      ServeCommand.self, WorkCommand.self, PollCommand.self, JobsCommand.self,
+      WebhooksCommand.self, MigrateCommand.self, AuditCommand.self, RebuildCommand.self,
+      ReportCommand.self, AppStoreCommand.self, DemoCommand.self, SimulateAppStoreCommand.self,
       BenchCommand.self, FuzzCommand.self,
     ])
 }

@@ -1,3 +1,4 @@
+import Foundation
 import Logging
 import Postgres
 import ScratchDatabases
@@ -20,29 +21,112 @@ struct BenchTests {
       }
       return try await contents(of: database)
     }
-    #expect(real.keys.sorted() == bare.keys.sorted())
-    #expect(real["ledger_entry"]?.rows.isEmpty == false)
-    for (table, real) in real.sorted(by: { $0.key < $1.key }) {
-      let bare = try #require(bare[table])
-      #expect(bare.rows == real.rows, "\(table)")
-      // Made-up values are about as long as real ones.
-      let range = Double(real.bytes) * 0.8...Double(real.bytes) * 1.2
-      #expect(range.contains(Double(bare.bytes)), "\(table): \(bare.bytes) of \(real.bytes)")
+    expect(bare, toBeLike: real)
+  }
+
+  @Test("copied rows are what the programs would have written")
+  func copiedRows() async throws {
+    let real = try await withScratchDatabase { database in
+      let shop = try await SampleShop(database: database)
+      for index in 1...3 { _ = try await shop.subscribe(SampleCustomer(index)) }
+      return try await contents(of: database)
     }
+    let copied = try await withScratchDatabase { database in
+      let shop = try await SampleShop(database: database)
+      let moment = try await CopiedRows.Moment.now(in: database)
+      let marks = try await shop.subscribe(SampleCustomer(1))
+      let rows = try await CopiedRows(since: moment, marks: marks, in: database)
+      // Both ways of writing them; and what is there already is written once more.
+      try await database.batch(rows.insert(SampleCustomer.numbers(2...2)))
+      for index in [2, 3] { try await database.batch(rows.upsert(SampleCustomer(index).number)) }
+      let events = rows.count(in: "event")
+      if events > 0 {
+        try await database.execute(
+          """
+          DELETE FROM tenure.event WHERE event_id IN (
+            SELECT event_id FROM tenure.event ORDER BY event_id DESC LIMIT \(events))
+          """)
+      }
+      return try await contents(of: database)
+    }
+    expect(copied, toBeLike: real)
   }
 
   @Test("signed data are measured without a database, and all of them are accepted")
   func signatures() async throws {
-    let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-    let results = try await SignatureBenchmark(seconds: 1, rounds: 1, logger: logger).run()
+    let results = try await SignatureBenchmark(seconds: 1, rounds: 1, logger: Self.quiet).run()
     #expect(results.map(\.goal) == [0.5, nil, 0.5, nil])
     #expect(results.allSatisfy { $0.ratio > 0 })
+  }
+
+  @Test("jobs are done by a worker and by pgbench, and all of them really are")
+  func jobs() async throws {
+    try await withBenchDatabase { database, directory in
+      let result = try await JobBenchmark(
+        database: database, seconds: 0, rounds: 1, warmUp: 40, directory: directory,
+        logger: Self.quiet
+      ).run()
+      #expect(result.goal == 0.8)
+      #expect(result.ratio > 0)
+    }
+  }
+
+  @Test("subscriptions that have ended are planned and polled, and their renewals recorded")
+  func polling() async throws {
+    try await withBenchDatabase { database, _ in
+      let results = try await PollingBenchmark(
+        database: database, subscriptions: 60, polls: 20, logger: Self.quiet
+      ).run()
+      #expect(results.count == 2)
+      #expect(results.allSatisfy { $0.ratio > 0 })
+      try await database.withPool { pool in
+        let renewals: SQL = """
+          SELECT count(*) FROM tenure.store_transaction AS t
+          JOIN tenure.history_revision USING (environment, original_transaction_id)
+          WHERE t.kind = 'renewal' AND t.owner_account_key IS NOT NULL
+          """
+        // The first one's, those that were polled, and the copies of the first one's.
+        let count = try await pool.query(renewals).decodeOnly(Int.self)
+        #expect(count >= 41)
+      }
+    }
+  }
+
+  private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+
+  /// Runs a body with a database as the benchmarks make it.
+  private func withBenchDatabase(
+    _ body: (BenchDatabase, _ directory: URL) async throws -> Void
+  ) async throws {
+    try await withTemporaryDirectory { directory in
+      let database = try await BenchDatabase.create(
+        url: nil, in: directory, logger: Self.quiet)
+      do {
+        try await body(database, directory)
+        await database.remove()
+      } catch {
+        await database.remove()
+        throw error
+      }
+    }
   }
 
   /// What is in a table: which columns are filled in each row, and how many bytes there are.
   private struct Contents: Sendable {
     var rows: [String]
     var bytes: Int
+  }
+
+  private func expect(_ made: [String: Contents], toBeLike real: [String: Contents]) {
+    #expect(real.keys.sorted() == made.keys.sorted())
+    #expect(real["ledger_entry"]?.rows.isEmpty == false)
+    for (table, real) in real.sorted(by: { $0.key < $1.key }) {
+      let made = made[table] ?? Contents(rows: [], bytes: 0)
+      #expect(made.rows == real.rows, "\(table)")
+      // Made-up values are about as long as real ones.
+      let range = Double(real.bytes) * 0.8...Double(real.bytes) * 1.2
+      #expect(range.contains(Double(made.bytes)), "\(table): \(made.bytes) of \(real.bytes)")
+    }
   }
 
   private func contents(of database: ConnectionPool) async throws -> [String: Contents] {

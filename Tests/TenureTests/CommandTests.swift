@@ -13,8 +13,9 @@ import Testing
 @Suite("Commands and settings")
 struct CommandTests {
   static let commands = [
-    "serve", "work", "migrate", "audit", "rebuild", "app-store", "demo", "simulate-app-store",
-    "bench",
+    "serve", "work", "poll", "jobs", "webhooks", "migrate", "audit", "rebuild", "app-store",
+    "demo",
+    "simulate-app-store", "bench",
   ]
 
   @Test("the program's help lists every command")
@@ -90,6 +91,7 @@ struct CommandTests {
     WrongSettings(["TENURE_BUNDLE_IDS": "", "TENURE_APPS": "com.example.app"], "TENURE_APPS"),
     WrongSettings(["TENURE_BUNDLE_IDS": "", "TENURE_APPS": "com.example:x:"],  "TENURE_APPS"),
     WrongSettings(["TENURE_BUNDLE_IDS": "", "TENURE_APPS": "a.b::,a.b::"],     "TENURE_APPS"),
+    WrongSettings(["TENURE_WEBHOOK_URL": "https://a.example/s3cr3t"],          "TENURE_WEBHOOK_SECRET"),
     WrongSettings(["TENURE_APP_APPLE_ID": "one"],                              "TENURE_APP_APPLE_ID"),
     WrongSettings(["TENURE_APPSTORE_SHARED_SECRET_FILE": "/nowhere/secret"],   "TENURE_APPSTORE_SHARED_SECRET_FILE"),
     WrongSettings(["TENURE_APPSTORE_SHARED_SECRET": "s3cr3t word"],              "TENURE_BUNDLE_IDS"),
@@ -117,6 +119,11 @@ struct CommandTests {
     WrongSettings(["TENURE_PROVISIONAL_ACCESS": "0h"],                         "TENURE_PROVISIONAL_ACCESS"),
     WrongSettings(["TENURE_PROVISIONAL_ACCESS": "721h"],                       "TENURE_PROVISIONAL_ACCESS"),
     WrongSettings(["TENURE_SANDBOX_ACCESS": "4711,None"],                      "TENURE_SANDBOX_ACCESS"),
+    WrongSettings(["TENURE_EVENT_RETENTION": "30"],                            "TENURE_EVENT_RETENTION"),
+    WrongSettings(["TENURE_EVENT_RETENTION": "0d"],                            "TENURE_EVENT_RETENTION"),
+    WrongSettings(["TENURE_EVENT_RETENTION": "36501d"],                        "TENURE_EVENT_RETENTION"),
+    WrongSettings(["TENURE_CLOCK_FILE": "/dev/null"],                          "TENURE_CLOCK_FILE"),
+    WrongSettings(["TENURE_POLLS_PER_HOUR": "-1"],                             "TENURE_POLLS_PER_HOUR"),
     WrongSettings(["TENURE_LOG_LEVEL": "loud"],                                "TENURE_LOG_LEVEL"),
   ]
 
@@ -183,6 +190,15 @@ struct CommandTests {
       await SettingSource(environment: ["TENURE_PROVISIONAL_ACCESS": text]))
     #expect(settings.provisionalAccess == hours.map { .seconds($0 * 3600) })
     #expect(try await Settings(SettingSource(environment: [:])).provisionalAccess == nil)
+  }
+
+  @Test(
+    "events are kept for some days or hours",
+    arguments: [("1d", 24), ("90D", 90 * 24), ("36h", 36), ("", 30 * 24)])
+  func eventRetention(text: String, hours: Int) async throws {
+    let settings = try Settings(
+      await SettingSource(environment: ["TENURE_EVENT_RETENTION": text]))
+    #expect(settings.eventRetention == .seconds(hours * 3600))
   }
 
   @Test("a value in a file can stand in quotes")

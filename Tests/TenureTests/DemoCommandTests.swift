@@ -6,18 +6,19 @@ import Testing
 @Suite("tenure demo")
 struct DemoCommandTests {
   /// How long the story may take to be told.
-  private static let limit: Duration = .seconds(90)
+  private static let limit: Duration = .seconds(300)
 
   @Test("tells its story, in which everything comes out as it should, and leaves nothing")
   func story() async throws {
     try await withTemporaryDirectory { directory in
       let outcome = try await ChildProcess.run(
-        try TenureProgram.executable, ["demo", "--exit", "--port", "0"],
+        try TenureProgram.executable, ["demo", "--exit", "--port", "0", "--customers", "5"],
         environment: Self.temporaryFiles(in: directory), in: directory)
-      #expect(outcome.status == 0, "\(outcome.output)")
+      #expect(outcome.status == 0, "\(outcome.errors.suffix(2000)) \(outcome.output)")
       let counts = try #require(outcome.output.firstMatch(of: /(\d+) of (\d+) outcomes/))
       #expect(counts.1 == counts.2)
       #expect(outcome.output.contains("0 differences"))
+      #expect(outcome.output.contains("5 customers live through 12 months"))
       #expect(try Self.leftovers(in: directory).isEmpty)
     }
   }
@@ -26,7 +27,7 @@ struct DemoCommandTests {
   func stops(on signal: Int32) async throws {
     try await withTemporaryDirectory { directory in
       let demo = try ChildProcess(
-        try TenureProgram.executable, ["demo", "--port", "0"],
+        try TenureProgram.executable, ["demo", "--port", "0", "--customers", "0"],
         environment: Self.temporaryFiles(in: directory), in: directory)
       let end = ContinuousClock.now + Self.limit
       while !demo.output.contains("curl "), ContinuousClock.now < end {

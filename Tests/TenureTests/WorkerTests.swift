@@ -47,24 +47,38 @@ struct WorkerTests {
       return id
     }
 
-    /// Waits until something is so, a minute at the most.
+    /// Waits until something is so, five minutes at the most.
     func until(_ isSo: () async throws -> Bool) async throws {
-      for _ in 0..<600 {
+      let end = ContinuousClock.now + .seconds(300)
+      while ContinuousClock.now < end {
         if try await isSo() { return }
         try await Task.sleep(for: .milliseconds(100))
       }
       Issue.record("It did not happen.")
     }
 
+    /// Stores a notification of version 1, whose receipt a worker shows to Apple.
+    func store(
+      _ id: String, receipt: String = "cmVjZWlwdA==", processAt: Timestamp? = nil
+    ) async throws {
+      _ = try await assembly.ledger.store(
+        NewNotification(
+          id: id, version: .one, receivedAt: clock.now,
+          body: #"{"notification_type": "CANCEL", "latest_receipt": "\#(receipt)"}"#,
+          notificationType: "CANCEL", bundleID: "com.example.app"),
+        processAt: processAt ?? clock.now)
+    }
+
     func count(_ condition: SQL) async throws -> Int {
-      try await database.query("SELECT count(*) FROM tenure.job WHERE \(condition)")
-        .decodeOnly(Int.self)
+      try await database.query(
+        "SELECT count(*) FROM tenure.job WHERE kind <> 'trim_events' AND (\(condition))"
+      ).decodeOnly(Int.self)
     }
   }
 
-  /// Runs a worker on a database and a clock of its own.
+  /// Runs workers on a database and a clock of their own.
   private func withWorker(
-    _ flags: [String: String] = ["TENURE_BUNDLE_IDS": "com.example.app"],
+    _ flags: [String: String] = ["TENURE_BUNDLE_IDS": "com.example.app"], workers: Int = 1,
     _ test: @Sendable (Stage) async throws -> Void
   ) async throws {
     let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
@@ -73,8 +87,9 @@ struct WorkerTests {
       let settings = try Settings(await SettingSource(flags: flags, environment: [:]))
       let assembly = try await Assembly(
         database: database, settings: settings, transport: apple, logger: quiet,
-        now: { clock.now })
-      let group = ServiceGroup(services: [assembly.worker()], logger: quiet)
+        clock: .jumping { clock.now })
+      let services = (1...workers).flatMap { _ in assembly.worker() }
+      let group = ServiceGroup(services: services, logger: quiet)
       try await withThrowingTaskGroup(of: Void.self) { tasks in
         tasks.addTask { try await group.run() }
         try await test(
@@ -100,6 +115,146 @@ struct WorkerTests {
     }
   }
 
+  @Test("a lane whose slots are all taken keeps no other lane waiting")
+  func fairness() async throws {
+    try await withWorker { stage in
+      stage.apple.setUp()
+      for number in 0..<20 { try await stage.store("n\(number)", receipt: "stuck") }
+      try await stage.until { try await stage.count("locked_by IS NOT NULL") == 2 }
+      _ = try await stage.assembly.ledger.store(
+        NewSubmission(
+          id: UUID(), accountID: "4711", receivedAt: stage.clock.now, payload: .receipt("receipt"),
+          transactionID: nil, orderID: nil, isRestore: false, bundleID: nil),
+        retryAt: stage.clock.now)
+      try await stage.until { try await stage.count("kind = 'verify_submission'") == 0 }
+      #expect(try await stage.count("true") == 20)
+      stage.apple.stuck.open()
+      try await stage.until { try await stage.count("true") == 0 }
+    }
+  }
+
+  @Test("two workers do each job once")
+  func twoWorkers() async throws {
+    try await withWorker(workers: 2) { stage in
+      stage.apple.setUp()
+      for number in 0..<60 { try await stage.store("n\(number)") }
+      try await stage.until { try await stage.count("true") == 0 }
+      #expect(stage.apple.answered == 60)
+      let attempts = try await stage.database.query(
+        "SELECT DISTINCT attempts FROM tenure.notification")
+      #expect(try attempts.decode(Int.self) == [1])
+    }
+  }
+
+  @Test("a worker that is alive holds on to a job for as long as it takes")
+  func longJob() async throws {
+    try await withWorker(workers: 2) { stage in
+      stage.apple.setUp()
+      try await stage.store("n", receipt: "stuck")
+      try await stage.until { try await stage.count("locked_by IS NOT NULL") == 1 }
+      // Three leases long.
+      for _ in 1...12 {
+        stage.clock.advance(by: .seconds(5))
+        let renewed = stage.clock.now + .seconds(15)
+        try await stage.until { try await stage.count("locked_until > \(renewed)") == 1 }
+      }
+      #expect(try await stage.count("attempts = 1") == 1)
+      stage.apple.stuck.open()
+      try await stage.until { try await stage.count("true") == 0 }
+      #expect(stage.apple.answered == 1)
+    }
+  }
+
+  @Test("what a dead worker had claimed is done when its lease is over")
+  func deadWorker() async throws {
+    try await withWorker { stage in
+      stage.apple.setUp()
+      let later = stage.clock.now + .minutes(1)
+      try await stage.store("n", processAt: later)
+      let claimed = try await stage.assembly.ledger.claimJobs(
+        limits: [.notifications: 1], worker: "dead", at: later, lease: .seconds(20))
+      #expect(claimed.count == 1)
+      stage.clock.advance(to: later + .seconds(19))
+      // Another job is done meanwhile, so the worker has looked.
+      try await stage.store("other")
+      try await stage.until { try await stage.count("true") == 1 }
+      #expect(try await stage.count("locked_by = 'dead'") == 1)
+      stage.clock.advance(by: .seconds(1))
+      try await stage.until { try await stage.count("true") == 0 }
+    }
+  }
+
+  @Test("a worker that is told to stop finishes what it has begun, and begins nothing more")
+  func gracefulStop() async throws {
+    let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+    try await withScratchDatabase { database in
+      let (apple, clock) = (DeafAppStore(), SimulatedClock(start: .now))
+      let settings = try Settings(
+        await SettingSource(
+          flags: ["TENURE_BUNDLE_IDS": "com.example.app"], environment: [:]))
+      let assembly = try await Assembly(
+        database: database, settings: settings, transport: apple, logger: quiet,
+        clock: .jumping { clock.now })
+      let stage = Stage(assembly: assembly, apple: apple, clock: clock, database: database)
+      apple.setUp()
+      for number in 0..<5 { try await stage.store("n\(number)", receipt: "stuck") }
+      let group = ServiceGroup(services: assembly.worker(), logger: quiet)
+      try await withThrowingTaskGroup(of: Void.self) { tasks in
+        tasks.addTask { try await group.run() }
+        try await stage.until { try await stage.count("locked_by IS NOT NULL") == 2 }
+        await group.triggerGracefulShutdown()
+        // Both wait for Apple, and nothing else is begun.
+        #expect(try await stage.count("locked_by IS NOT NULL") == 2)
+        apple.stuck.open()
+        try await tasks.waitForAll()
+      }
+      #expect(try await stage.count("true") == 3)
+      #expect(try await stage.count("locked_by IS NOT NULL") == 0)
+      #expect(apple.answered == 2)
+    }
+  }
+
+  @Test("a job begins within moments of its commit, for its worker is told")
+  func wakesUp() async throws {
+    let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+    try await withScratchDatabase { database in
+      let apple = DeafAppStore()
+      apple.setUp()
+      let settings = try Settings(
+        await SettingSource(
+          flags: ["TENURE_BUNDLE_IDS": "com.example.app"], environment: [:]))
+      let assembly = try await Assembly(
+        database: database, settings: settings, transport: apple, logger: quiet)
+      // It does not look by itself for as long as the test lasts.
+      let worker = Worker(
+        tools: assembly.jobTools, name: "w", deafSleep: .hours(1), logger: quiet,
+        clock: WorkClock(longestSleep: .hours(1)) { .now })
+      let group = ServiceGroup(services: [worker], logger: quiet)
+      try await withThrowingTaskGroup(of: Void.self) { tasks in
+        tasks.addTask { try await group.run() }
+        var shortest = Duration.hours(1)
+        for number in 1...20 {
+          let begin = ContinuousClock.now
+          _ = try await assembly.ledger.store(
+            NewNotification(
+              id: "n\(number)", version: .one, receivedAt: .now,
+              body: #"{"notification_type": "CANCEL", "latest_receipt": "cmVjZWlwdA=="}"#,
+              notificationType: "CANCEL", bundleID: "com.example.app"),
+            processAt: .now)
+          while apple.answered < number, .now - begin < .seconds(60) {
+            try await Task.sleep(for: .milliseconds(1))
+          }
+          #expect(apple.answered == number)
+          shortest = min(shortest, .now - begin)
+        }
+        // The others may have had to wait for a processor.
+        #expect(shortest < .seconds(1))
+        await group.triggerGracefulShutdown()
+        try await tasks.waitForAll()
+      }
+    }
+  }
+
   @Test("what fails for 30 days is given up, and has 30 days again when it is started again")
   func patience() async throws {
     try await withWorker { stage in
@@ -121,14 +276,10 @@ struct WorkerTests {
       }
       #expect(problem?.detail.contains(id.uuidString.lowercased()) == true)
 
-      // As Operating says, at the time of this clock.
       let before = try await attempts()
-      try await stage.database.execute(
-        """
-        UPDATE tenure.job
-        SET parked_at = NULL, created_at = \(stage.clock.now), run_at = \(stage.clock.now)
-        WHERE subject = \(id.uuidString.lowercased())
-        """)
+      let restarted = try await stage.assembly.ledger.restartJobs(
+        .named([id.uuidString]), at: stage.clock.now)
+      #expect(restarted == 1)
       try await stage.until { try await attempts() == before + 1 }
       stage.clock.advance(by: .days(29))
       try await stage.until { try await attempts() == before + 2 }
@@ -176,7 +327,7 @@ struct WorkerTests {
             id: UUID(), accountID: "4711", receivedAt: stage.clock.now, payload: payload,
             transactionID: nil, orderID: nil, isRestore: false, bundleID: nil),
           retryAt: stage.clock.now)
-        try await stage.until { try await stage.count("true") == 0 }
+        try await stage.until { try await stage.count("kind = 'verify_submission'") == 0 }
         guard
           case .verified(let answer) = try await stage.assembly.intake.standing(
             of: submission.id)
@@ -193,12 +344,7 @@ struct WorkerTests {
   func leftBehind() async throws {
     try await withWorker { stage in
       // It was stored, and its server was killed before it had asked anybody.
-      _ = try await stage.assembly.ledger.store(
-        NewNotification(
-          id: "v1:1", version: .one, receivedAt: stage.clock.now,
-          body: #"{"notification_type": "CANCEL", "latest_receipt": "cmVjZWlwdA=="}"#,
-          notificationType: "CANCEL", bundleID: "com.example.app"),
-        processAt: stage.clock.now)
+      try await stage.store("v1:1")
       func attempts() async throws -> Int {
         try await stage.database.query("SELECT attempts FROM tenure.notification")
           .decodeOnly(Int.self)

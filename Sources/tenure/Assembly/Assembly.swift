@@ -7,6 +7,7 @@ import Intake
 import LedgerStorage
 import Logging
 import Postgres
+import Reports
 import ServiceLifecycle
 import Subscriptions
 
@@ -16,27 +17,44 @@ struct Assembly: Sendable {
   let catalogue: CatalogueCache
   let intake: SubmissionIntake
   let notifications: NotificationIntake
+  /// What asks Apple how lines stand.
+  let poll: LinePoll
   let entitlements: EntitlementReader
   /// What verifies signed transactions and notifications.
   let signedData: SignedDataVerifier
   /// What asks the App Store Server API; nil without a key for it.
   let serverAPI: AppStoreServerAPI?
+  /// What pushes events; nil without a webhook.
+  let webhook: WebhookSender?
+  let reports: ReportReader
+  /// The apps whose notification histories can be read.
+  let histories: [Heartbeat.Subject]
   private let schema: SchemaMigrator
+  private let settings: Settings
   private let logger: Logger
-  private let now: @Sendable () -> Timestamp
+  private let clock: WorkClock
 
   /// - Parameters:
   ///   - database: Open, its schema up to date.
   ///   - settings: Checked.
   ///   - transport: The way to Apple.
+  ///   - webhook: What pushes events; nil: they are not pushed.
   ///   - logger: The program's.
-  ///   - now: The clock; the demo has one that runs fast.
+  ///   - clock: The time; nil: what the settings say. The demo has one that runs fast.
   /// - Throws: ``SettingError``, or what the database says.
   init(
     database: ConnectionPool, settings: Settings, transport: any AppStoreTransport,
-    logger: Logger, now: @escaping @Sendable () -> Timestamp = { .now }
+    webhook: WebhookSender? = nil, logger: Logger, clock: WorkClock? = nil
   ) async throws {
+    let clock = clock ?? settings.clock
+    let now = clock.now
     let apps = try settings.appStoreApps()
+    histories =
+      settings.serverAPIKey == nil || settings.pollsPerHour == 0
+      ? []
+      : apps.all.flatMap { app in
+        Environment.allCases.map { Heartbeat.Subject(bundleID: app.bundleID, environment: $0) }
+      }
     let receipts = ReceiptVerifier(
       transport: transport, endpoints: settings.verifyReceipt, apps: apps,
       timeout: settings.appStoreTimeout, logger: logger, now: now)
@@ -55,7 +73,11 @@ struct Assembly: Sendable {
         make it. TENURE_APPSTORE_ACCEPT_XCODE is for development only
         """)
     }
-    ledger = Ledger(database: database)
+    if settings.isClockSet {
+      logger.warning("The time is what the file of TENURE_CLOCK_FILE says: for development only")
+    }
+    self.webhook = webhook
+    ledger = Ledger(database: database, orderLifetime: settings.orderExpiry)
     catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     intake = SubmissionIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, catalogue: catalogue,
@@ -68,23 +90,33 @@ struct Assembly: Sendable {
       },
       logger: logger, now: now)
     notifications = NotificationIntake(
-      ledger: ledger, receipts: receipts, signedData: signedData, apps: apps,
+      ledger: ledger, receipts: receipts, signedData: signedData, serverAPI: serverAPI, apps: apps,
       catalogue: catalogue, sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
+    poll = LinePoll(
+      ledger: ledger, serverAPI: serverAPI, receipts: receipts, apps: apps, catalogue: catalogue,
+      sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
     entitlements = EntitlementReader(
       ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess)
-    if try await ledger.publish(settings.sandboxAccess) {
+    if try await ledger.publish(settings.sandboxAccess, at: now()) {
       logger.notice("The view current_entitlement follows this program's TENURE_SANDBOX_ACCESS now")
     }
+    reports = ReportReader(database: database)
     schema = SchemaMigrator(database: database, logger: logger)
+    self.settings = settings
     self.logger = logger
-    self.now = now
+    self.clock = clock
   }
 
   func api(keys: APIKeys) -> API {
     API(
       ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
-      entitlements: entitlements,
-      schema: schema, keys: keys, logger: logger, now: now)
+      entitlements: entitlements, reports: reports, schema: schema, keys: keys, logger: logger,
+      now: clock.now)
+  }
+
+  /// What every server runs beside its API.
+  func heartbeat() -> Heartbeat {
+    Heartbeat(ledger: ledger, subjects: histories, logger: logger, now: clock.now)
   }
 
   /// Tells workers apart that hold jobs: in containers, hosts and process ids can be the same.
@@ -93,11 +125,40 @@ struct Assembly: Sendable {
     return "\(process.hostName)-\(process.processIdentifier)-\(UUID().uuidString.prefix(8))"
   }
 
-  func worker() -> Worker {
-    Worker(
-      ledger: ledger, intake: intake, notifications: notifications,
-      name: Self.workerName,
-      logger: logger, now: now)
+  /// The worker, and what runs beside it.
+  func worker() -> [any Service] {
+    let worker = Worker(
+      tools: jobTools, name: Self.workerName, budget: pollBudget, recurring: recurringJobs,
+      logger: logger, clock: clock)
+    guard webhook != nil else { return [worker] }
+    return [EventPusher(ledger: ledger, logger: logger, now: clock.now), worker]
+  }
+
+  /// What jobs are done with.
+  var jobTools: JobTools {
+    let (catalogue, sandboxAccess) = (catalogue, settings.sandboxAccess)
+    return JobTools(
+      ledger: ledger, submissions: intake, notifications: notifications, poll: poll,
+      webhook: webhook, eventRetention: settings.eventRetention,
+      terms: { catalogue.terms(sandboxAccess) })
+  }
+
+  /// What Apple is asked in an hour at the most, by all programs together.
+  private var pollBudget: JobBudget {
+    .polls(perHour: settings.pollsPerHour, in: ledger, now: clock.now)
+  }
+
+  /// One pass over what is due to be polled; `patience` is how long it may wait for the budget.
+  func pollPass(patience: Duration) -> PollPass {
+    PollPass(
+      tools: jobTools, budget: pollBudget, name: Self.workerName, patience: patience,
+      logger: logger, now: clock.now)
+  }
+
+  /// What workers do again and again, without being told by anybody.
+  private var recurringJobs: [Job.Task] {
+    [.trimEvents]
+      + histories.map { .compareNotifications(bundleID: $0.bundleID, $0.environment) }
   }
 }
 

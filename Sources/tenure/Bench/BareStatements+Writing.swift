@@ -15,7 +15,7 @@ extension BareStatements {
   /// Records the purchase and everything that follows from it.
   var write: [SQL] {
     [insertEntries, updateLine, insertTransaction] + insertProjections + insertLookups
-      + [insertBinding, insertHolding] + fulfilOrder + finishSubmission
+      + [insertBinding, insertHolding] + fulfilOrder + tell + plan + finishSubmission
   }
 
   private var insertEntries: SQL {
@@ -169,6 +169,74 @@ extension BareStatements {
       WHERE account_key = \(sample.accountKey) AND order_id = \(order)
       """,
       "UPDATE tenure.store_transaction SET order_id = \(order) WHERE \(charge)",
+      """
+      DELETE FROM tenure.job WHERE kind = \("expire_order")
+        AND subject = \(order.uuidString.lowercased())
+      """,
+    ]
+  }
+
+  /// What the feed tells of a first purchase, each about as long as it really is.
+  private var events: [(kind: String, length: Int)] {
+    [("transaction.recorded", 250), ("transaction.claimed", 420), ("binding.opened", 800)]
+      + (sample.orderID == nil ? [] : [("order.fulfilled", 310)])
+      + [("entitlement.granted", 350)]
+  }
+
+  private var tell: [SQL] {
+    let count = events.count
+    let data = events.map { "{" + String(repeating: "x", count: $0.length - 2) + "}" }
+    let kind = "tell_account"
+    return [
+      """
+      INSERT INTO tenure.event (type, occurred_at, account_key, data)
+      SELECT type, occurred_at, account_key, data
+      FROM unnest(\(events.map(\.kind)), \(Array(repeating: now, count: count)),
+        \(Array(repeating: sample.accountKey, count: count)), \(data))
+        WITH ORDINALITY AS event (type, occurred_at, account_key, data, number)
+      ORDER BY number
+      """,
+      """
+      INSERT INTO tenure.told_entitlement (account_id, entitlement, access_ends_at)
+      SELECT account_id, entitlement, access_ends_at
+      FROM unnest(\([sample.accountID]), \([SampleAccounts.entitlement]), \([end]))
+        AS told (account_id, entitlement, access_ends_at)
+      ON CONFLICT (account_id, entitlement)
+      DO UPDATE SET access_ends_at = excluded.access_ends_at
+      """,
+      """
+      INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
+      VALUES (\(kind), \(sample.accountKey.uuidString.lowercased()), \("clock"), \(0), \(end),
+        \(now))
+      ON CONFLICT (kind, subject) DO UPDATE SET run_at = excluded.run_at,
+        priority = excluded.priority, generation = tenure.job.generation + 1, attempts = 0,
+        parked_at = NULL, last_error = NULL, created_at = excluded.created_at
+      """,
+    ]
+  }
+
+  /// Plans when Apple is asked about the line, and notes with what.
+  private var plan: [SQL] {
+    let (kind, notification): (String, String?) = ("poll_line", nil)
+    return [
+      """
+      INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
+      VALUES (\(kind), \("\(environment)/\(line)"), \("polls"), \(1), \(end), \(now))
+      ON CONFLICT (kind, subject) DO UPDATE SET run_at = excluded.run_at,
+        priority = excluded.priority, generation = tenure.job.generation + 1, attempts = 0,
+        parked_at = NULL, last_error = NULL, created_at = excluded.created_at
+      """,
+      """
+      INSERT INTO tenure.line_source (environment, original_transaction_id, bundle_id,
+        receipt_submission_id, receipt_notification_id)
+      SELECT environment, original_transaction_id, \(SampleSubmission.bundleID), \(submissionID),
+        \(notification)
+      FROM unnest(\([environment]), \([line])) AS line (environment, original_transaction_id)
+      ON CONFLICT (environment, original_transaction_id)
+      DO UPDATE SET bundle_id = excluded.bundle_id,
+        receipt_submission_id = excluded.receipt_submission_id,
+        receipt_notification_id = excluded.receipt_notification_id
+      """,
     ]
   }
 

@@ -101,7 +101,7 @@ struct BareStatements: Sendable {
       WHERE environment = \(environment) AND original_transaction_id = \(line)
       FOR UPDATE
       """,
-    ] + loadLine + loadOrder
+    ] + loadLine + loadOrder + loadAccount
   }
 
   private var loadLine: [SQL] {
@@ -197,9 +197,14 @@ struct BareStatements: Sendable {
     ]
   }
 
-  /// Reads what the answer says beside the decision.
-  var answer: [SQL] {
-    selectOrder + [
+  /// Locks the account, and reads what it holds and was told.
+  private var loadAccount: [SQL] {
+    [
+      "SELECT FROM tenure.account WHERE account_id = \(sample.accountID) FOR NO KEY UPDATE",
+      """
+      SELECT account_id, entitlement, access_ends_at FROM tenure.told_entitlement
+      WHERE account_id = ANY(\([sample.accountID]))
+      """,
       """
       SELECT account_id, environment, original_transaction_id, transaction_id, product_id,
         family_id, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at,
@@ -210,11 +215,13 @@ struct BareStatements: Sendable {
       SELECT account_id, grant_id, entitlement, starts_at, ends_at, source, environment,
         original_transaction_id
       FROM tenure.account_grant WHERE account_id = ANY(\([sample.accountID]))
+        AND submission_id IS DISTINCT FROM \(submissionID)
       """,
     ]
   }
 
-  private var selectOrder: [SQL] {
+  /// Reads what the answer says beside the decision.
+  var answer: [SQL] {
     guard let order = sample.orderID else { return [] }
     return [
       """

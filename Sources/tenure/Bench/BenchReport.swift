@@ -17,7 +17,10 @@ struct BenchReport: Sendable {
 
   /// For people: a line for each result, and below, what the limits are.
   var table: String {
-    let header = ["", "per second", "limit", "ratio", "goal", "", "p50 ms", "p99 ms", "memory MB"]
+    let header = [
+      "", "per second", "limit", "ratio", "goal", "", "p50 ms", "p99 ms", "memory MB",
+      "database MB",
+    ]
     let rows = [header] + results.map(Self.cells)
     let widths = header.indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
     let lines = rows.map { row in
@@ -38,6 +41,7 @@ struct BenchReport: Sendable {
       result.p50Milliseconds.map { decimal($0, digits: 2) } ?? "–",
       result.p99Milliseconds.map { decimal($0, digits: 2) } ?? "–",
       result.memory.map { whole(Double($0) / 1_000_000) } ?? "–",
+      result.database.map { whole(Double($0) / 1_000_000) } ?? "–",
     ]
   }
 

@@ -12,6 +12,8 @@ struct BenchRun: Sendable {
   let accounts: Int
   let seconds: Int
   let rounds: Int
+  let subscriptions: Int
+  let polls: Int
   let logger: Logger
 
   /// Measures, until it is done or told to stop by SIGINT or SIGTERM.
@@ -37,11 +39,31 @@ struct BenchRun: Sendable {
       let benchmark = SignatureBenchmark(seconds: seconds, rounds: rounds, logger: logger)
       results += try await benchmark.run()
     }
-    if subject != .signatures { results += try await measureOnDatabase() }
+    if [.reads, .submissions, .all].contains(subject) {
+      results += try await withDatabase { try await measure(on: $0, in: $1) }
+    }
+    if subject == .jobs || subject == .all {
+      results += try await withDatabase { database, directory in
+        let benchmark = JobBenchmark(
+          database: database, seconds: seconds, rounds: rounds, directory: directory,
+          logger: logger)
+        return [try await benchmark.run()]
+      }
+    }
+    if subject == .polling || subject == .all {
+      results += try await withDatabase { database, _ in
+        try await PollingBenchmark(
+          database: database, subscriptions: subscriptions, polls: polls, logger: logger
+        ).run()
+      }
+    }
     return results
   }
 
-  private func measureOnDatabase() async throws -> [BenchResult] {
+  /// Makes a database for some of the benchmarks, and removes it afterwards.
+  private func withDatabase(
+    _ body: (BenchDatabase, _ directory: URL) async throws -> [BenchResult]
+  ) async throws -> [BenchResult] {
     let directory = FileManager.default.temporaryDirectory
       .appending(path: "tenure-bench-\(ProcessInfo.processInfo.processIdentifier)")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
@@ -49,7 +71,7 @@ struct BenchRun: Sendable {
     let database = try await BenchDatabase.create(
       url: databaseURL, in: directory, logger: logger)
     do {
-      let results = try await measure(on: database, in: directory)
+      let results = try await body(database, directory)
       await database.remove()
       return results
     } catch {

@@ -16,6 +16,8 @@ struct BenchResult: Sendable, Encodable {
   let goal: Double?
   /// In bytes: the most that the measured process needed; nil where that says nothing.
   let memory: Int?
+  /// In bytes: how large the database is; nil where that says nothing.
+  let database: Int?
   private let rounds: [Round]
 
   private struct Round: Sendable, Encodable {
@@ -38,15 +40,18 @@ struct BenchResult: Sendable, Encodable {
   ///   - goal: The share of the limit that is aimed at, if any is.
   ///   - rounds: Each round's figure and limit; at least one.
   ///   - memory: In bytes, if it was measured.
+  ///   - database: In bytes, if it was measured.
   init(
     name: String, limitName: String, goal: Double?,
-    rounds: [(measured: Measurement, limit: Measurement)], memory: Int? = nil
+    rounds: [(measured: Measurement, limit: Measurement)], memory: Int? = nil,
+    database: Int? = nil
   ) {
     precondition(!rounds.isEmpty, "A result has at least one round.")
     self.name = name
     self.limitName = limitName
     self.goal = goal
     self.memory = memory
+    self.database = database
     self.rounds = rounds.map { measured, limit in
       Round(
         perSecond: measured.rate, limitPerSecond: limit.rate,
@@ -70,6 +75,7 @@ struct BenchResult: Sendable, Encodable {
     case p50Milliseconds = "p50_ms"
     case p99Milliseconds = "p99_ms"
     case memory = "memory_bytes"
+    case database = "database_bytes"
   }
 
   func encode(to encoder: any Encoder) throws {
@@ -84,6 +90,7 @@ struct BenchResult: Sendable, Encodable {
     try result.encodeIfPresent(p50Milliseconds, forKey: .p50Milliseconds)
     try result.encodeIfPresent(p99Milliseconds, forKey: .p99Milliseconds)
     try result.encodeIfPresent(memory, forKey: .memory)
+    try result.encodeIfPresent(database, forKey: .database)
     try result.encode(rounds, forKey: .rounds)
   }
 }

@@ -6,7 +6,7 @@ import NIOHTTP1
 /// `tenure serve` as a process of its own, on a free port of the loopback address.
 final class ServeProcess: Sendable {
   /// How long it may take until the server is ready.
-  private static let startLimit: Duration = .seconds(60)
+  private static let startLimit: Duration = .seconds(180)
   private static let pollInterval: Duration = .milliseconds(20)
   /// Somebody else may listen on a port that was drawn.
   private static let portAttempts = 10
@@ -42,8 +42,9 @@ final class ServeProcess: Sendable {
   ) async throws -> ServeProcess {
     var settings = [
       "DATABASE_URL": databaseURL, "TENURE_API_KEYS": "bench:admin:\(secret)",
-      "TENURE_BUNDLE_IDS": "com.example.tenure", "TENURE_LOG_LEVEL": "warning",
+      "TENURE_LOG_LEVEL": "warning",
     ]
+    if environment["TENURE_APPS"] == nil { settings["TENURE_BUNDLE_IDS"] = "com.example.tenure" }
     settings.merge(environment) { $1 }
     var log = ""
     for _ in 1...portAttempts {
@@ -92,13 +93,7 @@ final class ServeProcess: Sendable {
   }
 
   /// In bytes, the most memory that the server has had; nil where the system does not tell.
-  var peakMemory: Int? {
-    let path = "/proc/\(process.processID)/status"
-    guard let status = try? String(contentsOfFile: path, encoding: .utf8),
-      let match = status.firstMatch(of: /VmHWM:\s+([0-9]+) kB/), let kibibytes = Int(match.1)
-    else { return nil }
-    return kibibytes * 1024
-  }
+  var peakMemory: Int? { ProcessMemory.peak(of: process.processID) }
 
   /// Ends the server as `kill -9` does.
   func kill() async { await process.kill() }

@@ -3,7 +3,7 @@ import Logging
 
 /// What `tenure bench` measures.
 enum BenchSubject: String, CaseIterable, ExpressibleByArgument, Sendable {
-  case reads, submissions, signatures, all
+  case reads, submissions, signatures, jobs, polling, all
 }
 
 /// How its results are printed.
@@ -21,11 +21,16 @@ struct BenchCommand: AsyncParsableCommand {
       select on the same table, and once more in a way that only the router answers. submissions: \
       receipts decided, Apple's answer at hand; beside the bare SQL of one. signatures: signed \
       transactions and notifications verified on one core, their certificates known and unknown; \
-      beside the bare verification of their signatures. Rounds of both sides alternate, and \
-      medians are printed.
+      beside the bare verification of their signatures. jobs: orders that expire, through the \
+      queue and a worker; beside pgbench's bare SKIP LOCKED of the same. polling: subscriptions \
+      that have ended, found and planned, and then asked about and their renewals recorded, Apple \
+      simulated in the same process; beside the bare SQL of the writes. Rounds of both sides \
+      alternate, and medians are printed; polling has one round. All of a million subscriptions \
+      takes an hour: tenure bench polling --subscriptions 1000000 --polls 1000000.
 
       Uses a private PostgreSQL in the temporary directory and removes it afterwards. Needs the \
-      programs pgbench and wrk (packages postgresql and wrk on Debian); signatures need neither. \
+      programs pgbench and wrk (packages postgresql and wrk on Debian); signatures and polling \
+      need neither, jobs only pgbench. \
       Trust the ratios: absolute figures depend on the machine and on who else uses it.
       """)
 
@@ -40,6 +45,12 @@ struct BenchCommand: AsyncParsableCommand {
 
   @Option(help: "How many rounds; their median counts.")
   var rounds = 3
+
+  @Option(help: "How many subscriptions are due when polling is measured.")
+  var subscriptions = 100_000
+
+  @Option(help: "How many of them are polled.")
+  var polls = 10_000
 
   @Option(help: "How the results are printed: table or json.")
   var format = BenchFormat.table
@@ -57,6 +68,12 @@ struct BenchCommand: AsyncParsableCommand {
     guard (1...1000).contains(rounds) else {
       throw ValidationError("--rounds is from 1 to 1000.")
     }
+    guard (1...100_000_000).contains(subscriptions) else {
+      throw ValidationError("--subscriptions is from 1 to 100000000.")
+    }
+    guard (1...subscriptions).contains(polls) else {
+      throw ValidationError("--polls is from 1 to the number of subscriptions.")
+    }
     guard databaseURL?.isEmpty != true else {
       throw ValidationError("--database-url is empty: leave it out, or give a value.")
     }
@@ -69,7 +86,7 @@ struct BenchCommand: AsyncParsableCommand {
     #endif
     let results = try await BenchRun(
       subject: subject, databaseURL: databaseURL, accounts: accounts, seconds: seconds,
-      rounds: rounds, logger: logger
+      rounds: rounds, subscriptions: subscriptions, polls: polls, logger: logger
     ).run()
     guard let results else { throw ExitCode(130) }
     let report = BenchReport(results: results)

@@ -1,6 +1,7 @@
 import AppStore
 import ArgumentParser
 import AsyncHTTPClient
+import BackgroundJobs
 import HTTPAPI
 import Hummingbird
 import Logging
@@ -40,8 +41,9 @@ struct ServeCommand: AsyncParsableCommand {
         let application = assembly.api(keys: keys).application(host: host, port: port) { port in
           logger.info("Serving", metadata: ["http.url": "http://\(host):\(port)"])
         }
-        return [application, CatalogueRefresh(catalogue: assembly.catalogue)]
-          + (withWorker ? [assembly.worker()] : [])
+        return [
+          application, CatalogueRefresh(catalogue: assembly.catalogue), assembly.heartbeat(),
+        ] + (withWorker ? assembly.worker() : [])
       }
     } catch {
       throw SettingError(
@@ -62,15 +64,26 @@ func withProgram(
   _ settings: Settings, logger: Logger,
   _ services: @Sendable (Assembly) throws -> [any Service]
 ) async throws {
+  try await withAssembly(settings, logger: logger) { assembly in
+    let group = ServiceGroup(
+      services: try services(assembly), gracefulShutdownSignals: [.sigterm, .sigint],
+      logger: logger)
+    try await group.run()
+  }
+}
+
+/// Puts a program together, and lets go of everything in order however its work ends.
+func withAssembly<Value>(
+  _ settings: Settings, logger: Logger, _ body: (Assembly) async throws -> Value
+) async throws -> Value {
   try await withDatabase(settings, logger: logger) { database in
     try await withHTTPClient { client in
-      let assembly = try await Assembly(
-        database: database, settings: settings,
-        transport: HTTPClientTransport(client: client), logger: logger)
-      let group = ServiceGroup(
-        services: try services(assembly), gracefulShutdownSignals: [.sigterm, .sigint],
-        logger: logger)
-      try await group.run()
+      try await withWebhookSender(to: settings.webhook) { webhook in
+        try await body(
+          try await Assembly(
+            database: database, settings: settings,
+            transport: HTTPClientTransport(client: client), webhook: webhook, logger: logger))
+      }
     }
   }
 }
@@ -85,6 +98,22 @@ func withHTTPClient<Value>(_ body: (HTTPClient) async throws -> Value) async thr
     return value
   } catch {
     try? await client.shutdown()
+    throw error
+  }
+}
+
+/// Makes what pushes events, where there is a webhook, and shuts it down however the work ends.
+func withWebhookSender<Value>(
+  to receiver: WebhookReceiver?, _ body: (WebhookSender?) async throws -> Value
+) async throws -> Value {
+  guard let receiver else { return try await body(nil) }
+  let sender = WebhookSender(to: receiver)
+  do {
+    let value = try await body(sender)
+    await sender.shutDown()
+    return value
+  } catch {
+    await sender.shutDown()
     throw error
   }
 }

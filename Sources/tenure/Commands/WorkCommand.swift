@@ -6,8 +6,10 @@ struct WorkCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "work",
     abstract: "Does what is still to be done about undecided receipts and notifications.",
-    discussion:
-      "Any number of workers may run. Stops on SIGTERM or SIGINT after finishing its jobs.")
+    discussion: """
+      Any number of workers may run. Stops on SIGTERM or SIGINT after finishing the jobs that it \
+      has begun.
+      """)
 
   @OptionGroup var options: SettingOptions
 
@@ -17,7 +19,7 @@ struct WorkCommand: AsyncParsableCommand {
     let logger = Logger.bootstrapTenure(level: settings.logLevel)
     try await withProgram(settings, logger: logger) { assembly in
       logger.info("Working")
-      return [CatalogueRefresh(catalogue: assembly.catalogue), assembly.worker()]
+      return [CatalogueRefresh(catalogue: assembly.catalogue)] + assembly.worker()
     }
   }
 }

@@ -5,7 +5,8 @@ import Subscriptions
 enum DemoCatalogue {
   static let app = SimulatedApp.sample
 
-  private static let entitlements: [ProductID: [String]] = [
+  /// What each product lets its buyers use.
+  static let entitlements: [ProductID: [String]] = [
     "premium": ["premium", "pro"],
     "monthly": ["pro"],
     "monthly.student": ["pro"],
@@ -18,7 +19,7 @@ enum DemoCatalogue {
   ]
 
   /// How long a season is: Apple doesn't know.
-  private static let season = "P6M"
+  static let seasonLength = CalendarPeriod(months: 6)
 
   /// Describes every product to Tenure.
   static func describe(to tenure: TenureClient) async throws {
@@ -28,7 +29,8 @@ enum DemoCatalogue {
         as: TenureClient.ProductDescription(
           type: product.type, entitlements: entitlements[product.id] ?? [], group: product.group,
           level: product.group == nil ? nil : product.level,
-          period: product.type == .nonRenewing ? season : product.period?.description,
+          period: product.type == .nonRenewing
+            ? seasonLength.description : product.period?.description,
           priceMilliunits: product.priceMilliunits, currency: product.currency))
     }
   }

@@ -1,6 +1,7 @@
 import AppStore
 import AppStoreSimulator
 import AsyncHTTPClient
+import BackgroundJobs
 import Foundation
 import HTTPAPI
 import LedgerStorage
@@ -15,6 +16,8 @@ import UnixSignals
 struct DemoProgram {
   /// The API's port; nil: the usual one or a free one.
   let port: Int?
+  /// How many live through a year after the story; 0: nobody.
+  let customers: Int
   /// Whether to end after the story.
   let exits: Bool
   let logger: Logger
@@ -22,12 +25,17 @@ struct DemoProgram {
   /// - Returns: Whether everything came out as it has to.
   func run() async throws -> Bool {
     StoryPrinter().line("Starting a private PostgreSQL, a simulated App Store and Tenure …")
-    return try await withOwnDatabase { database, directory in
-      try await withAppStore { simulation, simulatorPort in
-        let settings = try DemoSettings(
-          in: directory, simulation: simulation, port: simulatorPort)
-        return try await withHTTPClient { client in
-          try await tell(database, simulation, simulatorPort, settings, client)
+    return try await withOwnServer { postgres, directory in
+      try await withDatabase(await postgres.uri()) { database in
+        try await withAppStore { simulation, simulatorPort in
+          // The stories are about what nobody hears of, too: so nobody asks.
+          let settings = try DemoSettings(
+            in: directory, simulation: simulation, port: simulatorPort, pollsPerHour: 0)
+          return try await withHTTPClient { client in
+            try await tell(
+              database, simulation, simulatorPort, settings, client,
+              year: { try await liveThroughYear(in: postgres, directory) })
+          }
         }
       }
     }
@@ -35,7 +43,8 @@ struct DemoProgram {
 
   private func tell(
     _ database: ConnectionPool, _ simulation: AppStoreSimulation, _ simulatorPort: Int,
-    _ files: DemoSettings, _ client: HTTPClient
+    _ files: DemoSettings, _ client: HTTPClient,
+    year: @escaping @Sendable () async throws -> YearComparison?
   ) async throws -> Bool {
     let keys = DemoKeys()
     let settings = try await files.read(keys: keys)
@@ -43,7 +52,7 @@ struct DemoProgram {
     let network = DemoNetwork(transport: transport)
     let assembly = try await Assembly(
       database: database, settings: settings, transport: network, logger: logger,
-      now: { simulation.now })
+      clock: .jumping { simulation.now })
     let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: port)
     guard let serverAPI = assembly.serverAPI else {
       preconditionFailure("The demo's settings have a key for the App Store Server API.")
@@ -52,15 +61,14 @@ struct DemoProgram {
       simulation: simulation, network: network, ledger: assembly.ledger, server: server,
       client: client, sender: NotificationSender(simulation: simulation, transport: transport),
       serverAPI: serverAPI, keys: keys, simulatorPort: simulatorPort, settingsPath: files.path,
-      exits: exits)
+      year: year, exits: exits)
+    let services: [any Service] =
+      [server, CatalogueRefresh(catalogue: assembly.catalogue)] + assembly.worker()
     // Stopped from the end: first the story, then what it is about.
     let group = ServiceGroup(
       configuration: ServiceGroupConfiguration(
-        services: [
-          .init(service: server),
-          .init(service: CatalogueRefresh(catalogue: assembly.catalogue)),
-          .init(service: assembly.worker()),
-          .init(service: story, successTerminationBehavior: .gracefullyShutdownGroup),
+        services: services.map { .init(service: $0) } + [
+          .init(service: story, successTerminationBehavior: .gracefullyShutdownGroup)
         ],
         gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
     try await group.run()
@@ -70,18 +78,51 @@ struct DemoProgram {
   // MARK: What is started and stopped
 
   /// A PostgreSQL of this demo's own, which is gone afterwards, however the demo ends.
-  private func withOwnDatabase(
-    _ body: (ConnectionPool, _ directory: URL) async throws -> Bool
+  private func withOwnServer(
+    _ body: (PrivatePostgres, _ directory: URL) async throws -> Bool
   ) async throws -> Bool {
     let directory = FileManager.default.temporaryDirectory
       .appending(path: "tenure-demo-\(ProcessInfo.processInfo.processIdentifier)")
     let server = try await PrivatePostgres.start(
       in: directory, options: .temporary, logger: logger)
-    let pool = ConnectionPool(
-      configuration: ConnectionPool.Configuration(uri: await server.uri()), logger: logger)
-    return try await Database(pool: pool, server: server).use { database in
+    do {
+      let result = try await body(server, directory)
+      await server.stop()
+      return result
+    } catch {
+      await server.stop()
+      throw error
+    }
+  }
+
+  /// Works on an empty database with a schema.
+  private func withDatabase<Value>(
+    _ uri: String, _ body: (ConnectionPool) async throws -> Value
+  ) async throws -> Value {
+    let pool = ConnectionPool(configuration: .init(uri: uri), logger: logger)
+    return try await Database(pool: pool, server: nil).use { database in
       _ = try await SchemaMigrator(database: database, logger: logger).migrate()
-      return try await body(database, directory)
+      return try await body(database)
+    }
+  }
+
+  /// Lets customers live through a year, with a database, an App Store and a server of their own.
+  private func liveThroughYear(
+    in postgres: PrivatePostgres, _ directory: URL
+  ) async throws -> YearComparison? {
+    guard customers > 0 else { return nil }
+    let name = "year"
+    try await withDatabase(await postgres.uri()) {
+      try await SchemaMigrator.createDatabase(name, on: $0)
+    }
+    let files = directory.appending(path: name)
+    try FileManager.default.createDirectory(at: files, withIntermediateDirectories: true)
+    let world = YearWorld(plan: YearPlan(seed: 1, customers: customers), logger: logger)
+    return try await withDatabase(await postgres.uri(database: name)) { database in
+      let diary = YearDiary(printer: StoryPrinter())
+      let comparison = try await world.live(in: database, directory: files) { diary.note($0) }
+      diary.close(comparison)
+      return comparison
     }
   }
 

@@ -10,8 +10,11 @@ struct DemoSettings {
   ///   - directory: Where everything of this demo is, which goes with it.
   ///   - simulation: The App Store.
   ///   - port: Where it answers.
+  ///   - pollsPerHour: How often Apple may be asked.
   /// - Throws: Why the files can't be written.
-  init(in directory: URL, simulation: AppStoreSimulation, port: Int) throws {
+  init(
+    in directory: URL, simulation: AppStoreSimulation, port: Int, pollsPerHour: Int = 144_000
+  ) throws {
     func write(_ text: String, to name: String) throws -> String {
       let file = directory.appending(path: name)
       try Data(text.utf8).write(to: file)
@@ -31,6 +34,7 @@ struct DemoSettings {
       TENURE_APPSTORE_KEY_ID=\(key.keyID)
       TENURE_APPSTORE_PRIVATE_KEY=\(try write(key.privateKeyPEM, to: "app-store-key.p8"))
       TENURE_APPSTORE_ROOT_CERTIFICATES=\(try write(simulation.rootCertificatePEM, to: "root.pem"))
+      TENURE_POLLS_PER_HOUR=\(pollsPerHour)
 
       """, to: "settings")
   }

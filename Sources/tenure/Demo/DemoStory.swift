@@ -23,6 +23,8 @@ final class DemoStory: Service {
   private let keys: DemoKeys
   private let simulatorPort: Int
   private let settingsPath: String
+  /// Lets many customers live through a year; nil if there is to be none.
+  private let year: @Sendable () async throws -> YearComparison?
   private let exits: Bool
   private let printer = StoryPrinter()
   private let result = Mutex(false)
@@ -30,7 +32,8 @@ final class DemoStory: Service {
   init(
     simulation: AppStoreSimulation, network: DemoNetwork, ledger: Ledger, server: DemoServer,
     client: HTTPClient, sender: NotificationSender, serverAPI: AppStoreServerAPI, keys: DemoKeys,
-    simulatorPort: Int, settingsPath: String, exits: Bool
+    simulatorPort: Int, settingsPath: String,
+    year: @escaping @Sendable () async throws -> YearComparison?, exits: Bool
   ) {
     self.simulation = simulation
     self.network = network
@@ -42,6 +45,7 @@ final class DemoStory: Service {
     self.keys = keys
     self.simulatorPort = simulatorPort
     self.settingsPath = settingsPath
+    self.year = year
     self.exits = exits
   }
 
@@ -88,8 +92,9 @@ final class DemoStory: Service {
 
     let audit = try await ledger.audit()
     DemoSummary(checks: stage.checks, audit: audit).print(with: printer)
+    let comparison = try await year()
     if !exits { printInvitation(tenure, after: stage.checks) }
-    return stage.checks.allSatisfy(\.isMet) && audit.isClean
+    return stage.checks.allSatisfy(\.isMet) && audit.isClean && comparison?.isClean ?? true
   }
 
   /// Plays one scenario; should it fail in the middle, the others go on.

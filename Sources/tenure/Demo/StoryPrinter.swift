@@ -7,7 +7,12 @@ struct StoryPrinter: Sendable {
   private static let width = 100
 
   func line(_ text: String = "") {
-    try? FileHandle.standardOutput.write(contentsOf: Data((text + "\n").utf8))
+    write(text + "\n")
+  }
+
+  /// Writes a text as it is.
+  func write(_ text: String) {
+    try? FileHandle.standardOutput.write(contentsOf: Data(text.utf8))
   }
 
   func heading(_ number: String, _ title: String) {

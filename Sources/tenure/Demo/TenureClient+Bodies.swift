@@ -24,11 +24,15 @@ extension TenureClient {
     var accountID: String
     var signedTransactions: [String]
     var signedRenewalInfo: [String]?
+    var orderID: String?
+    var restore = false
 
     enum CodingKeys: String, CodingKey {
       case accountID = "account_id"
       case signedTransactions = "signed_transactions"
       case signedRenewalInfo = "signed_renewal_info"
+      case orderID = "order_id"
+      case restore
     }
   }
 
@@ -122,7 +126,8 @@ extension TenureClient {
 
   struct Entitlement: Decodable, Sendable {
     var name: String
-    var productID: ProductID
+    /// Nil where nothing is bought any more.
+    var productID: ProductID?
     var expiresAt: String?
     /// Later than what is paid, in a grace period.
     var accessEndsAt: String?
@@ -135,8 +140,33 @@ extension TenureClient {
     }
   }
 
+  struct FeedPage: Decodable {
+    var events: [Event]
+    var next: String
+  }
+
+  struct Event: Decodable {
+    struct Details: Decodable {
+      var entitlement: Entitlement?
+    }
+
+    var type: String
+    var account: String?
+    var data: Details
+
+    enum CodingKeys: String, CodingKey {
+      case account = "account_id"
+      case type, data
+    }
+  }
+
   struct Entitlements: Decodable {
     var entitlements: [Entitlement]
+  }
+
+  struct Transactions: Decodable {
+    var transactions: [Transaction]
+    var next: String?
   }
 
   struct Line: Decodable, Sendable {

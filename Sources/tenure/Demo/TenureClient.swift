@@ -10,10 +10,19 @@ struct TenureClient: Sendable {
   private static let timeout = TimeAmount.seconds(60)
   /// Far above the largest answer.
   private static let answerLimitBytes = 4 * 1024 * 1024
+  /// Between a call without an answer and the next.
+  private static let pause = Duration.milliseconds(20)
+
+  /// As many as an answer may have.
+  private static let pageLength = 1000
 
   let client: HTTPClient
   let baseURL: String
   let key: String
+  /// How long a call is repeated that gets no answer.
+  ///
+  /// A server that was killed needs a moment to start again. No time at all: never.
+  var patience = Duration.zero
 
   /// An answer that nobody expected.
   struct Failure: Error, CustomStringConvertible {
@@ -59,6 +68,19 @@ struct TenureClient: Sendable {
     return try await send(.GET, path, as: Entitlements.self).entitlements
   }
 
+  /// Whatever an account owns.
+  func transactions(of account: String) async throws -> [Transaction] {
+    var transactions: [Transaction] = []
+    var after = ""
+    while true {
+      let path = "/v1/accounts/\(account)/transactions?limit=\(Self.pageLength)\(after)"
+      let page = try await send(.GET, path, as: Transactions.self)
+      transactions += page.transactions
+      guard let next = page.next else { return transactions }
+      after = "&after=\(next)"
+    }
+  }
+
   func transaction(_ id: TransactionID) async throws -> Transaction {
     try await send(.GET, "/v1/transactions/\(id)")
   }
@@ -72,6 +94,12 @@ struct TenureClient: Sendable {
     try await send(
       .POST, "/v1/transactions/\(id)/delivery", body: ["account_id": account], as: Delivery.self
     ).isFirst
+  }
+
+  /// The changes behind a place in the feed; nil: from its beginning.
+  func events(after cursor: String?) async throws -> FeedPage {
+    let place = cursor.map { "&after=\($0)" } ?? ""
+    return try await send(.GET, "/v1/events?limit=\(Self.pageLength)\(place)")
   }
 
   // MARK: What administrators ask
@@ -105,14 +133,29 @@ struct TenureClient: Sendable {
       request.headers.add(name: "Content-Type", value: "application/json")
       request.body = .bytes(ByteBuffer(bytes: try JSONEncoder().encode(body)))
     }
-    let response = try await client.execute(request, timeout: Self.timeout)
-    let answer = Data(
-      try await response.body.collect(upTo: Self.answerLimitBytes).readableBytesView)
-    guard (200..<300).contains(response.status.code) else {
+    let (status, answer) = try await repeatedly(request)
+    guard (200..<300).contains(status.code) else {
       throw Failure(
-        description: "\(method) \(path) was answered with \(response.status.code): "
+        description: "\(method) \(path) was answered with \(status.code): "
           + String(decoding: answer, as: UTF8.self))
     }
     return try JSONDecoder().decode(Answer.self, from: answer)
+  }
+
+  /// Sends a request until it is answered: whether one without an answer was heard is not known.
+  private func repeatedly(_ request: HTTPClientRequest) async throws
+    -> (HTTPResponseStatus, Data)
+  {
+    let end = ContinuousClock.now + patience
+    while true {
+      do {
+        let response = try await client.execute(request, timeout: Self.timeout)
+        let body = try await response.body.collect(upTo: Self.answerLimitBytes)
+        return (response.status, Data(body.readableBytesView))
+      } catch {
+        guard ContinuousClock.now < end else { throw error }
+        try await Task.sleep(for: Self.pause)
+      }
+    }
   }
 }

@@ -1,4 +1,5 @@
 import AppStore
+import BackgroundJobs
 import Foundation
 import HTTPAPI
 import Intake
@@ -30,7 +31,19 @@ struct Settings: Sendable {
   var sandboxAccess = SandboxAccess.all
   /// The longest that a receipt alone gives access while Apple can't be asked; nil: never.
   var provisionalAccess: Duration?
+  /// How long events are kept.
+  var eventRetention = JobTools.eventRetention
+  /// How long an order waits for its payment before it expires.
+  var orderExpiry: Duration = .days(7)
+  /// Nil: events are not pushed.
+  var webhook: WebhookReceiver?
+  /// How many polls there may be in an hour: four fifths of what Apple answers; 0: none at all, and
+  /// Apple's notification history is not read either.
+  var pollsPerHour = 144_000
   var logLevel = Logger.Level.info
+  var clock = WorkClock { .now }
+  /// Whether somebody else sets ``clock``: for development only.
+  var isClockSet = false
   private var apiKeyText: String?
   /// Which setting names the apps.
   private var appsSetting = "TENURE_BUNDLE_IDS"
@@ -57,7 +70,17 @@ struct Settings: Sendable {
     serverAPIAddresses = try Self.serverAPIAddresses(source)
     sandboxAccess = try Self.sandboxAccess(source)
     provisionalAccess = try Self.provisionalAccess(source)
+    eventRetention = try Self.eventRetention(source) ?? eventRetention
+    orderExpiry = try Self.orderExpiry(source) ?? orderExpiry
+    webhook = try Self.webhook(source)
+    pollsPerHour =
+      try source.integer("TENURE_POLLS_PER_HOUR", in: 0...1_000_000_000) ?? pollsPerHour
     logLevel = try Self.logLevel(source)
+    if let path = try source.string("TENURE_CLOCK_FILE") {
+      let file = try ClockFile(path: path)
+      clock = .jumping { file.now }
+      isClockSet = true
+    }
   }
 
   /// The keys of `serve`, which refuses to start without any.
@@ -203,7 +226,7 @@ struct Settings: Sendable {
   private static func provisionalAccess(_ source: SettingSource) throws -> Duration? {
     let name = "TENURE_PROVISIONAL_ACCESS"
     guard let text = try source.string(name)?.lowercased(), text != "off" else { return nil }
-    let most = Int(RetrySchedule.patience / .hours(1))
+    let most = Int(RetrySchedule.patienceWithApple / .hours(1))
     guard text.hasSuffix("h"), let hours = Int(text.dropLast()), (1...most).contains(hours) else {
       throw SettingError(
         name: name,

@@ -14,10 +14,10 @@ struct Shop: Sendable {
   /// How many submissions are under way at a time.
   private static let concurrency = 8
   /// How long a call is repeated: the server needs a moment to start again.
-  private static let patience: Duration = .seconds(60)
+  private static let patience: Duration = .seconds(300)
   private static let pause: Duration = .milliseconds(20)
   /// How long the worker may take for what was left behind.
-  private static let workLimit: Duration = .seconds(60)
+  private static let workLimit: Duration = .seconds(300)
 
   /// A submission that was answered.
   struct Answered: Sendable {
@@ -186,7 +186,7 @@ struct Shop: Sendable {
     request.headers.add(name: "Authorization", value: "Bearer \(server.secret)")
     request.headers.add(name: "Content-Type", value: "application/json")
     request.body = .bytes(ByteBuffer(bytes: body))
-    let answer = try await HTTPClient.shared.execute(request, timeout: .seconds(30))
+    let answer = try await HTTPClient.shared.execute(request, timeout: .seconds(120))
     let content = try await answer.body.collect(upTo: 1 << 24)
     return (answer.status.code, Data(content.readableBytesView))
   }

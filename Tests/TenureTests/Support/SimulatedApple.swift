@@ -8,7 +8,8 @@ import Subscriptions
 /// A simulated App Store that listens, and the commands that ask it.
 struct SimulatedApple: Sendable {
   let simulation: AppStoreSimulation
-  private let settings: [String: String]
+  /// What makes the programs ask it.
+  let settings: [String: String]
   private let directory: URL
 
   /// Serves as long as `body` runs, in simulated time; the commands live in the real one.
@@ -44,6 +45,8 @@ struct SimulatedApple: Sendable {
       "TENURE_APPSTORE_API_URL": "http://127.0.0.1:\(port)",
       "TENURE_APPSTORE_SANDBOX_API_URL": "http://127.0.0.1:\(port)/sandbox",
       "TENURE_APPSTORE_ROOT_CERTIFICATES": root.path(percentEncoded: false),
+      // The simulation shares a busy machine with all other tests.
+      "TENURE_APPSTORE_TIMEOUT_MS": "120000",
     ]
   }
 

@@ -1,5 +1,6 @@
 import AppStore
 import ArgumentParser
+import BackgroundJobs
 import Logging
 import Subscriptions
 
@@ -52,14 +53,15 @@ struct AppStoreOptions: ParsableArguments {
     let key = try settings.neededServerAPIKey()
     let logger = Logger.bootstrapTenure(level: settings.logLevel)
     let app = try app(apps)
+    let now = settings.clock.now
     let report = try await withHTTPClient { [settings] client in
       let verifier = SignedDataVerifier(
         roots: settings.trustedRoots, apps: apps, acceptsXcode: settings.acceptsXcode,
-        now: { .now })
+        now: now)
       let api = AppStoreServerAPI(
         transport: HTTPClientTransport(client: client), addresses: settings.serverAPIAddresses,
         key: key, verifier: verifier, timeout: settings.appStoreTimeout, logger: logger,
-        now: { .now })
+        now: now)
       return try await body(
         AppStoreDesk(api: api, bundleID: app.bundleID, environment: environment))
     }

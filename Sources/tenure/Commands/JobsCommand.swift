@@ -1,0 +1,125 @@
+import ArgumentParser
+import BackgroundJobs
+import Foundation
+import LedgerStorage
+import Logging
+import Subscriptions
+
+/// `tenure jobs`: the queue, by hand.
+struct JobsCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "jobs",
+    abstract: "Shows what is still to be done, and starts again what was given up.",
+    subcommands: [List.self, Show.self, Retry.self], defaultSubcommand: List.self)
+
+  /// `tenure jobs list`.
+  struct List: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Counts the jobs by kind and lane, and lists those that were given up.",
+      discussion: """
+        due: a worker could begin it. waiting: its time has not come. running: a worker is at it. \
+        parked: it was given up, and waits for `tenure jobs retry`. failing: how many of those \
+        that are not parked failed the last time.
+        """)
+
+    @OptionGroup var options: SettingOptions
+
+    @Option(help: "Only jobs of this kind, among those that were given up.")
+    var kind: String?
+
+    @Option(help: "How many of those that were given up to list at the most.")
+    var limit = 50
+
+    func run() async throws {
+      let kind = try kind.map(JobsCommand.known)
+      try await JobsCommand.withLedger(options) { ledger, now in
+        let counts = try await ledger.jobCounts(at: now)
+        let parked = try await ledger.parkedJobs(kind: kind, limit: max(0, limit))
+        print(JobsReport.counts(counts, at: now))
+        if !parked.isEmpty { print("\n" + JobsReport.parked(parked)) }
+        let total = counts.filter { kind == nil || $0.kind == kind }.map(\.parked).reduce(0, +)
+        if total > parked.count { print("… and \(total - parked.count) more") }
+      }
+    }
+  }
+
+  /// `tenure jobs show`.
+  struct Show: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Shows all about a job.")
+
+    @OptionGroup var options: SettingOptions
+
+    @Argument(help: "Its number, or what it is about: the id of a submission, for example.")
+    var id: String
+
+    func run() async throws {
+      let jobs = try await JobsCommand.withLedger(options) { try await $0.jobs(named: id, at: $1) }
+      guard !jobs.isEmpty else { throw NoSuchJob(description: "no job is called \(id)") }
+      print(jobs.map(JobsReport.details).joined(separator: "\n\n"))
+    }
+  }
+
+  /// `tenure jobs retry`.
+  struct Retry: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Starts jobs again, at once, and as patiently as new ones.",
+      discussion: """
+        Those that are named, given up or waiting; or those that were given up, of a kind or all. \
+        One that a worker is at stays as it is.
+        """)
+
+    @OptionGroup var options: SettingOptions
+
+    @Argument(help: "Their numbers, or what they are about: ids of submissions, for example.")
+    var ids: [String] = []
+
+    @Option(help: "All of this kind that were given up.")
+    var kind: String?
+
+    @Flag(help: "All that were given up.")
+    var all = false
+
+    func validate() throws {
+      guard [!ids.isEmpty, kind != nil, all].count(where: \.self) == 1 else {
+        throw ValidationError("Name jobs, or a --kind, or --all: one of the three.")
+      }
+    }
+
+    func run() async throws {
+      let selection: JobSelection =
+        if let kind { .parked(kind: try JobsCommand.known(kind)) } else if all { .allParked } else {
+          .named(ids)
+        }
+      let count = try await JobsCommand.withLedger(options) {
+        try await $0.restartJobs(selection, at: $1)
+      }
+      guard count > 0 || ids.isEmpty else {
+        throw NoSuchJob(description: "no job of that name waits or was given up")
+      }
+      print("started again  \(count)")
+    }
+  }
+
+  private static func withLedger<Value>(
+    _ options: SettingOptions, _ body: (Ledger, _ now: Timestamp) async throws -> Value
+  ) async throws -> Value {
+    let settings = try await options.settings()
+    let logger = Logger.bootstrapTenure(level: settings.logLevel)
+    return try await withDatabase(settings, logger: logger) { database in
+      try await body(Ledger(database: database), settings.clock.now())
+    }
+  }
+
+  private static func known(_ kind: String) throws -> String {
+    guard Job.Task.kinds.contains(kind) else {
+      throw ValidationError(
+        "There is no kind \(kind): name one of \(Job.Task.kinds.joined(separator: ", ")).")
+    }
+    return kind
+  }
+}
+
+/// Why a job can't be shown or started again.
+struct NoSuchJob: Error, CustomStringConvertible {
+  let description: String
+}

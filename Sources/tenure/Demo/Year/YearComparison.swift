@@ -1,0 +1,176 @@
+import AppStoreSimulator
+import LedgerStorage
+import Subscriptions
+
+/// What Tenure says at the end of the year, beside what is true.
+struct YearComparison: Sendable {
+  let customers: Int
+  let accounts: Int
+  let charges: Int
+  let refunds: Int
+  let orders: Int
+  let submissions: Int
+  let notifications: Int
+  /// What the feed told.
+  let events: Int
+  let audit: LedgerAudit
+  /// One sentence for each thing that is not as it has to be.
+  let differences: [String]
+
+  var isClean: Bool { differences.isEmpty && audit.isClean }
+}
+
+extension Year {
+  /// How many questions are asked at once.
+  private static let askers = 4
+  /// There should be none at all.
+  private static let toldJobs = 10
+
+  /// Asks Tenure about everybody, and compares.
+  func compare(with ledger: Ledger) async throws -> YearComparison {
+    let appleIDs = households.map(\.appleID)
+    let truth = oracle.accounts(of: appleIDs, at: now)
+    let accounts = Set(households.flatMap(\.accounts)).union(truth.keys).sorted()
+    var differences = findings
+    for appleID in appleIDs {
+      for owned in oracle.charges(of: appleID) where owned.owner == nil {
+        differences.append("\(appleID): the story lost \(owned.charge.transactionID)")
+      }
+    }
+    let answers = try await ask(about: accounts)
+    for account in accounts {
+      guard let answer = answers[account] else { continue }
+      let right = truth[account] ?? YearOracle.Account()
+      let found = Self.differences(of: account, truth: right, tenure: answer)
+      differences += found
+      if !found.isEmpty {
+        differences[differences.count - 1] += " (\(oracle.lastDeeds(for: right)))"
+      }
+    }
+    differences += try await wrongOrders()
+    for job in try await ledger.parkedJobs(limit: Self.toldJobs) {
+      differences.append("\(job.kind) of \(job.subject) is given up: \(job.lastError ?? "")")
+    }
+    let follower = try await follow(towards: truth, of: accounts, &differences)
+    let charges = appleIDs.flatMap { oracle.charges(of: $0) }
+    return YearComparison(
+      customers: households.count, accounts: accounts.count, charges: charges.count,
+      refunds: charges.count { $0.charge.revokedAt != nil }, orders: oracle.orders.count,
+      submissions: submissions, notifications: simulation.notifications().count,
+      events: follower.events,
+      audit: try await ledger.audit(), differences: differences)
+  }
+
+  /// Follows the feed from nothing on, and compares what that comes to.
+  private func follow(
+    towards truth: [String: YearOracle.Account], of accounts: [String],
+    _ differences: inout [String]
+  ) async throws -> YearFollower {
+    var follower = YearFollower()
+    try await follower.follow(tenure)
+    differences += follower.findings
+    for account in accounts {
+      let (right, told) = (truth[account]?.access ?? [:], follower.access[account] ?? [:])
+      for name in Set(right.keys).union(told.keys).sorted() where right[name] != told[name] {
+        differences.append(
+          "\(account) \(Self.words(for: right[name])) \(name), the feed says: "
+            + "\(Self.words(for: told[name]))")
+      }
+    }
+    return follower
+  }
+
+  private func ask(about accounts: [String]) async throws -> [String: YearOracle.Account] {
+    let tenure = tenure
+    return try await withThrowingTaskGroup(of: [(String, YearOracle.Account)].self) { group in
+      for asker in 0..<Self.askers {
+        group.addTask {
+          var answers: [(String, YearOracle.Account)] = []
+          for index in stride(from: asker, to: accounts.count, by: Self.askers) {
+            answers.append((accounts[index], try await tenure.everything(about: accounts[index])))
+          }
+          return answers
+        }
+      }
+      return try await group.reduce(into: [:]) { all, answers in
+        for (account, answer) in answers { all[account] = answer }
+      }
+    }
+  }
+
+  private static func differences(
+    of account: String, truth: YearOracle.Account, tenure: YearOracle.Account
+  ) -> [String] {
+    var differences: [String] = []
+    for name in Set(truth.access.keys).union(tenure.access.keys).sorted()
+    where truth.access[name] != tenure.access[name] {
+      differences.append(
+        "\(account) \(words(for: truth.access[name])) \(name), "
+          + "Tenure says: \(words(for: tenure.access[name]))")
+    }
+    for charge in Set(truth.charges.keys).union(tenure.charges.keys).sorted() {
+      switch (truth.charges[charge], tenure.charges[charge]) {
+      case (let right?, let found?) where right != found:
+        differences.append(
+          "\(charge) of \(account) is \(right.map { "refunded at \($0)" } ?? "not refunded"), "
+            + "Tenure says: \(found?.description ?? "not")")
+      case (.some, nil): differences.append("\(charge) is \(account)'s, Tenure says no")
+      case (nil, .some): differences.append("\(charge) is not \(account)'s, Tenure says it is")
+      default: break
+      }
+    }
+    return differences
+  }
+
+  private static func words(for access: Timestamp??) -> String {
+    switch access {
+    case nil: "may not use"
+    case .some(nil): "may use for ever"
+    case .some(let end?): "may use until \(end)"
+    }
+  }
+
+  /// Each order that was named with a purchase is fulfilled by it, whether refunded later or not.
+  private func wrongOrders() async throws -> [String] {
+    var differences: [String] = []
+    for (id, transaction) in oracle.orders.sorted(by: { $0.key < $1.key }) {
+      let order = try await tenure.order(id)
+      let refundedAt = try simulation.truth(of: transaction).revokedAt
+      let status: PurchaseOrder.Status = refundedAt == nil ? .fulfilled : .refunded
+      guard order.status != status || order.transactionID != transaction else { continue }
+      differences.append(
+        "order \(id) is \(status.rawValue) by \(transaction), Tenure says: "
+          + "\(order.status.rawValue) by \(order.transactionID?.rawValue ?? "nothing")")
+    }
+    return differences
+  }
+}
+
+extension TenureClient {
+  /// What Tenure says of an account.
+  fileprivate func everything(about account: String) async throws -> YearOracle.Account {
+    var answer = YearOracle.Account()
+    for entitlement in try await entitlements(of: account) {
+      answer.access[entitlement.name] = .some(try entitlement.accessEnd)
+    }
+    for transaction in try await transactions(of: account) {
+      answer.charges[transaction.id] = .some(try Self.moment(transaction.revokedAt))
+    }
+    return answer
+  }
+
+  fileprivate static func moment(_ text: String?) throws -> Timestamp? {
+    guard let text else { return nil }
+    guard let moment = Timestamp(rfc3339: text) else {
+      throw Failure(description: "\(text) is no time.")
+    }
+    return moment
+  }
+}
+
+extension TenureClient.Entitlement {
+  /// Until when there is access; nil: for ever.
+  var accessEnd: Timestamp? {
+    get throws { try TenureClient.moment(accessEndsAt) }
+  }
+}

@@ -1,0 +1,94 @@
+import AppStore
+import AppStoreSimulator
+import AsyncHTTPClient
+import BackgroundJobs
+import Foundation
+import LedgerStorage
+import Logging
+import Postgres
+import ServiceLifecycle
+import Subscriptions
+
+/// Everything that a year is lived with in one process: an App Store, a server and a worker.
+struct YearWorld: Sendable {
+  let plan: YearPlan
+  let logger: Logger
+
+  /// Lives the year.
+  ///
+  /// - Parameters:
+  ///   - database: With a schema, and nothing else.
+  ///   - directory: For what is configured by files.
+  ///   - beginning: Is told of each step in which Tenure has something to do.
+  /// - Returns: What came out.
+  /// - Throws: What kept anybody from living.
+  func live(
+    in database: ConnectionPool, directory: URL,
+    beginning: @escaping (Year) async throws -> Void = { _ in }
+  ) async throws -> YearComparison {
+    let simulation = try plan.openAppStore()
+    let appStore = AppStoreSimulatorServer(simulation: simulation, logger: logger)
+    return try await withServices([appStore], logger: logger) {
+      let keys = DemoKeys()
+      let settings = try await DemoSettings(
+        in: directory, simulation: simulation, port: try await appStore.port
+      ).read(keys: keys)
+      return try await withHTTPClient { client in
+        let transport = HTTPClientTransport(client: client)
+        let assembly = try await Assembly(
+          database: database, settings: settings, transport: transport, logger: logger,
+          clock: .jumping { simulation.now })
+        let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: 0)
+        let refresh = CatalogueRefresh(catalogue: assembly.catalogue)
+        return try await withServices([server, refresh] + assembly.worker(), logger: logger) {
+          let tenure = TenureClient(
+            client: client, baseURL: "http://\(DemoServer.host):\(try await server.port)",
+            key: keys.admin)
+          try await DemoCatalogue.describe(to: tenure)
+          let year = try Year(
+            plan, simulation: simulation, tenure: tenure,
+            sender: NotificationSender(simulation: simulation, transport: transport),
+            ledger: assembly.ledger)
+          try await year.live(beginning: beginning)
+          return try await year.compare(with: assembly.ledger)
+        }
+      }
+    }
+  }
+}
+
+extension YearPlan {
+  /// The App Store in which the year is lived, at its beginning.
+  func openAppStore() throws -> AppStoreSimulation {
+    try AppStoreSimulation(
+      configuration: AppStoreSimulation.Configuration(
+        seed: seed, start: start, apps: [DemoCatalogue.app]))
+  }
+}
+
+/// Runs services for as long as the work takes that needs them.
+///
+/// - Parameters:
+///   - services: In the order in which they depend on each other.
+///   - logger: The program's.
+///   - body: The work; the services stop gracefully however it ends.
+/// - Returns: What the work came to.
+/// - Throws: What the work throws, or why a service ended before it.
+func withServices<Value: Sendable>(
+  _ services: [any Service], logger: Logger, _ body: () async throws -> Value
+) async throws -> Value {
+  let group = ServiceGroup(services: services, logger: logger)
+  return try await withThrowingTaskGroup(of: Void.self) { tasks in
+    tasks.addTask { try await group.run() }
+    do {
+      let value = try await body()
+      await group.triggerGracefulShutdown()
+      try await tasks.waitForAll()
+      return value
+    } catch {
+      await group.triggerGracefulShutdown()
+      _ = await tasks.nextResult()
+      throw error
+    }
+  }
+}

@@ -1,0 +1,168 @@
+import AppStore
+import AppStoreSimulator
+import BackgroundJobs
+import Foundation
+import LedgerStorage
+import Logging
+import Postgres
+import ScratchDatabases
+import ServiceLifecycle
+import Subscriptions
+import Testing
+
+@testable import tenure
+
+@Suite("Missed notifications")
+struct MissedNotificationTests {
+  /// The network to a simulated App Store Server API.
+  private struct SimulatedNetwork: AppStoreTransport {
+    let simulation: AppStoreSimulation
+
+    func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
+      guard let range = request.url.firstRange(of: "/inApps/"),
+        let parts = URLComponents(string: String(request.url[range.lowerBound...]))
+      else { throw AppStoreTransportError(.invalidURL, detail: request.url) }
+      let answer = simulation.serverAPI(
+        ServerAPIRequest(
+          method: request.method, path: parts.path,
+          query: (parts.queryItems ?? []).map {
+            ServerAPIRequest.QueryItem($0.name, $0.value ?? "")
+          },
+          authorization: request.headers.first { $0.name == "Authorization" }?.value,
+          body: request.body),
+        at: request.url.contains("sandbox") ? .sandbox : .production)
+      return AppStoreResponse(status: answer.httpStatus, body: answer.body)
+    }
+  }
+
+  /// Runs a worker on a ledger of its own, and the simulation's clock.
+  private func withWorker(
+    hasKey: Bool = true,
+    _ test: @Sendable (Assembly, AppStoreSimulation, ConnectionPool) async throws -> Void
+  ) async throws {
+    let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+    let simulation = try AppStoreSimulation(configuration: .init(seed: 1, start: .now))
+    try simulation.setNotificationTargets([
+      NotificationTarget(.v2, url: "http://127.0.0.1/v1/appstore/notifications")
+    ])
+    try await withTemporaryDirectory { directory in
+      let (root, key) = (directory.appending(path: "r"), directory.appending(path: "k"))
+      try simulation.rootCertificatePEM.write(to: root, atomically: true, encoding: .utf8)
+      try simulation.apiKey.privateKeyPEM.write(to: key, atomically: true, encoding: .utf8)
+      var flags = [
+        "TENURE_BUNDLE_IDS": SimulatedApp.sample.bundleID,
+        "TENURE_APPSTORE_ROOT_CERTIFICATES": root.path(percentEncoded: false),
+      ]
+      if hasKey {
+        flags["TENURE_APPSTORE_ISSUER_ID"] = simulation.apiKey.issuerID
+        flags["TENURE_APPSTORE_KEY_ID"] = simulation.apiKey.keyID
+        flags["TENURE_APPSTORE_PRIVATE_KEY"] = key.path(percentEncoded: false)
+      }
+      let settings = try Settings(await SettingSource(flags: flags, environment: [:]))
+      try await withScratchDatabase { database in
+        let assembly = try await Assembly(
+          database: database, settings: settings,
+          transport: SimulatedNetwork(simulation: simulation), logger: quiet,
+          clock: .jumping { simulation.now })
+        let group = ServiceGroup(services: assembly.worker(), logger: quiet)
+        try await withThrowingTaskGroup(of: Void.self) { tasks in
+          tasks.addTask { try await group.run() }
+          do {
+            try await test(assembly, simulation, database)
+          } catch {
+            await group.triggerGracefulShutdown()
+            throw error
+          }
+          await group.triggerGracefulShutdown()
+          try await tasks.waitForAll()
+        }
+      }
+    }
+  }
+
+  /// Waits until no comparison is due, two minutes at the most.
+  private func untilCompared(
+    _ simulation: AppStoreSimulation, _ database: ConnectionPool
+  ) async throws {
+    for _ in 0..<1200 {
+      let due = try await database.query(
+        """
+        SELECT count(*) FROM tenure.job WHERE kind = 'compare_notifications'
+          AND (run_at <= \(simulation.now) OR locked_until IS NOT NULL)
+        """
+      ).decodeOnly(Int.self)
+      if due == 0 { return }
+      try await Task.sleep(for: .milliseconds(100))
+    }
+    Issue.record("It was not compared.")
+  }
+
+  @Test("after a downtime the worker finds what Apple sent to nobody")
+  func downtime() async throws {
+    try await withWorker { assembly, simulation, database in
+      let heartbeat = assembly.heartbeat()
+      try await heartbeat.beat()
+      try await untilCompared(simulation, database)
+      // Production has 180 days, and the sandbox 30: each a row for seven days of them.
+      let first = try await assembly.ledger.comparisons(limit: 100)
+      #expect(Set(first.map(\.environment)) == [.production, .sandbox])
+      #expect(first.count == 26 + 5)
+
+      // The server stands still, and somebody buys.
+      try simulation.addAppleID("anna")
+      try simulation.addDevice("anna", appleID: "anna")
+      let bought = try simulation.buy("monthly", on: "anna")
+      simulation.advance(by: .hours(2))
+      try await heartbeat.beat()
+      try await untilCompared(simulation, database)
+      let found = try await assembly.ledger.comparisons(limit: 2).filter { $0.missing > 0 }
+      #expect(found.map(\.missing) == [1])
+      #expect(found.map(\.longestDelay) == [.hours(2)])
+      let line = LineID(.production, bought.originalTransactionID)
+      #expect(try await assembly.ledger.family(of: line)?.rule.charges.count == 1)
+
+      // It beats on, and nothing is compared before a day is over.
+      simulation.advance(by: .minutes(4))
+      try await heartbeat.beat()
+      let jobs = try await database.query(
+        "SELECT run_at FROM tenure.job WHERE kind = 'compare_notifications'"
+      ).decode(Timestamp.self)
+      #expect(jobs.count == 2)
+      #expect(jobs.allSatisfy { $0 > simulation.now + .hours(23) })
+      // Then it is.
+      simulation.advance(by: .hours(24))
+      try await untilCompared(simulation, database)
+      #expect(try await assembly.ledger.comparisons(limit: 100).count == 26 + 5 + 4)
+    }
+  }
+
+  @Test("while Apple is away the comparison waits, and comes to its end")
+  func appleAway() async throws {
+    try await withWorker { assembly, simulation, database in
+      simulation.setServerFaults { $0.outageEnd = simulation.now + .hours(3) }
+      try await assembly.heartbeat().beat()
+      for _ in 0..<8 {
+        try await untilCompared(simulation, database)
+        simulation.advance(by: .minutes(61))
+      }
+      try await untilCompared(simulation, database)
+      let compared = try await assembly.ledger.comparisons(limit: 100)
+      #expect(compared.count == 26 + 5)
+      #expect(compared.allSatisfy { $0.comparedAt > simulation.now - .hours(7) })
+    }
+  }
+
+  @Test("without a key nothing is compared, and nothing waits for ever")
+  func noKey() async throws {
+    try await withWorker(hasKey: false) { assembly, simulation, database in
+      try await assembly.heartbeat().beat()
+      try await assembly.ledger.scheduleComparison(
+        bundleID: SimulatedApp.sample.bundleID, environment: .production, at: simulation.now)
+      try await untilCompared(simulation, database)
+      let jobs = try await database.query(
+        "SELECT count(*) FROM tenure.job WHERE kind = 'compare_notifications'"
+      ).decodeOnly(Int.self)
+      #expect(jobs == 0)
+    }
+  }
+}

@@ -1,0 +1,57 @@
+import Foundation
+import Postgres
+import ScratchDatabases
+import Testing
+
+@testable import tenure
+
+@Suite("tenure report")
+struct ReportCommandTests {
+  private func run(_ arguments: String..., on database: ConnectionPool) async throws
+    -> ChildProcess.Outcome
+  {
+    try await withTemporaryDirectory { directory in
+      try await ChildProcess.run(
+        try TenureProgram.executable, ["report"] + arguments,
+        environment: ["DATABASE_URL": database.configuration.uri], in: directory)
+    }
+  }
+
+  @Test("it prints a report in each form")
+  func forms() async throws {
+    try await withScratchDatabase { database in
+      let none = try await run("intake", on: database)
+      #expect(none.status == 0)
+      #expect(none.output == "Nothing to report.\n")
+      try await database.execute(
+        """
+        INSERT INTO tenure.notification_refusal
+        VALUES (date_trunc('hour', now()), 2, 'wrong_signature', 3, now(), 'It is forged.', 9)
+        """)
+      let table = try await run("intake", on: database)
+      #expect(table.output.hasPrefix("measure"))
+      #expect(table.output.contains("wrong_signature"))
+      let csv = try await run("intake", "--format", "csv", on: database)
+      #expect(csv.output.contains("notifications_refused,,,wrong_signature,3,,"))
+      let json = try await run("intake", "--format", "json", "--items", on: database)
+      let parsed = try JSONSerialization.jsonObject(with: Data(json.output.utf8))
+      let rows = try #require((parsed as? [String: Any])?["rows"] as? [[String: Any]])
+      #expect(rows.map { $0["subject"] as? String } == ["version 2"])
+    }
+  }
+
+  @Test(
+    "an unknown report and a number out of range are said in one line",
+    arguments: [
+      (["weather"], "weather"), (["intake", "--days", "0"], "--days is 0"),
+      (["intake", "--limit", "99999"], "--limit is 99999"),
+    ])
+  func mistakes(arguments: [String], words: String) async throws {
+    let outcome = try await withTemporaryDirectory { directory in
+      try await ChildProcess.run(
+        try TenureProgram.executable, ["report"] + arguments, environment: [:], in: directory)
+    }
+    #expect(outcome.status != 0)
+    #expect(outcome.errors.contains(words), "\(outcome.errors)")
+  }
+}

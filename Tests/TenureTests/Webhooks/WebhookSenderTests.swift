@@ -1,0 +1,213 @@
+import Foundation
+import NIOHTTP1
+import Subscriptions
+import Synchronization
+import Testing
+
+@testable import BackgroundJobs
+
+@Suite("What pushes events")
+struct WebhookSenderTests {
+  private static let secrets = ["one that is long enough", "another that is long enough"]
+  private static let moment = Timestamp(milliseconds: 1_767_225_600_123)
+
+  /// Runs a body with a sender to a URL.
+  private func withSender<Value: Sendable>(
+    to url: String, secrets: [String] = [Self.secrets[0]], allowsPrivate: Bool = true,
+    timeout: Duration = .seconds(60), addresses: HostAddresses? = nil,
+    _ body: (WebhookSender) async throws -> Value
+  ) async throws -> Value {
+    let sender = WebhookSender(
+      to: try WebhookReceiver(
+        url: url, secrets: secrets, allowsPrivateAddresses: allowsPrivate),
+      timeout: timeout, addresses: addresses)
+    do {
+      let value = try await body(sender)
+      await sender.shutDown()
+      return value
+    } catch {
+      await sender.shutDown()
+      throw error
+    }
+  }
+
+  private func fault(_ outcome: WebhookSender.Outcome) -> String {
+    if case .failed(let reason) = outcome { reason } else { "" }
+  }
+
+  @Test("an event is posted as it is, signed with each secret")
+  func posts() async throws {
+    try await StandInReceiver.run { receiver in
+      let url = "http://127.0.0.1:\(receiver.port)/events?token=1"
+      try await withSender(to: url, secrets: Self.secrets) { sender async throws in
+        for body in [#"{"id":"1"}"#, #"{"id":"é"}"#] {
+          #expect(try await sender.send(body, at: Self.moment) == .delivered)
+        }
+      }
+      let requests = receiver.requests
+      #expect(requests.map(\.body) == [#"{"id":"1"}"#, #"{"id":"é"}"#])
+      // One after the other, on one connection.
+      #expect(receiver.connections == 1)
+      for request in requests {
+        #expect(request.head.method == .POST)
+        #expect(request.head.uri == "/events?token=1")
+        #expect(request.head.headers["Host"] == ["127.0.0.1:\(receiver.port)"])
+        #expect(request.head.headers["Content-Type"] == ["application/json"])
+        let signature = try #require(request.signature)
+        #expect(signature.hasPrefix("t=1767225600,v1="))
+        #expect(signature.split(separator: ",").count == 3)
+        for secret in Self.secrets {
+          #expect(
+            isGenuine(
+              signature, body: Data(request.body.utf8), secret: secret,
+              now: Date(timeIntervalSince1970: 1_767_225_600)))
+        }
+      }
+    }
+  }
+
+  // swift-format-ignore
+  @Test("2xx is delivered, and nothing else", arguments: [
+      (200, nil), (204, nil), (299, nil),
+      (301, "redirects are not followed"), (302, "redirects are not followed"),
+      (307, "redirects are not followed"), (308, "redirects are not followed"),
+      (400, "HTTP 400"), (401, "HTTP 401"), (410, "HTTP 410"), (429, "HTTP 429"), (500, "HTTP 500"),
+      (503, "HTTP 503"),
+    ] as [(Int, String?)])
+  func statuses(status: Int, reason: String?) async throws {
+    try await StandInReceiver.run { receiver in
+      let elsewhere = "http://127.0.0.1:\(receiver.port)/elsewhere"
+      receiver.answer { _ in .status(status, headers: ["Location": elsewhere]) }
+      try await withSender(to: "http://127.0.0.1:\(receiver.port)/events") { sender async throws in
+        let outcome = try await sender.send("{}", at: Self.moment)
+        if let reason {
+          #expect(fault(outcome).contains(reason))
+        } else {
+          #expect(outcome == .delivered)
+        }
+      }
+      #expect(receiver.requests.map(\.head.uri) == ["/events"])
+    }
+  }
+
+  @Test("a receiver that says nothing, hangs up or talks too much holds up nothing")
+  func unruly() async throws {
+    try await StandInReceiver.run { receiver in
+      let url = "http://127.0.0.1:\(receiver.port)/events"
+      receiver.answer { _ in .silence }
+      try await withSender(to: url, timeout: .milliseconds(50)) { sender async throws in
+        #expect(fault(try await sender.send("{}", at: Self.moment)).contains("did not answer"))
+      }
+      try await withSender(to: url) { sender async throws in
+        receiver.answer { _ in .hangUp }
+        #expect(fault(try await sender.send("{}", at: Self.moment)).contains("was lost"))
+        receiver.answer { _ in .status(200, body: String(repeating: "x", count: 1_000_000)) }
+        #expect(try await sender.send("{}", at: Self.moment) == .delivered)
+        receiver.answer { _ in .status(204) }
+        #expect(try await sender.send("{}", at: Self.moment) == .delivered)
+      }
+    }
+  }
+
+  @Test("where nobody listens, and where no name leads")
+  func nobody() async throws {
+    let port = try await StandInReceiver.run { $0.port }
+    try await withSender(to: "http://127.0.0.1:\(port)/") { sender async throws in
+      let reason = fault(try await sender.send("{}", at: Self.moment))
+      #expect(reason.hasPrefix("No connection to the receiver"))
+    }
+    try await withSender(to: "http://receiver.invalid:\(port)/") { sender async throws in
+      let reason = fault(try await sender.send("{}", at: Self.moment))
+      #expect(reason == "The name of the receiver leads to no address.")
+    }
+  }
+
+  // swift-format-ignore
+  @Test("a name that leads to a private address gets nothing", arguments: [
+      ["127.0.0.1"], ["::1"], ["10.0.0.7"], ["169.254.169.254"], ["::ffff:127.0.0.1"], ["fd00::1"],
+      ["100.64.0.1"], ["0.0.0.0"], ["64:ff9b::7f00:1"],
+      // One of many is enough.
+      ["93.184.216.34", "127.0.0.1"], ["2606:2800:220:1:248:1893:25c8:1946", "::1"],
+      // What can't be read is not tried.
+      ["127.1"], ["localhost"],
+    ])
+  func privateAddresses(found: [String]) async throws {
+    try await StandInReceiver.run { receiver in
+      try await withSender(
+        to: "http://receiver.example:\(receiver.port)/", allowsPrivate: false,
+        addresses: { _ in found }
+      ) { sender async throws in
+        let reason = fault(try await sender.send("{}", at: Self.moment))
+        #expect(
+          reason.contains("no address of the public Internet") || reason.contains("can't be read"))
+      }
+      #expect(receiver.connections == 0)
+    }
+  }
+
+  @Test("names of this machine lead nowhere, however they are written")
+  func local() async throws {
+    try await StandInReceiver.run { receiver in
+      for host in ["localhost", "2130706433", "127.1", "0x7f000001"] {
+        try await withSender(
+          to: "http://\(host):\(receiver.port)/", allowsPrivate: false
+        ) { sender async throws in
+          #expect(try await sender.send("{}", at: Self.moment) != .delivered, "\(host)")
+        }
+      }
+      #expect(receiver.connections == 0)
+      // As the system finds it.
+      try await withSender(to: "http://localhost:\(receiver.port)/") { sender async throws in
+        #expect(try await sender.send("{}", at: Self.moment) == .delivered)
+      }
+    }
+  }
+
+  @Test("what is connected to is the address that was checked, and not the name again")
+  func rebinding() async throws {
+    try await StandInReceiver.run { receiver in
+      // Nobody but us knows an address of this name: whoever looked it up would find none.
+      let asked = Mutex<[String]>([])
+      try await withSender(
+        to: "http://receiver.invalid:\(receiver.port)/",
+        addresses: { host in
+          asked.withLock { $0.append(host) }
+          return ["127.0.0.1"]
+        }
+      ) { sender async throws in
+        for _ in 0..<3 { #expect(try await sender.send("{}", at: Self.moment) == .delivered) }
+      }
+      #expect(asked.withLock { $0 } == Array(repeating: "receiver.invalid", count: 3))
+      #expect(
+        receiver.requests.map { $0.head.headers["Host"] }
+          == Array(repeating: ["receiver.invalid:\(receiver.port)"], count: 3))
+
+      // The name means another address each time: first a harmless one, where nobody is.
+      let answers = Mutex([["192.0.2.1"], ["127.0.0.1"], ["192.0.2.1", "127.0.0.1"]])
+      let connections = receiver.connections
+      try await withSender(
+        to: "http://receiver.invalid:\(receiver.port)/", allowsPrivate: false,
+        timeout: .milliseconds(200), addresses: { _ in answers.withLock { $0.removeFirst() } }
+      ) { sender async throws in
+        for _ in 0..<3 { #expect(try await sender.send("{}", at: Self.moment) != .delivered) }
+      }
+      #expect(receiver.connections == connections)
+    }
+  }
+
+  @Test("of several addresses the next is tried where nobody accepts a connection")
+  func several() async throws {
+    try await StandInReceiver.run { receiver in
+      try await withSender(
+        to: "http://receiver.invalid:\(receiver.port)/",
+        addresses: { _ in ["127.0.0.2", "127.0.0.1"] }
+      ) { sender async throws in
+        #expect(try await sender.send("{}", at: Self.moment) == .delivered)
+        // A receiver that refuses is not asked at its other addresses.
+        receiver.answer { _ in .status(500) }
+        #expect(try await sender.send("{}", at: Self.moment) != .delivered)
+      }
+      #expect(receiver.requests.count == 2)
+    }
+  }
+}
