@@ -79,6 +79,9 @@ let package = Package(
       ],
       swiftSettings: strict),
 
+    .target(
+      name: "Reports", dependencies: ["Postgres", "Subscriptions"], swiftSettings: strict),
+
     // Apple.
     .target(
       name: "AppStore",
@@ -102,13 +105,16 @@ let package = Package(
       swiftSettings: strict),
     .target(
       name: "BackgroundJobs",
-      dependencies: ["Intake", "LedgerStorage", "Subscriptions", logging, serviceLifecycle],
+      dependencies: [
+        "Intake", "LedgerStorage", "Subscriptions", asyncHTTPClient, crypto, logging, nioCore,
+        nioHTTP1, nioPosix, nioSSL, serviceLifecycle,
+      ],
       swiftSettings: strict),
     .target(
       name: "HTTPAPI",
       dependencies: [
-        "Intake", "LedgerStorage", "Subscriptions", crypto, httpTypes, hummingbird,
-        hummingbirdCore, logging, nioCore, nioHTTP1,
+        "Intake", "LedgerStorage", "Reports", "Subscriptions", crypto, httpTypes, hummingbird,
+        hummingbirdCore, logging, nioCore, nioHTTP1, serviceLifecycle,
       ],
       resources: [.embedInCode("Resources/openapi.yaml")],
       swiftSettings: strict),
@@ -116,17 +122,20 @@ let package = Package(
       name: "tenure",
       dependencies: [
         "AppStore", "AppStoreSimulator", "BackgroundJobs", "HTTPAPI", "Intake", "LedgerStorage",
-        "Postgres", "PrivatePostgres", "Subscriptions", argumentParser, asyncHTTPClient,
+        "Postgres", "PrivatePostgres", "Reports", "Subscriptions", argumentParser, asyncHTTPClient,
         configuration, crypto, hummingbird, logging, nioCore, nioHTTP1, serviceLifecycle,
         unixSignals,
       ],
       swiftSettings: strict),
 
-    // Tests. `ScratchDatabases` gives each test a PostgreSQL database of its own.
+    // Tests. `ScratchDatabases` gives each test a PostgreSQL database of its own; `TestWidth` lets
+    // so many of them run at once as a machine can bear.
     .target(
       name: "ScratchDatabases",
       dependencies: ["LedgerStorage", "Postgres", "PrivatePostgres", logging],
       path: "Tests/ScratchDatabases", swiftSettings: strict),
+    // One test target's dependency is enough: all of them are linked into one program.
+    .target(name: "TestWidth", path: "Tests/TestWidth"),
     .testTarget(
       name: "SubscriptionsTests", dependencies: ["Subscriptions"], swiftSettings: strict),
     .testTarget(
@@ -136,6 +145,10 @@ let package = Package(
       name: "LedgerStorageTests",
       dependencies: ["LedgerStorage", "Postgres", "ScratchDatabases", "Subscriptions", logging],
       resources: [.copy("Schemas")], swiftSettings: strict),
+    .testTarget(
+      name: "ReportsTests",
+      dependencies: ["LedgerStorage", "Postgres", "Reports", "ScratchDatabases", "Subscriptions"],
+      swiftSettings: strict),
     .testTarget(
       name: "AppStoreTests",
       dependencies: [
@@ -151,9 +164,14 @@ let package = Package(
       ],
       swiftSettings: strict),
     .testTarget(
+      name: "BackgroundJobsTests",
+      dependencies: ["BackgroundJobs", "Intake", "LedgerStorage", "Subscriptions"],
+      swiftSettings: strict),
+    .testTarget(
       name: "HTTPAPITests",
       dependencies: [
         "AppStore", "AppStoreSimulator", "HTTPAPI", "Intake", "LedgerStorage", "Postgres",
+        "Reports",
         "ScratchDatabases", "Subscriptions", asyncHTTPClient, httpTypes, hummingbird,
         hummingbirdTesting, logging, nioCore, nioHTTP1, nioPosix, serviceLifecycle, yams,
       ],
@@ -165,9 +183,9 @@ let package = Package(
         "ScratchDatabases", "Subscriptions", "tenure", asyncHTTPClient, crypto, logging, nioCore,
         nioHTTP1, nioPosix, serviceLifecycle,
       ],
-      swiftSettings: strict),
+      resources: [.copy("Resources")], swiftSettings: strict),
     .testTarget(
-      name: "ConventionTests", dependencies: [], swiftSettings: strict),
+      name: "ConventionTests", dependencies: ["TestWidth"], swiftSettings: strict),
   ],
   swiftLanguageModes: [.v6]
 )

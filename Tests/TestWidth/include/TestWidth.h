@@ -1,0 +1,1 @@
+// Nothing to call: whoever links TestWidth has its effect.
