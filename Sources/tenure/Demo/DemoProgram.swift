@@ -117,7 +117,8 @@ struct DemoProgram {
     }
     let files = directory.appending(path: name)
     try FileManager.default.createDirectory(at: files, withIntermediateDirectories: true)
-    let world = YearWorld(plan: YearPlan(seed: 1, customers: customers), logger: logger)
+    let plan = YearPlan(seed: 1, customers: customers, news: .isLostForAWeek)
+    let world = YearWorld(plan: plan, logger: logger)
     return try await withDatabase(await postgres.uri(database: name)) { database in
       let diary = YearDiary(printer: StoryPrinter())
       let comparison = try await world.live(in: database, directory: files) { diary.note($0) }
