@@ -65,6 +65,8 @@ let package = Package(
     // The rules. Nothing below them.
     .target(name: "Subscriptions", swiftSettings: strict),
 
+    .target(name: "JSONText", dependencies: ["Subscriptions"], swiftSettings: strict),
+
     // PostgreSQL.
     .systemLibrary(
       name: "CLibpq", pkgConfig: "libpq", providers: [.apt(["libpq-dev"]), .brew(["libpq"])]),
@@ -73,14 +75,15 @@ let package = Package(
     .target(name: "PrivatePostgres", dependencies: [logging], swiftSettings: strict),
     .target(
       name: "LedgerStorage",
-      dependencies: ["Postgres", "Subscriptions", crypto, logging],
+      dependencies: ["JSONText", "Postgres", "Subscriptions", crypto, logging],
       resources: [
         .embedInCode("Resources/schema.sql"), .embedInCode("Resources/step-2.sql"),
       ],
       swiftSettings: strict),
 
     .target(
-      name: "Reports", dependencies: ["Postgres", "Subscriptions"], swiftSettings: strict),
+      name: "Reports", dependencies: ["JSONText", "Postgres", "Subscriptions"],
+      swiftSettings: strict),
 
     // Apple.
     .target(
@@ -113,8 +116,8 @@ let package = Package(
     .target(
       name: "HTTPAPI",
       dependencies: [
-        "Intake", "LedgerStorage", "Reports", "Subscriptions", crypto, httpTypes, hummingbird,
-        hummingbirdCore, logging, nioCore, nioHTTP1, serviceLifecycle,
+        "Intake", "JSONText", "LedgerStorage", "Reports", "Subscriptions", crypto, httpTypes,
+        hummingbird, hummingbirdCore, logging, nioCore, nioHTTP1, serviceLifecycle,
       ],
       resources: [.embedInCode("Resources/openapi.yaml")],
       swiftSettings: strict),

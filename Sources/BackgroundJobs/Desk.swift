@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// Each lane has slots of its own, in which jobs run at once. Where jobs are quick, some more are
 /// claimed beforehand, so that no slot waits for the queue; never more than are done in a moment,
-/// for another worker may be idle.
+/// for another worker may be idle. Where they go together, a slot takes several of them at once.
 final class Desk: Sendable {
   /// What is claimed beforehand is done within this time.
   private static let foresight: Duration = .milliseconds(50)
@@ -14,6 +14,8 @@ final class Desk: Sendable {
 
   private struct LaneState {
     let slots: Int
+    /// The most that a slot takes at once.
+    let batchLimit: Int
     var running = 0
     /// Claimed and not begun.
     var reserve: [Job] = []
@@ -23,7 +25,7 @@ final class Desk: Sendable {
     /// How many it is worth to claim beforehand.
     var wantedReserve: Int {
       guard let usualTime, usualTime < Desk.foresight else { return 0 }
-      let most = slots * Desk.reserveLimit
+      let most = slots * max(Desk.reserveLimit, batchLimit)
       guard usualTime > .zero else { return most }
       return min(most, Int(Double(slots) * (Desk.foresight / usualTime)))
     }
@@ -32,6 +34,14 @@ final class Desk: Sendable {
     var room: Int {
       let wanted = wantedReserve
       return reserve.count * 2 > wanted ? 0 : max(0, slots + wanted - running - reserve.count)
+    }
+
+    /// What a free slot begins, its share of what there is; nothing leaves the slot free.
+    mutating func next() -> [Job] {
+      let share = (reserve.count + slots - 1) / slots
+      let jobs = reserve.prefix(min(share, batchLimit))
+      reserve.removeFirst(jobs.count)
+      return Array(jobs)
     }
   }
 
@@ -48,7 +58,10 @@ final class Desk: Sendable {
 
   /// - Parameter slots: How many jobs of each lane run at once; none of a lane that is not named.
   init(slots: [Job.Lane: Int]) {
-    state = Mutex(State(lanes: slots.mapValues { LaneState(slots: $0) }))
+    let lanes = slots.map { lane, slots in
+      (lane, LaneState(slots: slots, batchLimit: lane.batchLimit))
+    }
+    state = Mutex(State(lanes: Dictionary(uniqueKeysWithValues: lanes)))
   }
 
   /// How many jobs may be claimed, of each lane where it is any.
@@ -70,39 +83,50 @@ final class Desk: Sendable {
   /// A job that was claimed again while it runs here, or has just given itself back, is not begun
   /// twice at once: it is begun when that has ended.
   ///
-  /// - Returns: What is to be begun now; ``end(_:after:)`` gives the others.
-  func take(_ claimed: [Job]) -> [Job] {
+  /// - Returns: What is to be begun now, each slot's jobs together; ``end(_:after:)`` gives the
+  ///   others.
+  func take(_ claimed: [Job]) -> [[Job]] {
     state.withLock { state in
-      claimed.filter { job in
-        guard var lane = state.lanes[job.task.lane] else { return false }
-        guard state.held.updateValue(job, forKey: job.id) == nil else {
+      for job in claimed where state.lanes[job.task.lane] != nil {
+        if state.held.updateValue(job, forKey: job.id) == nil {
+          state.lanes[job.task.lane]?.reserve.append(job)
+        } else {
           state.again[job.id] = job
-          return false
         }
-        let begins = lane.running < lane.slots
-        if begins { lane.running += 1 } else { lane.reserve.append(job) }
-        state.lanes[job.task.lane] = lane
-        return begins
       }
+      var begun: [[Job]] = []
+      for (name, var lane) in state.lanes {
+        while lane.running < lane.slots, !lane.reserve.isEmpty {
+          begun.append(lane.next())
+          lane.running += 1
+        }
+        state.lanes[name] = lane
+      }
+      return begun
     }
   }
 
-  /// Ends a job.
+  /// Ends jobs.
   ///
   /// - Parameters:
-  ///   - job: Begun.
-  ///   - time: How long it took.
-  /// - Returns: What is to be begun in its slot; nil: the slot is free.
-  func end(_ job: Job, after time: Duration) -> Job? {
+  ///   - jobs: Begun in one slot, at least one.
+  ///   - time: How long they took, all together.
+  /// - Returns: What is to be begun in their slot; if that is nothing, the slot is free.
+  func end(_ jobs: [Job], after time: Duration) -> [Job] {
     state.withLock { state in
-      let again = state.again.removeValue(forKey: job.id)
-      state.held[job.id] = again
-      guard var lane = state.lanes[job.task.lane] else { return nil }
-      lane.usualTime = lane.usualTime.map { ($0 * 7 + time) / 8 } ?? time
-      if let again { lane.reserve.insert(again, at: 0) }
-      let next = lane.reserve.isEmpty ? nil : lane.reserve.removeFirst()
-      if next == nil { lane.running -= 1 }
-      state.lanes[job.task.lane] = lane
+      var again: [Job] = []
+      for job in jobs {
+        let next = state.again.removeValue(forKey: job.id)
+        state.held[job.id] = next
+        if let next { again.append(next) }
+      }
+      guard let name = jobs.first?.task.lane, var lane = state.lanes[name] else { return [] }
+      let each = time / jobs.count
+      lane.usualTime = lane.usualTime.map { ($0 * 7 + each) / 8 } ?? each
+      lane.reserve.insert(contentsOf: again, at: 0)
+      let next = lane.next()
+      if next.isEmpty { lane.running -= 1 }
+      state.lanes[name] = lane
       return next
     }
   }
@@ -124,4 +148,10 @@ final class Desk: Sendable {
       return unbegun
     }
   }
+}
+
+extension Job.Lane {
+  /// The most jobs that are done together: what needs no more than the database is cheaper in one
+  /// commit.
+  fileprivate var batchLimit: Int { self == .clock ? 32 : 1 }
 }

@@ -11,9 +11,13 @@ struct JobRunner: Sendable {
 
   var ledger: Ledger { tools.ledger }
 
-  /// Never throws: a failure of ours gives the job back, later each time.
-  func run(_ job: Job) async {
-    _ = await run(job) { try await perform($0) }
+  /// Does jobs of one lane, together where that is cheaper.
+  ///
+  /// Never throws: a failure of ours gives a job back, later each time.
+  func run(_ jobs: [Job]) async {
+    for job in jobs.count > 1 ? await together(jobs) : jobs {
+      _ = await run(job) { try await perform($0) }
+    }
   }
 
   /// The same for whoever wants to know what came of it.
@@ -40,16 +44,20 @@ struct JobRunner: Sendable {
   /// Does it once.
   private func perform(_ job: Job) async throws -> JobOutcome {
     switch job.task {
-    case .verifySubmission(let id): try await verifySubmission(id, job)
-    case .processNotification(let id): try await processNotification(id, job)
-    case .tellAccount: try await tellAccount(job)
-    case .expireOrder: try await expireOrder(job)
-    case .pollLine: try await pollLine(job)
+    case .verifySubmission(let id): return try await verifySubmission(id, job)
+    case .processNotification(let id): return try await processNotification(id, job)
+    case .tellAccount:
+      try await tell([job])
+      return .settled
+    case .expireOrder:
+      _ = try await ledger.expire([job], at: now())
+      return .settled
+    case .pollLine: return try await pollLine(job)
     case .compareNotifications(let bundleID, let environment):
-      try await compareNotifications(of: bundleID, in: environment, as: job)
-    case .survey: try await survey(job)
-    case .deliverEvents: try await deliverEvents(job)
-    case .trimEvents: try await trimEvents(job)
+      return try await compareNotifications(of: bundleID, in: environment, as: job)
+    case .survey: return try await survey(job)
+    case .deliverEvents: return try await deliverEvents(job)
+    case .trimEvents: return try await trimEvents(job)
     }
   }
 

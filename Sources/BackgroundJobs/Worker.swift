@@ -91,8 +91,8 @@ package struct Worker: Service {
         var ringing = rings.makeAsyncIterator()
         while !Task.isShuttingDownGracefully, !Task.isCancelled {
           let (jobs, sleep) = await claim(desk, &shift)
-          for job in jobs {
-            group.addTask { await work(job, desk, runner, bell) }
+          for jobs in jobs {
+            group.addTask { await work(jobs, desk, runner, bell) }
           }
           guard jobs.isEmpty else { continue }
           if let end = shift.newSleep(for: sleep) {
@@ -116,10 +116,11 @@ package struct Worker: Service {
 
   /// Claims what is due, as far as there is room.
   ///
-  /// - Returns: What to begin; if that is nothing, for how long nothing is to be expected.
+  /// - Returns: What to begin, each slot's jobs together; if that is nothing, for how long nothing
+  ///   is to be expected.
   private func claim(
     _ desk: Desk, _ shift: inout Shift
-  ) async -> (begin: [Job], sleep: Duration) {
+  ) async -> (begin: [[Job]], sleep: Duration) {
     let longest = desk.isHearing ? clock.longestSleep : min(clock.longestSleep, deafSleep)
     do {
       if !shift.isSeeded {
@@ -194,15 +195,15 @@ package struct Worker: Service {
 
   // MARK: Doing
 
-  /// Does a job, and then whatever else there is for its slot.
+  /// Does jobs, and then whatever else there is for their slot.
   private func work(
-    _ job: Job, _ desk: Desk, _ runner: JobRunner, _ bell: AsyncStream<Void>.Continuation
+    _ jobs: [Job], _ desk: Desk, _ runner: JobRunner, _ bell: AsyncStream<Void>.Continuation
   ) async {
-    var next: Job? = job
-    while let job = next {
+    var next = jobs
+    while !next.isEmpty {
       let begin = ContinuousClock.now
-      await runner.run(job)
-      next = desk.end(job, after: .now - begin)
+      await runner.run(next)
+      next = desk.end(next, after: .now - begin)
       bell.yield()
     }
   }

@@ -63,7 +63,7 @@ extension LinePoll {
     let bundleID = known.source.bundleID ?? (apps.all.count == 1 ? apps.all[0].bundleID : nil)
     if let bundleID, apps[bundleID] == nil {
       return try await passOver(
-        job, because: "\(bundleID) is not an app that is served here.", wasAsked: false)
+        job, because: "\(bundleID) is not an app that is served here.")
     }
     if serverAPI != nil, let bundleID {
       return try await ask(about: known, of: bundleID, doing: job)
@@ -71,8 +71,7 @@ extension LinePoll {
     guard known.isSubscription else { return .over }
     guard let receipt = try await receipt(of: known.source) else {
       return try await passOver(
-        job, because: "There is neither a key for the App Store Server API nor a receipt.",
-        wasAsked: false)
+        job, because: "There is neither a key for the App Store Server API nor a receipt.")
     }
     return try await show(receipt, for: known, of: bundleID, doing: job)
   }
@@ -94,9 +93,9 @@ extension LinePoll {
       }
       switch error.kind {
       case .notFound:
-        return try await passOver(job, because: error.description, wasAsked: true)
+        return try await passOver(job, because: error.description)
       case .invalidRequest where error.code == .invalidTransactionID:
-        return try await passOver(job, because: error.description, wasAsked: true)
+        return try await passOver(job, because: error.description)
       case .unauthorized, .misconfigured:
         return .failed(
           because: error.description, notBefore: now() + Self.waitAfterMisconfiguration)
@@ -131,10 +130,10 @@ extension LinePoll {
     switch polled.verification.verdict {
     case .verified: return .polled(isNews: (polled.recorded?.changedFamilies ?? 0) > 0)
     case .rejected(let rejection):
-      return try await passOver(job, because: rejection.reason, wasAsked: true)
+      return try await passOver(job, because: rejection.reason)
     case .retry(let retry):
       if let limit = retry.limit, let job, job.attempts >= ReceiptRetry.Limit.attempts {
-        return try await passOver(job, because: limit.rejection.reason, wasAsked: true)
+        return try await passOver(job, because: limit.rejection.reason)
       }
       return .postponed(because: retry.reason, notBefore: retry.notBefore)
     case .misconfigured(let fault):
@@ -145,12 +144,8 @@ extension LinePoll {
 
   // MARK: Afterwards
 
-  private func passOver(
-    _ job: Job?, because reason: String, wasAsked: Bool
-  ) async throws -> Outcome {
-    if let job {
-      try await ledger.passOver(job, because: reason, wasAsked: wasAsked, at: now())
-    }
+  private func passOver(_ job: Job?, because reason: String) async throws -> Outcome {
+    if let job { try await ledger.passOver(job, because: reason, at: now()) }
     return .passedOver(because: reason)
   }
 

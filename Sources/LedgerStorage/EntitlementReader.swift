@@ -56,7 +56,7 @@ package struct EntitlementReader: Sendable {
   package func entitlements(
     of accountID: String, holding held: AccountHoldings, at moment: Timestamp
   ) -> [Entitlement] {
-    AccessTerms(catalogue: catalogue.catalogue, sandboxAccess: sandboxAccess).entitlements(
+    catalogue.terms(sandboxAccess).entitlements(
       of: accountID, holding: held.holdings, granted: held.grants, at: moment)
   }
 }

@@ -167,22 +167,8 @@ extension Job {
     "DELETE FROM tenure.job WHERE kind = \(task.kind) AND subject = \(task.subject)"
   }
 
-  /// Ends a job that its worker has done.
-  ///
-  /// If something else was to be done since it was claimed, it is in the queue again instead; if
-  /// another worker has claimed it, it is that one's.
-  var completion: [SQL] {
-    [
-      """
-      DELETE FROM tenure.job
-      WHERE job_id = \(id) AND locked_by = \(worker) AND generation = \(generation)
-      """,
-      """
-      UPDATE tenure.job SET locked_until = NULL, locked_by = NULL
-      WHERE job_id = \(id) AND locked_by = \(worker)
-      """,
-    ]
-  }
+  /// Ends a job that its worker has done; see ``Swift/Array/completion``.
+  var completion: [SQL] { [self].completion }
 
   /// Ends a job that its worker has done, and that is to be done again at a time.
   ///
@@ -194,12 +180,12 @@ extension Job {
         created_at = \(max(runAt, now)), last_error = NULL, locked_until = NULL, locked_by = NULL
       WHERE job_id = \(id) AND locked_by = \(worker) AND generation = \(generation)
       """,
-      """
-      UPDATE tenure.job SET locked_until = NULL, locked_by = NULL
-      WHERE job_id = \(id) AND locked_by = \(worker)
-      """,
+      unlock,
     ]
   }
+
+  /// Frees a job that its worker has done, and that something else has given another time.
+  var unlock: SQL { [self].unlock }
 
   /// Gives a job back to the queue, to be done later.
   ///
@@ -213,6 +199,33 @@ extension Job {
       last_error = \(reason.storedSentence)
     WHERE kind = \(task.kind) AND subject = \(task.subject)
       AND locked_by IS NOT DISTINCT FROM \(worker)
+    """
+  }
+}
+
+extension [Job] {
+  /// Ends jobs that one worker has done.
+  ///
+  /// If something else was to be done since one was claimed, that one is in the queue again
+  /// instead; if another worker has claimed it, it is that one's.
+  var completion: [SQL] {
+    guard let worker = first?.worker else { return [] }
+    return [
+      """
+      DELETE FROM tenure.job AS j
+      USING unnest(\(map(\.id)), \(map(\.generation))) AS done (job_id, generation)
+      WHERE j.job_id = ANY (\(map(\.id))) AND j.job_id = done.job_id
+        AND j.generation = done.generation AND j.locked_by = \(worker)
+      """,
+      unlock,
+    ]
+  }
+
+  /// Frees jobs that one worker has claimed.
+  fileprivate var unlock: SQL {
+    """
+    UPDATE tenure.job SET locked_until = NULL, locked_by = NULL
+    WHERE job_id = ANY (\(map(\.id))) AND locked_by = \(first?.worker)
     """
   }
 }

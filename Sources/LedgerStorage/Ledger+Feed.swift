@@ -25,30 +25,34 @@ extension Ledger {
       ).decodeOnly(Bool.self, Int64.self)
       guard isBehind else { return end }
       try await database.withTransaction(isolation: .readCommitted) { transaction in
-        // A statement sees what was committed when it began: the second one sees all that those
-        // have placed for whom the first had to wait.
-        _ = try await transaction.commit(with: [
-          "SELECT FROM tenure.feed FOR UPDATE",
-          """
-          WITH place AS (
-            SELECT event_id, row_number() OVER (ORDER BY event_id) AS number
-            FROM (
-              SELECT event_id FROM tenure.event WHERE position IS NULL
-              ORDER BY event_id LIMIT \(Self.placingBatch)
-            ) AS next
-          ), placed AS (
-            UPDATE tenure.event AS e SET position = f.position + p.number
-            FROM place AS p, tenure.feed AS f
-            WHERE e.event_id = p.event_id
-            RETURNING e.position
-          )
-          UPDATE tenure.feed SET position = (SELECT max(position) FROM placed)
-          WHERE EXISTS (SELECT FROM placed)
-          """,
-        ])
+        _ = try await transaction.commit(with: Self.placement)
       }
     }
   }
+
+  /// The statements that give events their places, in one transaction.
+  ///
+  /// A statement sees what was committed when it began: the second one sees all that those have
+  /// placed for whom the first had to wait.
+  static let placement: [SQL] = [
+    "SELECT FROM tenure.feed FOR UPDATE",
+    """
+    WITH place AS (
+      SELECT event_id, row_number() OVER (ORDER BY event_id) AS number
+      FROM (
+        SELECT event_id FROM tenure.event WHERE position IS NULL
+        ORDER BY event_id LIMIT \(placingBatch)
+      ) AS next
+    ), placed AS (
+      UPDATE tenure.event AS e SET position = f.position + p.number
+      FROM place AS p, tenure.feed AS f
+      WHERE e.event_id = p.event_id
+      RETURNING e.position
+    )
+    UPDATE tenure.feed SET position = (SELECT max(position) FROM placed)
+    WHERE EXISTS (SELECT FROM placed)
+    """,
+  ]
 }
 
 // MARK: Reading

@@ -109,38 +109,64 @@ extension Ledger {
       from: await database.batch(StoredOrder.select(id, of: account)))
   }
 
-  /// Lets an order expire that nobody has paid for, and tells its account.
+  /// Lets orders expire that nobody has paid for, and tells their accounts, in one commit.
   ///
   /// - Parameters:
-  ///   - job: Its task is ``Job/Task/expireOrder(_:)``.
+  ///   - jobs: Claimed by one worker; the task of each is ``Job/Task/expireOrder(_:)``.
   ///   - now: The moment.
+  /// - Returns: The jobs that are still to be done, one by one: of several orders none is waited
+  ///   for, since whoever has it may wait for another of them.
   /// - Throws: What the database says.
-  package func expire(_ job: Job, at now: Timestamp) async throws {
-    guard case .expireOrder(let id) = job.task else {
-      preconditionFailure("The job is to let an order expire.")
-    }
-    let isExpired = try await database.withTransaction { transaction in
-      guard let order = try await lockOrder(id, in: transaction), order.status == .open else {
-        try await transaction.commit(with: job.completion)
-        return false
+  package func expire(_ jobs: [Job], at now: Timestamp) async throws -> [Job] {
+    var jobOf: [UUID: Job] = [:]
+    for job in jobs {
+      guard case .expireOrder(let id) = job.task else {
+        preconditionFailure("The job is to let an order expire.")
       }
-      let expiresAt = order.createdAt + orderLifetime
-      guard expiresAt <= now else {
-        try await transaction.commit(with: job.repetition(at: expiresAt, now: now))
-        return false
-      }
-      let account = try await KnownAccount.accounts(
-        from: transaction.query(KnownAccount.select([order.account])))[order.account]
-      try await transaction.commit(
-        with: [
-          """
-          UPDATE tenure.purchase_order SET status = 'expired'
-          WHERE account_key = \(order.account) AND order_id = \(id)
-          """
-        ] + order.expiry(at: expiresAt, of: account) + job.completion)
-      return true
+      jobOf[id] = job
     }
-    if isExpired { bell.ring(.events) }
+    let isAlone = jobs.count == 1
+    let (left, hasNews) = try await database.withTransaction { transaction in
+      let owners = try await accounts(ofOrders: Set(jobOf.keys), in: transaction)
+      let locks = owners.sorted { ($0.value, $0.key.uuidString) < ($1.value, $1.key.uuidString) }
+        .map { Self.lock(order: $0.key, of: $0.value, waits: isAlone) }
+      let results = try await transaction.batch(locks + [KnownAccount.select(Set(owners.values))])
+      let orders = try results.dropLast().flatMap(Self.orders(from:))
+      let known = try results.last.map(KnownAccount.accounts(from:)) ?? [:]
+
+      let busy = isAlone ? [] : Set(owners.keys).subtracting(orders.map(\.id))
+      let waiting = orders.filter { $0.status == .open && now < $0.createdAt + orderLifetime }
+      let expiring = orders.filter { $0.status == .open && $0.createdAt + orderLifetime <= now }
+      let undone = busy.union(waiting.map(\.id))
+      let told = expiring.compactMap { order in
+        known[order.account].flatMap { $0.erasedAt == nil ? (order, $0.id) : nil }
+      }
+      var statements = Self.expire(expiring)
+      // As with all that accounts are told: they are locked, so that the events of each are in one
+      // order.
+      statements += ToldAccount.lock(Set(told.map(\.1)))
+      statements += EventRow.insert(told.map { $0.0.expiry(at: $0.0.createdAt + orderLifetime) })
+      statements += jobOf.filter { !undone.contains($0.key) }.map(\.value).completion
+      for order in waiting {
+        guard let job = jobOf[order.id] else { continue }
+        statements += job.repetition(at: order.createdAt + orderLifetime, now: now)
+      }
+      try await transaction.commit(with: statements)
+      return (busy.compactMap { jobOf[$0] }, !told.isEmpty)
+    }
+    if hasNews { bell.ring(.events) }
+    return left
+  }
+
+  private static func expire(_ orders: [PurchaseOrder]) -> [SQL] {
+    guard !orders.isEmpty else { return [] }
+    return [
+      """
+      UPDATE tenure.purchase_order AS o SET status = 'expired'
+      FROM unnest(\(orders.map(\.account)), \(orders.map(\.id))) AS expiring (account_key, order_id)
+      WHERE o.account_key = expiring.account_key AND o.order_id = expiring.order_id
+      """
+    ]
   }
 
   private static func select(accountOfOrder id: UUID) -> SQL {
@@ -168,11 +194,17 @@ extension Ledger {
   }
 
   /// Locks and reads an order of an account; ``orders(from:)`` reads the result.
-  static func lock(order id: UUID, of account: AccountKey) -> SQL {
+  ///
+  /// - Parameters:
+  ///   - id: The order.
+  ///   - account: Whose it is.
+  ///   - waits: Whether it waits while somebody else has locked it; else there is no row then.
+  /// - Returns: The statement.
+  static func lock(order id: UUID, of account: AccountKey, waits: Bool = true) -> SQL {
     """
     SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
     WHERE account_key = \(account) AND order_id = \(id)
-    FOR UPDATE
+    FOR UPDATE\(waits ? "" : " SKIP LOCKED" as SQL)
     """
   }
 
@@ -229,16 +261,11 @@ extension Ledger {
 }
 
 extension PurchaseOrder {
-  /// The statements that tell its account that it has expired; none if that is erased.
-  fileprivate func expiry(at moment: Timestamp, of account: KnownAccount?) -> [SQL] {
-    guard let account, account.erasedAt == nil else { return [] }
+  /// What its account is told when it expires.
+  fileprivate func expiry(at moment: Timestamp) -> LedgerEvent {
     var data = EventData()
     data.orderID = id.uuidString.lowercased()
     data.productID = productID
-    // As with all that an account is told: it is locked, so that its events are in one order.
-    return ToldAccount.lock([account.id])
-      + EventRow.insert([
-        LedgerEvent(.orderExpired, at: moment, account: self.account, data: data)
-      ])
+    return LedgerEvent(.orderExpired, at: moment, account: account, data: data)
   }
 }

@@ -11,11 +11,7 @@ extension Ledger {
   ///
   /// What says nothing new leaves the plan as it is.
   func appointments(of recording: Recording, at now: Timestamp) -> [SQL] {
-    var planned: Set<LineID> = []
-    return recording.families.sorted { $0.key < $1.key }.flatMap { line, family -> [SQL] in
-      guard planned.insert(line).inserted else { return [] }
-      planned.formUnion(family.before.members.keys)
-      guard !family.entries.isEmpty else { return [] }
+    recording.distinctFamilies.filter { !$0.entries.isEmpty }.flatMap { family in
       let isNew = family.before.members.values.allSatisfy { $0.head.number == 0 }
       return planning(of: family, replacesOthers: true, mayExist: !isNew, at: now)
     }
@@ -32,9 +28,7 @@ extension Ledger {
     of family: RecordedFamily, replacesOthers: Bool, mayExist: Bool, at now: Timestamp
   ) -> [SQL] {
     let members = family.before.members.keys.sorted()
-    let plan = RenewalPlan.Line(
-      family.line, family.rule, heardAt: nil,
-      hasNotifications: { notificationMemory.contains($0.environment) })
+    let plan = RenewalPlan.Line(family.line, family.rule, notifications: notificationMemory)
     let next = plan.flatMap { plan in
       RenewalPlan.next(plan, after: now).map { (plan.id, $0) }
     }
@@ -79,7 +73,7 @@ extension Ledger {
       let results = try await transaction.batch(LineSource.select(members))
       return LineToPoll(
         line: line, isSubscription: latest.isSubscription,
-        source: try LineSource.read(from: results).source)
+        source: try LineSource(from: results))
     }
   }
 
@@ -125,21 +119,17 @@ extension Ledger {
     _ asked: AskedLine, after recording: Recording, at now: Timestamp, in transaction: Transaction
   ) async throws -> [SQL] {
     let task = Job.Task.pollLine(asked.line)
-    let polled = LineSource.polled(asked.line, at: now)
     guard let family = recording.families[asked.line] else {
       // It was not locked: whatever another recording plans meanwhile holds.
-      guard let job = asked.job else { return [polled] }
-      return [polled]
-        + (try await ending(job, of: asked.line, at: now, in: transaction) { _ in })
+      guard let job = asked.job else { return [] }
+      return try await ending(job, of: asked.line, at: now, in: transaction) { _ in }
     }
     let plan = RenewalPlan.Line(
-      family.line, family.rule, heardAt: now,
-      hasNotifications: { notificationMemory.contains($0.environment) })
+      family.line, family.rule, heardAt: now, notifications: notificationMemory)
     guard let plan, let next = RenewalPlan.next(plan, after: now) else {
-      return [polled, Job.delete(task)]
+      return [Job.delete(task)]
     }
-    return [polled]
-      + (plan.id == asked.line ? [] : [Job.delete(task)])
+    return (plan.id == asked.line ? [] : [Job.delete(task)])
       + [Job.schedule(.pollLine(plan.id), runAt: next.at, priority: next.priority, at: now)]
       + (asked.job.map { [$0.unlock] } ?? [])
   }
@@ -151,12 +141,9 @@ extension Ledger {
   /// - Parameters:
   ///   - job: What asked, or would have.
   ///   - reason: Why it came to nothing.
-  ///   - wasAsked: Whether Apple was asked.
   ///   - now: When.
   /// - Throws: What the database says.
-  package func passOver(
-    _ job: Job, because reason: String, wasAsked: Bool, at now: Timestamp
-  ) async throws {
+  package func passOver(_ job: Job, because reason: String, at now: Timestamp) async throws {
     guard case .pollLine(let line) = job.task else {
       preconditionFailure("Only a poll is passed over.")
     }
@@ -166,7 +153,7 @@ extension Ledger {
         plan.isRevoked = false
       }
       try await transaction.commit(
-        with: (wasAsked ? [LineSource.polled(line, at: now)] : []) + ending + [
+        with: ending + [
           """
           UPDATE tenure.job SET last_error = \(reason.storedSentence)
           WHERE job_id = \(job.id) AND locked_by IS NULL AND generation = \(job.generation)
@@ -183,9 +170,7 @@ extension Ledger {
     var reader = FamilyReader(isLocking: false)
     try await reader.read([line], in: transaction)
     var plan = reader.families.first.flatMap {
-      RenewalPlan.Line(
-        $0.line, $0.rule, heardAt: now,
-        hasNotifications: { notificationMemory.contains($0.environment) })
+      RenewalPlan.Line($0.line, $0.rule, heardAt: now, notifications: notificationMemory)
     }
     if var changed = plan {
       change(&changed)
@@ -233,27 +218,17 @@ extension Ledger {
   }
 }
 
-extension Job {
-  /// Frees a job that its worker has done and something else has given another time.
-  fileprivate var unlock: SQL {
-    """
-    UPDATE tenure.job SET locked_until = NULL, locked_by = NULL
-    WHERE job_id = \(id) AND locked_by = \(worker)
-    """
-  }
-}
-
 extension RenewalPlan.Line {
   /// What the plan looks at, of a line with all that Apple links to it.
   ///
   /// - Parameters:
   ///   - line: The line.
   ///   - rule: Its charges.
-  ///   - heardAt: When Apple was asked, if that is known.
-  ///   - hasNotifications: Whether a line's notifications come.
+  ///   - heardAt: When Apple was asked, if it was just now.
+  ///   - notifications: Whether a line's notifications come.
   fileprivate init?(
-    _ line: Line, _ rule: OwnershipRule, heardAt: Timestamp?,
-    hasNotifications: (LineID) -> Bool
+    _ line: Line, _ rule: OwnershipRule, heardAt: Timestamp? = nil,
+    notifications: NotificationMemory
   ) {
     let summary = LineSummary(line: line, rule: rule)
     guard let latest = summary.latest else { return nil }
@@ -263,7 +238,7 @@ extension RenewalPlan.Line {
       phase: summary.phase ?? .undisturbed, isRevoked: latest.revocation != nil,
       isCommitment: latest.isCommitment,
       lastPolledAt: [heardAt, summary.statusAsOf].compactMap(\.self).max(),
-      hasNotifications: hasNotifications(latest.id.line))
+      hasNotifications: notifications.contains(latest.id.line.environment))
   }
 }
 

@@ -61,24 +61,14 @@ extension LineSource {
     ]
   }
 
-  /// Notes that Apple was asked about a line.
-  static func polled(_ line: LineID, at now: Timestamp) -> SQL {
-    """
-    INSERT INTO tenure.line_source (environment, original_transaction_id, polled_at)
-    VALUES (\(line.environment), \(line.originalTransactionID), \(now))
-    ON CONFLICT (environment, original_transaction_id)
-    DO UPDATE SET polled_at = excluded.polled_at
-    """
-  }
-
-  /// Reads what is noted of some lines; ``init(of:from:)`` reads the results.
+  /// Reads what is noted of some lines; ``init(from:)`` reads the results.
   ///
   /// Lines from before apps and receipts were noted have a claim, which names its submission.
   static func select(_ lines: [LineID]) -> [SQL] {
     lines.flatMap { line -> [SQL] in
       [
         """
-        SELECT bundle_id, receipt_submission_id, receipt_notification_id, polled_at
+        SELECT bundle_id, receipt_submission_id, receipt_notification_id
         FROM tenure.line_source
         WHERE environment = \(line.environment)
           AND original_transaction_id = \(line.originalTransactionID)
@@ -93,11 +83,9 @@ extension LineSource {
     }
   }
 
-  /// What is known together of lines that Apple links, the first one's word first, and when Apple
-  /// was last asked about any of them.
-  static func read(from results: [Rows]) throws -> (source: LineSource, polledAt: Timestamp?) {
-    var source = LineSource(bundleID: nil)
-    var polledAt: Timestamp?
+  /// What is known together of lines that Apple links, the first one's word first.
+  init(from results: [Rows]) throws {
+    self.init(bundleID: nil)
     var claimed: UUID?
     for (index, rows) in results.enumerated() {
       guard index.isMultiple(of: 2) else {
@@ -105,16 +93,13 @@ extension LineSource {
         continue
       }
       guard
-        let (bundleID, submission, notification, polled) = try rows.decodeFirst(
-          String?.self, UUID?.self, String?.self, Timestamp?.self)
+        let (bundleID, submission, notification) = try rows.decodeFirst(
+          String?.self, UUID?.self, String?.self)
       else { continue }
-      source.bundleID = source.bundleID ?? bundleID
-      source.receipt =
-        source.receipt ?? submission.map { .submission($0) }
-        ?? notification.map { .notification($0) }
-      polledAt = [polledAt, polled].compactMap(\.self).max()
+      self.bundleID = self.bundleID ?? bundleID
+      receipt =
+        receipt ?? submission.map { .submission($0) } ?? notification.map { .notification($0) }
     }
-    source.receipt = source.receipt ?? claimed.map { .submission($0) }
-    return (source, polledAt)
+    receipt = receipt ?? claimed.map { .submission($0) }
   }
 }

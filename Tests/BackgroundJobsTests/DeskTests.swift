@@ -17,7 +17,7 @@ struct DeskTests {
   private static func desk(slots: Int, after time: Duration) -> Desk {
     let desk = Desk(slots: [.notifications: slots])
     _ = desk.take([job(0)])
-    _ = desk.end(job(0), after: time)
+    _ = desk.end([job(0)], after: time)
     return desk
   }
 
@@ -26,9 +26,9 @@ struct DeskTests {
     let desk = Desk(slots: [.notifications: 2, .upkeep: 1, .polls: 0])
     #expect(desk.room == [.notifications: 2, .upkeep: 1])
     let begun = desk.take([Self.job(1), Self.job(2), Self.job(3, .survey)])
-    #expect(begun.map(\.id) == [1, 2, 3])
+    #expect(Set(begun.map { $0.map(\.id) }) == [[1], [2], [3]])
     #expect(desk.room.isEmpty)
-    #expect(desk.end(begun[1], after: .seconds(1)) == nil)
+    #expect(desk.end([Self.job(2)], after: .seconds(1)).isEmpty)
     #expect(desk.room == [.notifications: 1])
     #expect(Set(desk.held.map(\.id)) == [1, 3])
   }
@@ -51,14 +51,31 @@ struct DeskTests {
   func order() {
     let desk = Self.desk(slots: 2, after: .milliseconds(10))
     let jobs = (1...12).map { Self.job($0) }
-    #expect(desk.take(jobs).map(\.id) == [1, 2])
+    #expect(desk.take(jobs).map { $0.map(\.id) } == [[1], [2]])
     // Not worth a claim before half of it is begun.
     for id in 1...4 as ClosedRange<Int64> {
       #expect(desk.room.isEmpty)
-      #expect(desk.end(Self.job(id), after: .milliseconds(10))?.id == id + 2)
+      #expect(desk.end([Self.job(id)], after: .milliseconds(10)).map(\.id) == [id + 2])
     }
-    _ = desk.end(Self.job(5), after: .milliseconds(10))
+    _ = desk.end([Self.job(5)], after: .milliseconds(10))
     #expect(desk.room == [.notifications: 5])
+  }
+
+  @Test("what goes together is begun together, each slot its share of it and never too much")
+  func together() {
+    let desk = Desk(slots: [.clock: 2])
+    let jobs = (1...100).map { Self.job($0, .tellAccount(AccountKey(rawValue: UUID()))) }
+    let begun = desk.take(jobs)
+    #expect(begun.map { $0.map(\.id) } == [Array(1...32), Array(33...64)])
+    #expect(desk.held.count == 100)
+    // What is left is shared by the slots; the time of each counts for what is claimed beforehand.
+    #expect(desk.end(begun[0], after: .milliseconds(320)).map(\.id) == Array(65...82))
+    #expect(desk.end(begun[1], after: .milliseconds(320)).map(\.id) == Array(83...91))
+    #expect(desk.held.count == 36)
+    // 10 ms each: ten are worth a claim beforehand, and nine are there.
+    #expect(desk.room.isEmpty)
+    #expect(desk.end(Array(jobs[64..<82]), after: .milliseconds(180)).map(\.id) == Array(92...96))
+    #expect(desk.room == [.clock: 6])
   }
 
   @Test("a job that was claimed again while it runs is begun when that has ended, and not before")
@@ -67,26 +84,26 @@ struct DeskTests {
     #expect(desk.take([Self.job(1)]).count == 1)
     #expect(desk.take([Self.job(1)]).isEmpty)
     #expect(desk.room == [.notifications: 1])
-    #expect(desk.end(Self.job(1), after: .seconds(1)) == Self.job(1))
+    #expect(desk.end([Self.job(1)], after: .seconds(1)) == [Self.job(1)])
     #expect(desk.held == [Self.job(1)])
     #expect(desk.room == [.notifications: 1])
-    #expect(desk.end(Self.job(1), after: .seconds(1)) == nil)
+    #expect(desk.end([Self.job(1)], after: .seconds(1)).isEmpty)
     #expect(desk.held.isEmpty)
     #expect(desk.room == [.notifications: 2])
     // At the end nothing more is begun.
     #expect(desk.take([Self.job(1)]).count == 1)
     #expect(desk.take([Self.job(1)]).isEmpty)
     #expect(desk.close().isEmpty)
-    #expect(desk.end(Self.job(1), after: .seconds(1)) == nil)
+    #expect(desk.end([Self.job(1)], after: .seconds(1)).isEmpty)
   }
 
   @Test("at the end what was not begun is given back, and nothing more is claimed")
   func closing() {
     let desk = Self.desk(slots: 1, after: .milliseconds(10))
-    #expect(desk.take([Self.job(1), Self.job(2), Self.job(3)]).map(\.id) == [1])
+    #expect(desk.take([Self.job(1), Self.job(2), Self.job(3)]).map { $0.map(\.id) } == [[1]])
     #expect(desk.close().map(\.id) == [2, 3])
     #expect(desk.held.map(\.id) == [1])
-    #expect(desk.end(Self.job(1), after: .seconds(1)) == nil)
+    #expect(desk.end([Self.job(1)], after: .seconds(1)).isEmpty)
     #expect(desk.held.isEmpty)
     #expect(desk.room.isEmpty)
   }

@@ -5,16 +5,17 @@
 enum ImportTable {
   static let rows: [(target: String, mayImport: Set<String>)] = [
     ("Subscriptions", []),
+    ("JSONText", ["Subscriptions"]),
     ("CLibpq", []),
     ("Postgres", ["CLibpq"]),
     ("PrivatePostgres", []),
-    ("LedgerStorage", ["Postgres", "Subscriptions"]),
-    ("Reports", ["Postgres", "Subscriptions"]),
+    ("LedgerStorage", ["JSONText", "Postgres", "Subscriptions"]),
+    ("Reports", ["JSONText", "Postgres", "Subscriptions"]),
     ("AppStore", ["Subscriptions"]),
     ("AppStoreSimulator", ["AppStore", "Subscriptions"]),
     ("Intake", ["AppStore", "LedgerStorage", "Subscriptions"]),
     ("BackgroundJobs", ["Intake", "LedgerStorage", "Subscriptions"]),
-    ("HTTPAPI", ["Intake", "LedgerStorage", "Reports", "Subscriptions"]),
+    ("HTTPAPI", ["Intake", "JSONText", "LedgerStorage", "Reports", "Subscriptions"]),
     (
       "tenure",
       [

@@ -1,5 +1,6 @@
 import AppStoreSimulator
 import Foundation
+import JSONText
 import Subscriptions
 import Testing
 

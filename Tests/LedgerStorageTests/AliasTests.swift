@@ -104,7 +104,7 @@ struct AliasTests {
               [charge(two, on: 0, line: Self.other, lineItem: lineItem)],
               claiming: [key(two, line: Self.other)], by: "ben", on: 0.2)
           }
-          try await ledger.waitUntilSomebodyWaitsOrHasRecorded()
+          try await ledger.waitForALock(or: "EXISTS (SELECT FROM tenure.ledger_entry)")
           try await transaction.commit(with: writes)
         }
         try await group.waitForAll()
@@ -115,24 +115,5 @@ struct AliasTests {
       #expect(try await ledger.lines(of: one) == [lineID])
       #expect(try await ledger.audit().differences == [])
     }
-  }
-}
-
-extension Ledger {
-  /// Waits for a recording that has got as far as it can: to a lock, or to its end.
-  fileprivate func waitUntilSomebodyWaitsOrHasRecorded() async throws {
-    for _ in 0..<10_000 {
-      let isThere = try await database.query(
-        """
-        SELECT EXISTS (SELECT FROM tenure.ledger_entry)
-          OR EXISTS (
-            SELECT FROM pg_stat_activity
-            WHERE datname = current_database() AND wait_event_type = 'Lock')
-        """
-      ).decodeOnly(Bool.self)
-      if isThere { return }
-      try await Task.sleep(for: .milliseconds(5))
-    }
-    Issue.record("nobody has come")
   }
 }

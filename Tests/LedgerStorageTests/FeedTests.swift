@@ -120,6 +120,33 @@ struct FeedTests {
     }
   }
 
+  @Test func `places are given by one at a time, whatever is committed meanwhile`() async throws {
+    @Sendable func write(_ id: Int64, to ledger: Ledger) async throws {
+      try await ledger.database.execute(
+        """
+        INSERT INTO tenure.event (event_id, type, occurred_at, data) OVERRIDING SYSTEM VALUE
+        VALUES (\(id), 'order.expired', \(start), '{}')
+        """)
+    }
+    try await withLedger { ledger in
+      try await write(1002, to: ledger)
+      try await ledger.database.withTransaction(isolation: .readCommitted) { slow in
+        _ = try await slow.batch(Ledger.placement)
+        // What began to be written before is committed only now.
+        try await write(1001, to: ledger)
+        async let end = ledger.placeEvents()
+        try await ledger.waitForALock()
+        _ = try await slow.commit(with: [])
+        #expect(try await end == 2)
+      }
+      let places = try await ledger.database.query(
+        "SELECT event_id, position FROM tenure.event ORDER BY position"
+      ).decode(Int64.self, Int64.self)
+      #expect(places.map(\.0) == [1002, 1001])
+      #expect(places.map(\.1) == [1, 2])
+    }
+  }
+
   private actor Writing {
     private var underWay: Int
     init(_ count: Int) { underWay = count }

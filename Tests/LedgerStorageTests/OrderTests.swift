@@ -150,6 +150,45 @@ struct OrderTests {
   }
 
   /// A ledger that knows the product that is ordered.
+  @Test("orders expire together, but for one that somebody has locked, which is done alone after")
+  func expireTogether() async throws {
+    try await withLedger { ledger in
+      var orders: [StoredOrder] = []
+      for account in ["anna", "ben", "cleo", "dan"] {
+        orders.append(
+          try await ledger.openOrder(accountID: account, productID: "monthly", at: day(0)))
+      }
+      // Paid in time.
+      try await ledger.submit([charge("1", on: 1)], claiming: [key("1")], by: "dan", on: 1)
+      let jobs = try await ledger.claimJobs(
+        limits: [.clock: 10], worker: "worker", at: day(8), lease: .seconds(60)
+      ).filter { if case .expireOrder = $0.task { true } else { false } }
+      #expect(jobs.count == 3)
+      let left = try await ledger.database.withTransaction { other in
+        _ = try await other.query(
+          Ledger.lock(order: orders[1].order.id, of: orders[1].order.account))
+        return try await ledger.expire(jobs, at: day(8))
+      }
+      #expect(left.map(\.task) == [.expireOrder(orders[1].order.id)])
+      func statuses() async throws -> [PurchaseOrder.Status] {
+        var found: [PurchaseOrder.Status] = []
+        for order in orders {
+          found.append(try #require(try await ledger.order(order.order.id)).order.status)
+        }
+        return found
+      }
+      #expect(try await statuses() == [.expired, .open, .expired, .fulfilled])
+      #expect(try await ledger.expire(left, at: day(8)).isEmpty)
+      #expect(try await statuses() == [.expired, .expired, .expired, .fulfilled])
+      #expect(
+        try await ledger.told().filter { $0.kind == .orderExpired }.map(\.at)
+          == [day(7), day(7), day(7)])
+      let rest = try await ledger.database.query(
+        "SELECT count(*) FROM tenure.job WHERE kind = 'expire_order'")
+      #expect(try rest.decodeOnly(Int.self) == 0)
+    }
+  }
+
   private func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
     try await LedgerStorageTests.withLedger { ledger in
       _ = try await ledger.describe(

@@ -234,8 +234,6 @@ struct PollTests {
       let plan = try #require(try await plans(ledger).first)
       #expect(plan.worker == nil)
       #expect(lies(plan.runAt, 60 - 26.0 / 24, within: .hours(1)))
-      let polledAt = try await ledger.database.query("SELECT polled_at FROM tenure.line_source")
-      #expect(try polledAt.decodeOnly(Timestamp.self) == day(30.01))
 
       // An answer that says nothing of the line makes an appointment, too: it is asked no more
       // about the same.
@@ -300,7 +298,7 @@ struct PollTests {
       _ = try await ledger.record(
         [charge("1", on: 0)], polledAs: "p", at: day(0), terms: .everything)
       let job = try await claim(ledger, by: "a", on: 30.01)
-      try await ledger.passOver(job, because: "nobody knows", wasAsked: true, at: day(30.01))
+      try await ledger.passOver(job, because: "nobody knows", at: day(30.01))
       let plan = try #require(try await plans(ledger).first)
       #expect(plan.worker == nil)
       #expect(plan.priority == 2)
@@ -309,7 +307,7 @@ struct PollTests {
       #expect(try error.decodeOnly(String.self) == "nobody knows")
       // And never again when enough time has passed.
       let last = try await claim(ledger, by: "a", on: 430)
-      try await ledger.passOver(last, because: "nobody knows", wasAsked: true, at: day(432))
+      try await ledger.passOver(last, because: "nobody knows", at: day(432))
       #expect(try await plans(ledger).isEmpty)
     }
   }

@@ -3,6 +3,7 @@ import Foundation
 import Postgres
 import ScratchDatabases
 import Subscriptions
+import Testing
 
 /// The moment at which the tests' stories begin.
 let start = Timestamp(CalendarDate(year: 2026, month: 1, day: 1))
@@ -52,6 +53,23 @@ func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
 }
 
 extension Ledger {
+  /// Waits until somebody in the database waits for a lock, or a condition holds: whoever was
+  /// started meanwhile has got as far as it can.
+  func waitForALock(or condition: SQL = "false") async throws {
+    for _ in 0..<10_000 {
+      let isThere = try await database.query(
+        """
+        SELECT \(condition) OR EXISTS (
+          SELECT FROM pg_stat_activity
+          WHERE datname = current_database() AND wait_event_type = 'Lock')
+        """
+      ).decodeOnly(Bool.self)
+      if isThere { return }
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    Issue.record("nobody has come")
+  }
+
   /// Stores and records one submission, as Intake does once Apple has answered.
   @discardableResult
   func submit(

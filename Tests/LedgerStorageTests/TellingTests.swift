@@ -47,7 +47,7 @@ struct TellingTests {
       let count = try await ledger.told().count
       #expect(try await ledger.told().last?.kind == .entitlementExpired)
       // It was only slow: its account is told nothing new, and the job is not its own any more.
-      try await ledger.tell(claimed, terms: .shop, at: day(30.6))
+      try await ledger.tell([claimed], terms: .shop, at: day(30.6))
       #expect(try await ledger.told().count == count)
     }
   }
@@ -59,7 +59,7 @@ struct TellingTests {
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       let job = try await ledger.claim(by: "a", on: 30)
       try await ledger.hear([charge("2", on: 30)], on: 30)
-      try await ledger.tell(job, terms: .shop, at: day(30))
+      try await ledger.tell([job], terms: .shop, at: day(30))
       let (runAt, holder) = try await ledger.database.query(
         "SELECT run_at, locked_by FROM tenure.job WHERE kind = 'tell_account'"
       ).decodeOnly(Timestamp.self, String?.self)

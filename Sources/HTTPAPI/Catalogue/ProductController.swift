@@ -1,5 +1,6 @@
 import Hummingbird
 import HummingbirdCore
+import JSONText
 import LedgerStorage
 import Subscriptions
 

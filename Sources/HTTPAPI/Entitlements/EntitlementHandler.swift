@@ -1,4 +1,5 @@
 import Hummingbird
+import JSONText
 import NIOCore
 import NIOHTTP1
 

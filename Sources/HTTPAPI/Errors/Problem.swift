@@ -1,6 +1,7 @@
 import HTTPTypes
 import Hummingbird
 import Intake
+import JSONText
 import LedgerStorage
 
 /// Why a request was not carried out, as `application/problem+json` (RFC 9457) says it.

@@ -1,4 +1,5 @@
 import Hummingbird
+import JSONText
 import LedgerStorage
 import Subscriptions
 

@@ -1,4 +1,5 @@
 import Hummingbird
+import JSONText
 import LedgerStorage
 
 /// Tells those who watch the process how it is.

@@ -1,5 +1,6 @@
 import HTTPTypes
 import Hummingbird
+import JSONText
 
 extension Response {
   /// Makes an answer of JSON.

@@ -1,6 +1,7 @@
 import HTTPTypes
 import Hummingbird
 import Intake
+import JSONText
 import NIOCore
 
 /// What Apple sends without being asked.

@@ -2,6 +2,7 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 import Intake
+import JSONText
 import LedgerStorage
 import Subscriptions
 

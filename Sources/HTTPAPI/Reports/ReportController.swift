@@ -1,6 +1,7 @@
 import HTTPTypes
 import Hummingbird
 import HummingbirdCore
+import JSONText
 import Reports
 import Subscriptions
 

@@ -117,7 +117,7 @@ struct DemoProgram {
     }
     let files = directory.appending(path: name)
     try FileManager.default.createDirectory(at: files, withIntermediateDirectories: true)
-    let plan = YearPlan(seed: 1, customers: customers, news: .isLostForAWeek)
+    let plan = YearPlan(seed: 1, customers: customers)
     let world = YearWorld(plan: plan, logger: logger)
     return try await withDatabase(await postgres.uri(database: name)) { database in
       let diary = YearDiary(printer: StoryPrinter())

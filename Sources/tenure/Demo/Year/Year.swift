@@ -141,7 +141,7 @@ final class Year {
       simulation.setFaults { $0.outageEnd = end }
       simulation.setServerFaults { $0.outageEnd = end }
     }
-    let isSilent = plan.silence?.contains(moment) ?? false
+    let isSilent = plan.silence.contains(moment)
     let rests = moment >= plan.rest
     let rate = plan.notificationFaultRate
     simulation.setNotificationFaults {

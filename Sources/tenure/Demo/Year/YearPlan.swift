@@ -2,20 +2,11 @@ import Subscriptions
 
 /// Who lives through the year, and which bad days Apple has in it.
 struct YearPlan: Sendable {
-  /// What becomes of Apple's notifications on their way.
-  enum News: Sendable {
-    /// All of them arrive in the end, some of them days late, twice or in another order.
-    case arrives
-    /// Besides, those of one week are lost for good: Tenure has to find out by itself.
-    case isLostForAWeek
-  }
-
   /// The same seed gives the same lives.
   var seed: UInt64
   var customers: Int
   var months = 12
   var start = Timestamp(CalendarDate(year: 2025, month: 1, day: 1))
-  var news = News.arrives
 
   /// Whether some apps open an order before a purchase.
   var opensOrders = true
@@ -40,9 +31,10 @@ struct YearPlan: Sendable {
     return [short..<short + .hours(9), long..<long + .hours(40)]
   }
 
-  /// The notifications written then are lost.
-  var silence: Range<Timestamp>? {
-    guard news == .isLostForAWeek else { return nil }
+  /// The notifications written in this week are lost for good: Tenure has to find out by itself.
+  ///
+  /// The others arrive in the end, some of them days late, twice or in another order.
+  var silence: Range<Timestamp> {
     let begin = moment(0.5)
     return begin..<begin + .days(7)
   }
@@ -66,7 +58,7 @@ struct YearPlan: Sendable {
     let next = moment + (isNearOutage ? outageStep : step)
     let borders =
       outages.flatMap { [$0.lowerBound, $0.upperBound] }
-      + (silence.map { [$0.lowerBound, $0.upperBound] } ?? []) + [rest, end]
+      + [silence.lowerBound, silence.upperBound, rest, end]
     return borders.filter { $0 > moment }.min().map { min($0, next) } ?? next
   }
 }

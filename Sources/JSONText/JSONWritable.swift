@@ -1,49 +1,49 @@
-import Foundation
-import Subscriptions
+package import Foundation
+package import Subscriptions
 
 /// Something that has a form in JSON.
-protocol JSONWritable {
+package protocol JSONWritable {
   func write(to json: inout JSONWriter)
 }
 
 extension String: JSONWritable {
-  func write(to json: inout JSONWriter) { json.write(self) }
+  package func write(to json: inout JSONWriter) { json.write(self) }
 }
 
 extension Bool: JSONWritable {
-  func write(to json: inout JSONWriter) { json.write(self) }
+  package func write(to json: inout JSONWriter) { json.write(self) }
 }
 
 extension Int: JSONWritable {
-  func write(to json: inout JSONWriter) { json.write(self) }
+  package func write(to json: inout JSONWriter) { json.write(self) }
 }
 
 extension Int64: JSONWritable {
-  func write(to json: inout JSONWriter) { json.write(self) }
+  package func write(to json: inout JSONWriter) { json.write(self) }
 }
 
 /// RFC 3339 in UTC with milliseconds.
 extension Timestamp: JSONWritable {
-  func write(to json: inout JSONWriter) { json.write(self) }
+  package func write(to json: inout JSONWriter) { json.write(self) }
 }
 
 /// In lower case, as Apple writes tokens.
 extension UUID: JSONWritable {
-  func write(to json: inout JSONWriter) { json.write(text) }
+  package func write(to json: inout JSONWriter) { json.write(text) }
 
   /// The form in which answers and paths have it.
-  var text: String { uuidString.lowercased() }
+  package var text: String { uuidString.lowercased() }
 }
 
 extension Optional: JSONWritable where Wrapped: JSONWritable {
-  func write(to json: inout JSONWriter) {
+  package func write(to json: inout JSONWriter) {
     guard let self else { return json.null() }
     self.write(to: &json)
   }
 }
 
 extension Array: JSONWritable where Element: JSONWritable {
-  func write(to json: inout JSONWriter) {
+  package func write(to json: inout JSONWriter) {
     json.array(self) { json, element in element.write(to: &json) }
   }
 }
@@ -51,7 +51,7 @@ extension Array: JSONWritable where Element: JSONWritable {
 // Identifiers and enumerations are their raw values: the names of the interface.
 
 extension JSONWritable where Self: RawRepresentable, RawValue == String {
-  func write(to json: inout JSONWriter) { json.write(rawValue) }
+  package func write(to json: inout JSONWriter) { json.write(rawValue) }
 }
 
 extension Environment: JSONWritable {}

@@ -1,28 +1,32 @@
-import Foundation
-import Subscriptions
+package import Subscriptions
 
 /// Writes JSON into bytes, in the order in which it is told.
 ///
-/// Every answer is written with it, so that an entitlement looks the same wherever it occurs, down
-/// to the byte. It is by hand, and not `Codable`, for the sake of the reads that come with every
-/// launch of an app.
-struct JSONWriter {
-  private(set) var bytes: [UInt8] = []
+/// Every answer, event and report is written with it, so that an entitlement looks the same
+/// wherever it occurs, down to the byte. It is by hand, and not `Codable`, for the sake of the
+/// reads that come with every launch of an app.
+package struct JSONWriter {
+  package private(set) var bytes: [UInt8] = []
 
   /// - Parameter capacity: About how many bytes there will be.
-  init(capacity: Int) {
+  package init(capacity: Int) {
     bytes.reserveCapacity(capacity)
   }
 
+  /// What was written.
+  package var text: String { String(decoding: bytes, as: UTF8.self) }
+
   // MARK: Structure
 
-  mutating func object(_ members: (inout JSONWriter) throws -> Void) rethrows {
+  /// Writes an object with what is written as its members.
+  package mutating func object(_ members: (inout JSONWriter) throws -> Void) rethrows {
     bytes.append(UInt8(ascii: "{"))
     try members(&self)
     bytes.append(UInt8(ascii: "}"))
   }
 
-  mutating func array<Element>(
+  /// Writes an array, each element as it is told.
+  package mutating func array<Element>(
     _ elements: some Sequence<Element>, _ write: (inout JSONWriter, Element) throws -> Void
   ) rethrows {
     bytes.append(UInt8(ascii: "["))
@@ -34,7 +38,7 @@ struct JSONWriter {
   }
 
   /// Writes a member's name; its value follows.
-  mutating func key(_ name: String) {
+  package mutating func key(_ name: String) {
     separate()
     bytes.append(UInt8(ascii: "\""))
     bytes.append(contentsOf: name.utf8)
@@ -43,13 +47,13 @@ struct JSONWriter {
   }
 
   /// Writes a member; a value of nil is `null`.
-  mutating func member(_ name: String, _ value: some JSONWritable) {
+  package mutating func member(_ name: String, _ value: some JSONWritable) {
     key(name)
     value.write(to: &self)
   }
 
   /// Writes a member unless its value is nil.
-  mutating func memberIfPresent(_ name: String, _ value: (some JSONWritable)?) {
+  package mutating func memberIfPresent(_ name: String, _ value: (some JSONWritable)?) {
     if let value { member(name, value) }
   }
 
@@ -63,25 +67,28 @@ struct JSONWriter {
 
   // MARK: Values
 
-  mutating func null() {
+  /// Writes `null`.
+  package mutating func null() {
     bytes.append(contentsOf: "null".utf8)
   }
 
   /// Writes what is JSON already.
-  mutating func write(json text: String) {
+  package mutating func write(json text: String) {
     bytes.append(contentsOf: text.utf8)
   }
 
-  mutating func write(_ value: Bool) {
+  /// Writes `true` or `false`.
+  package mutating func write(_ value: Bool) {
     bytes.append(contentsOf: (value ? "true" : "false").utf8)
   }
 
-  mutating func write(_ value: some FixedWidthInteger) {
+  /// Writes a whole number.
+  package mutating func write(_ value: some FixedWidthInteger) {
     bytes.append(contentsOf: String(value).utf8)
   }
 
   /// Writes a string, with the escapes that RFC 8259 asks for and no others.
-  mutating func write(_ text: String) {
+  package mutating func write(_ text: String) {
     bytes.append(UInt8(ascii: "\""))
     defer { bytes.append(UInt8(ascii: "\"")) }
     let text = text.utf8
@@ -109,7 +116,7 @@ struct JSONWriter {
   }
 
   /// Writes what `Timestamp.description` says, without making a string of it.
-  mutating func write(_ moment: Timestamp) {
+  package mutating func write(_ moment: Timestamp) {
     let (date, millisecond) = moment.dayAndTime
     let second = Int(millisecond / 1000)
     bytes.append(UInt8(ascii: "\""))
