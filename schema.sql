@@ -1028,24 +1028,32 @@ COMMENT ON TABLE movement IS
 -- What happened in a time; what a family comes to is read by the primary key.
 CREATE INDEX IF NOT EXISTS movement_by_time ON movement (environment, kind, at);
 
--- Under which days a movement is summed up. Every one under its own ('at'). What goes back to a day
--- that a report asks for, also by that day beside its own ('origin'); and paid subscriptions also by
--- the month in which the subscription was first paid ('cohort'). Days and months are UTC's.
-CREATE OR REPLACE FUNCTION movement_basis(kind text, at timestamptz, origin_at timestamptz)
-RETURNS TABLE (basis text, day date, cohort date)
+-- How a movement is summed up: under which days, and as what. Every one under its own day ('at'). What
+-- goes back to a day that a report asks for, also by that day beside its own ('origin'); and paid
+-- subscriptions also by the month in which the subscription was first paid ('cohort'). The sums of
+-- movement_day and movement_change are by the days of UTC. A new price is a rise or a fall.
+CREATE OR REPLACE FUNCTION movement_basis(
+    kind text, at timestamptz, origin_at timestamptz, cause text, mrr_twelfths bigint,
+    time_zone text DEFAULT 'UTC')
+RETURNS TABLE (basis text, day date, cohort date, summed_cause text)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT 'at', (at AT TIME ZONE 'UTC')::date, '-infinity'::date
+    SELECT 'at', (at AT TIME ZONE time_zone)::date, '-infinity'::date,
+        CASE WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths > 0 THEN 'rise'
+            WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths < 0 THEN 'fall'
+            ELSE cause
+        END
     UNION ALL
-    SELECT 'origin', (at AT TIME ZONE 'UTC')::date, (origin_at AT TIME ZONE 'UTC')::date
+    SELECT 'origin', (at AT TIME ZONE time_zone)::date, (origin_at AT TIME ZONE time_zone)::date,
+        cause
     WHERE kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost')
     UNION ALL
-    SELECT 'cohort', (at AT TIME ZONE 'UTC')::date,
-        date_trunc('month', origin_at AT TIME ZONE 'UTC')::date
+    SELECT 'cohort', (at AT TIME ZONE time_zone)::date,
+        date_trunc('month', origin_at AT TIME ZONE time_zone)::date, cause
     WHERE kind IN ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced');
 END;
 COMMENT ON FUNCTION movement_basis IS
-    'Under which days (UTC) a movement is summed up in movement_day and movement_change.';
+    'Under which days a movement is summed up in movement_day and movement_change, and as what.';
 
 -- What was added to the movements that are known now, or taken off, and is not in movement_day yet:
 -- written by the statement that writes the movements, so that at any moment both together are the sums

@@ -76,21 +76,28 @@ COMMENT ON TABLE movement IS
     'Projection: dated, signed happenings, each as long as it was known. [by original_transaction_id]';
 CREATE INDEX movement_by_time ON movement (environment, kind, at);
 
-CREATE FUNCTION movement_basis(kind text, at timestamptz, origin_at timestamptz)
-RETURNS TABLE (basis text, day date, cohort date)
+CREATE FUNCTION movement_basis(
+    kind text, at timestamptz, origin_at timestamptz, cause text, mrr_twelfths bigint,
+    time_zone text DEFAULT 'UTC')
+RETURNS TABLE (basis text, day date, cohort date, summed_cause text)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT 'at', (at AT TIME ZONE 'UTC')::date, '-infinity'::date
+    SELECT 'at', (at AT TIME ZONE time_zone)::date, '-infinity'::date,
+        CASE WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths > 0 THEN 'rise'
+            WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths < 0 THEN 'fall'
+            ELSE cause
+        END
     UNION ALL
-    SELECT 'origin', (at AT TIME ZONE 'UTC')::date, (origin_at AT TIME ZONE 'UTC')::date
+    SELECT 'origin', (at AT TIME ZONE time_zone)::date, (origin_at AT TIME ZONE time_zone)::date,
+        cause
     WHERE kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost')
     UNION ALL
-    SELECT 'cohort', (at AT TIME ZONE 'UTC')::date,
-        date_trunc('month', origin_at AT TIME ZONE 'UTC')::date
+    SELECT 'cohort', (at AT TIME ZONE time_zone)::date,
+        date_trunc('month', origin_at AT TIME ZONE time_zone)::date, cause
     WHERE kind IN ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced');
 END;
 COMMENT ON FUNCTION movement_basis IS
-    'Under which days (UTC) a movement is summed up in movement_day and movement_change.';
+    'Under which days a movement is summed up in movement_day and movement_change, and as what.';
 
 CREATE TABLE movement_change (
     change_id         bigint NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
