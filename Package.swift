@@ -105,7 +105,9 @@ let package = Package(
     // What Tenure does with both.
     .target(
       name: "Intake",
-      dependencies: ["AppStore", "LedgerStorage", "Subscriptions", crypto, logging],
+      dependencies: [
+        "AppStore", "LedgerStorage", "Subscriptions", crypto, logging, serviceLifecycle,
+      ],
       swiftSettings: strict),
     .target(
       name: "BackgroundJobs",

@@ -95,7 +95,10 @@ CREATE TABLE IF NOT EXISTS account (
     account_key       uuid        NOT NULL,
     -- The token to pass to StoreKit; one for ever.
     app_account_token uuid        NOT NULL,
-    created_at        timestamptz NOT NULL
+    created_at        timestamptz NOT NULL,
+    -- The moment by which events last told what the account has: nothing is told by an earlier one,
+    -- for clocks differ.
+    told_at           timestamptz
 );
 COMMENT ON TABLE account IS 'Accounts of the app as it names them. [by account_id]';
 
@@ -352,7 +355,6 @@ CREATE TABLE IF NOT EXISTS line_source (
     -- Where the last receipt that listed it is kept; whatever may have been aged out since.
     receipt_submission_id   uuid,
     receipt_notification_id text        CHECK (length(receipt_notification_id) BETWEEN 1 AND 128),
-    polled_at               timestamptz,
     PRIMARY KEY (environment, original_transaction_id)
 );
 COMMENT ON TABLE line_source IS
@@ -1170,7 +1172,7 @@ CREATE TABLE IF NOT EXISTS event (
     -- Null: it concerns a charge that nobody owns.
     account_key    uuid,
     -- JSON; it names no account.
-    data           text        NOT NULL CHECK (length(data) BETWEEN 2 AND 100000),
+    data           text        NOT NULL CHECK (length(data) BETWEEN 2 AND 16777216),
     -- By the database's clock; retention counts from here.
     stored_at      timestamptz NOT NULL DEFAULT now()
 );
@@ -1208,6 +1210,8 @@ CREATE TABLE IF NOT EXISTS webhook_delivery (
 COMMENT ON TABLE webhook_delivery IS 'Where the pushing of events stands. [local]';
 CREATE INDEX IF NOT EXISTS webhook_delivery_next
     ON webhook_delivery (stream, position) WHERE parked_at IS NULL;
+CREATE INDEX IF NOT EXISTS webhook_delivery_parked
+    ON webhook_delivery (position) WHERE parked_at IS NOT NULL;
 
 -- What administrators did, to whom, and why. Only ever appended.
 CREATE TABLE IF NOT EXISTS administrator_action (

@@ -69,6 +69,15 @@ final class Desk: Sendable {
     state.withLock { $0.isClosed ? [:] : $0.lanes.mapValues(\.room).filter { $0.value > 0 } }
   }
 
+  /// Whether to look for more in the queue when something of a lane has ended.
+  ///
+  /// There is room for it; or nothing more is begun, and all has ended.
+  func isWorthALook(for lane: Job.Lane) -> Bool {
+    state.withLock { state in
+      state.isClosed ? state.held.isEmpty : state.lanes[lane].map { $0.room > 0 } ?? false
+    }
+  }
+
   /// All that is claimed, begun or not.
   var held: [Job] { state.withLock { Array($0.held.values) } }
 

@@ -7,8 +7,6 @@ package enum JobOutcome: Sendable {
   case settled
   /// There was nothing to do, or all of it is committed before: the job can go.
   case nothingLeft
-  /// It is done, and comes again: for what has no commit of its own to put that into.
-  case again(at: Timestamp)
   /// It is back in the queue with its next time, and is given up when the patience with it is over.
   case postponed(because: String)
   /// It can't be done now: it is given back by its kind's schedule, and not before what the other

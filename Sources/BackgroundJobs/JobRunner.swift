@@ -47,7 +47,7 @@ struct JobRunner: Sendable {
     case .verifySubmission(let id): return try await verifySubmission(id, job)
     case .processNotification(let id): return try await processNotification(id, job)
     case .tellAccount:
-      try await tell([job])
+      _ = try await tell([job])
       return .settled
     case .expireOrder:
       _ = try await ledger.expire([job], at: now())
@@ -66,7 +66,6 @@ struct JobRunner: Sendable {
     switch outcome {
     case .settled: break
     case .nothingLeft: try await ledger.complete(job)
-    case .again(let runAt): try await ledger.repeat(job, at: runAt, now: now())
     case .postponed(let reason):
       if isLast { return try await park(job, because: reason) }
     case .retry(let reason, let notBefore):

@@ -13,11 +13,11 @@ import Subscriptions
 package struct Worker: Service {
   /// How many jobs of each lane one worker does at once.
   ///
-  /// Most of them wait for Apple or for somebody's server; those of the clock and of the upkeep
-  /// wait for the database alone.
+  /// Most of them wait for Apple or for somebody's server; those of the clock wait for the database
+  /// alone.
   package static let slots: [Job.Lane: Int] = [
     .submissions: 4, .notifications: 2, .clock: 4, .polls: 4, .sandboxPolls: 2, .webhooks: 8,
-    .upkeep: 1,
+    .upkeep: 2,
   ]
   /// How long a dead worker's jobs stay where they are; a living one holds on to them as long as it
   /// needs.
@@ -130,7 +130,8 @@ package struct Worker: Service {
       let instant = ContinuousClock.now
       shift.resting = shift.resting.filter { $0.value > instant }
       let room = desk.room.filter { shift.resting[$0.key] == nil }
-      let next = try await ledger.nextJobs(in: room.keys)
+      guard !room.isEmpty else { return ([], longest) }
+      let next = try await ledger.nextJobs().filter { room[$0.key] != nil }
       let now = clock.now()
       let due = next.filter { $0.value <= now }
       guard !due.isEmpty else {
@@ -203,8 +204,9 @@ package struct Worker: Service {
     while !next.isEmpty {
       let begin = ContinuousClock.now
       await runner.run(next)
+      let lane = next[0].task.lane
       next = desk.end(next, after: .now - begin)
-      bell.yield()
+      if desk.isWorthALook(for: lane) { bell.yield() }
     }
   }
 

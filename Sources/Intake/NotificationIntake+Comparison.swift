@@ -1,6 +1,7 @@
 import AppStore
 package import LedgerStorage
 import Logging
+import ServiceLifecycle
 package import Subscriptions
 
 /// What Apple sent and never arrived: Apple keeps a list.
@@ -33,10 +34,11 @@ extension NotificationIntake {
     case recorded(NotificationComparison)
     /// There is nothing to compare, and its job will come again.
     case nothing(because: String)
-    /// Apple does not give all of the list now: the job is to be done again then.
+    /// Apple does not give all of the list now, or the program is to end: the job is to be done
+    /// again, and not before what Apple wished for.
     ///
     /// What was found before that is taken, and counts when the job is done again.
-    case failed(because: String, retryAt: Timestamp)
+    case failed(because: String, notBefore: Timestamp?)
     /// There is no key for the App Store Server API.
     case notPossible
   }
@@ -63,7 +65,7 @@ extension NotificationIntake {
     let windowEnd = min(start - Self.deliveryTime, windowStart + Self.longestWindow)
     guard windowStart < windowEnd else {
       // A clock went back, or it is less than a minute since.
-      try await ledger.repeatComparison(job, at: start + Self.comparisonInterval, now: now())
+      try await ledger.repeat(job, at: start + Self.comparisonInterval, now: now())
       return .nothing(because: "It was compared a moment ago.")
     }
     var comparison = NotificationComparison(
@@ -72,16 +74,15 @@ extension NotificationIntake {
     do {
       try await read(into: &comparison, from: serverAPI)
     } catch let error as AppStoreServerAPIError where error.code == .serverNotificationURLNotFound {
-      try await ledger.repeatComparison(job, at: start + Self.comparisonInterval, now: now())
+      try await ledger.repeat(job, at: start + Self.comparisonInterval, now: now())
       return .nothing(because: "Apple knows no address for notifications of the app.")
     } catch let error as AppStoreServerAPIError {
-      // What will not mend itself is no reason to ask every hour.
-      let retryAt =
-        error.isRetryable
-        ? RetrySchedule.forEver.next(
-          afterAttempts: job.attempts, at: now(), notBefore: error.notBefore)
-        : start + Self.comparisonInterval
-      return .failed(because: "\(error)", retryAt: retryAt)
+      return .failed(
+        because: "\(error)",
+        // What will not mend itself is no reason to ask every hour.
+        notBefore: error.isRetryable ? error.notBefore : start + Self.comparisonInterval)
+    } catch is CancellationError where Task.isShuttingDownGracefully {
+      return .failed(because: "The worker was told to stop.", notBefore: nil)
     }
     comparison.comparedAt = now()
     let isLast = windowEnd >= start - Self.deliveryTime
@@ -120,6 +121,9 @@ extension NotificationIntake {
       query, of: comparison.bundleID, in: comparison.environment)
     {
       try await compare(page.content, into: &comparison)
+      // There can be a million pages. What was found is taken, and whoever begins again passes over
+      // it quickly.
+      if Task.isShuttingDownGracefully { throw CancellationError() }
     }
   }
 

@@ -10,11 +10,21 @@ struct AccountNews: Sendable {
   let events: [LedgerEvent]
   /// When time changes something next; nil: never.
   let nextChange: Timestamp?
+  /// The moment by which it is told.
+  private let toldAt: Timestamp
   /// What was told before, and is told now.
   private let before: [String: Timestamp?]
   private let after: [String: Timestamp?]
 
+  /// - Parameters:
+  ///   - account: Locked, as it is now.
+  ///   - terms: By what it is judged what it may use.
+  ///   - now: The moment; where the account was told something by a later one, that one counts.
+  ///     Clocks differ, and who waited for the account's lock looked at his before: what has ended
+  ///     must not seem to begin again.
   init(_ account: ToldAccount, terms: AccessTerms, at now: Timestamp) {
+    let now = max(now, account.toldAt ?? now)
+    toldAt = now
     (key, id) = (account.key, account.id)
     let (holdings, grants) = (account.held.holdings, account.held.grants)
     entitlements = terms.entitlements(of: id, holding: holdings, granted: grants, at: now)
@@ -45,6 +55,15 @@ struct AccountNews: Sendable {
       }
     }
     var statements: [SQL] = []
+    let changed = news.filter(\.changesWhatIsTold)
+    if !changed.isEmpty {
+      statements.append(
+        """
+        UPDATE tenure.account AS a SET told_at = told.at
+        FROM unnest(\(changed.map(\.id)), \(changed.map(\.toldAt))) AS told (account_id, at)
+        WHERE a.account_id = told.account_id
+        """)
+    }
     if !told.isEmpty {
       statements.append(
         """

@@ -27,6 +27,9 @@ package final class Bell: Sendable {
   /// How long listeners wait before they look by themselves: what comes later needs no ringing.
   package static let longestSilence: Duration = .seconds(10)
 
+  /// The time from one to the next: each wakes everybody who listens to anything in the database.
+  private static let pause: Duration = .milliseconds(5)
+
   private struct State {
     var ringing: Set<Channel> = []
     var again: Set<Channel> = []
@@ -77,7 +80,11 @@ package final class Bell: Sendable {
         state.ringing.remove(channel)
         return false
       }
-      if isAskedAgain { send(channel) }
+      guard isAskedAgain else { return }
+      Task {
+        try? await Task.sleep(for: Self.pause)
+        send(channel)
+      }
     }
   }
 }

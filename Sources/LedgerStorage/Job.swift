@@ -142,7 +142,8 @@ extension Job {
   ) -> SQL {
     """
     INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
-    VALUES (\(task.kind), \(task.subject), \(task.lane), \(priority), \(runAt), \(now))
+    VALUES (\(task.kind), \(task.subject), \(task.lane), \(priority), \(runAt),
+      \(max(runAt, now)))
     ON CONFLICT (kind, subject) DO NOTHING
     """
   }
@@ -157,11 +158,15 @@ extension Job {
     INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
     VALUES (\(task.kind), \(task.subject), \(task.lane), \(priority), \(runAt),
       \(max(runAt, now)))
-    ON CONFLICT (kind, subject) DO UPDATE SET run_at = excluded.run_at,
-      priority = excluded.priority, generation = tenure.job.generation + 1, attempts = 0,
-      parked_at = NULL, last_error = NULL, created_at = excluded.created_at
+    ON CONFLICT (kind, subject) DO UPDATE SET \(anew)
     """
   }
+
+  /// What becomes of a job that is in the queue already and is to be done at another time.
+  static let anew: SQL = """
+    run_at = excluded.run_at, priority = excluded.priority, generation = tenure.job.generation + 1,
+    attempts = 0, parked_at = NULL, last_error = NULL, created_at = excluded.created_at
+    """
 
   static func delete(_ task: Task) -> SQL {
     "DELETE FROM tenure.job WHERE kind = \(task.kind) AND subject = \(task.subject)"
@@ -221,10 +226,10 @@ extension [Job] {
     ]
   }
 
-  /// Frees jobs that one worker has claimed.
+  /// Frees jobs that one worker has done, and that something else has given another time.
   fileprivate var unlock: SQL {
     """
-    UPDATE tenure.job SET locked_until = NULL, locked_by = NULL
+    UPDATE tenure.job SET locked_until = NULL, locked_by = NULL, attempts = 0, last_error = NULL
     WHERE job_id = ANY (\(map(\.id))) AND locked_by = \(first?.worker)
     """
   }

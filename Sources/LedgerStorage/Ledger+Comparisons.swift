@@ -63,15 +63,12 @@ extension Ledger {
   static func scheduleComparison(
     bundleID: String, environment: Environment, at moment: Timestamp
   ) -> SQL {
-    let task = Job.Task.compareNotifications(bundleID: bundleID, environment)
+    let schedule = Job.schedule(
+      .compareNotifications(bundleID: bundleID, environment), runAt: moment, at: moment)
     return """
-      INSERT INTO tenure.job AS known (kind, subject, lane, run_at, created_at)
-      VALUES (\(task.kind), \(task.subject), \(task.lane), \(moment), \(moment))
-      ON CONFLICT (kind, subject) DO UPDATE SET run_at = excluded.run_at,
-        generation = known.generation + 1, attempts = 0, parked_at = NULL, last_error = NULL,
-        created_at = excluded.created_at
-      WHERE known.run_at > excluded.run_at OR known.parked_at IS NOT NULL
-        OR known.locked_until IS NOT NULL
+      \(schedule)
+      WHERE tenure.job.run_at > excluded.run_at OR tenure.job.parked_at IS NOT NULL
+        OR tenure.job.locked_until IS NOT NULL
       """
   }
 
@@ -146,11 +143,6 @@ extension Ledger {
     recorded.firstMissingAt = first
     recorded.longestDelay = delay.map { .milliseconds($0) }
     return recorded
-  }
-
-  /// Puts off the next comparison where there is nothing to record of this one.
-  package func repeatComparison(_ job: Job, at next: Timestamp, now: Timestamp) async throws {
-    _ = try await database.batch(job.repetition(at: next, now: now))
   }
 
   /// The comparisons of all apps, the last one first.

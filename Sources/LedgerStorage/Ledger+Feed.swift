@@ -18,9 +18,12 @@ extension Ledger {
   @discardableResult
   package func placeEvents() async throws -> Int64 {
     while true {
+      // The least id, for which there is an index: to look whether there is any can be planned as
+      // a walk over all events.
       let (isBehind, end) = try await database.query(
         """
-        SELECT EXISTS (SELECT FROM tenure.event WHERE position IS NULL), position FROM tenure.feed
+        SELECT (SELECT min(event_id) FROM tenure.event WHERE position IS NULL) IS NOT NULL, position
+        FROM tenure.feed
         """
       ).decodeOnly(Bool.self, Int64.self)
       guard isBehind else { return end }

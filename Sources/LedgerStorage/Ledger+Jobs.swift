@@ -21,8 +21,9 @@ extension Ledger {
   ) async throws -> [Job] {
     let wanted = limits.filter { $0.value > 0 }
     guard !wanted.isEmpty else { return [] }
-    // Priority by priority, so that what is not due yet of one is not read to find the next one. An
-    // array of ids, since a join with so few of so many can be planned as a walk over all.
+    // Priority by priority, so that what is not due yet of one is not read to find the next one.
+    // Kinds of a later version are left to its workers. An array of ids, since a join with so few
+    // of so many can be planned as a walk over all.
     let rows = try await database.query(
       """
       WITH due AS (
@@ -34,7 +35,8 @@ extension Ledger {
           CROSS JOIN LATERAL (
             SELECT job_id FROM tenure.job
             WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
-              AND run_at <= \(now) AND (locked_until IS NULL OR locked_until <= \(now))
+              AND kind = ANY(\(Job.Task.kinds)) AND run_at <= \(now)
+              AND (locked_until IS NULL OR locked_until <= \(now))
             ORDER BY run_at
             LIMIT wanted.most
             FOR UPDATE SKIP LOCKED
@@ -65,38 +67,42 @@ extension Ledger {
 
   /// When the next job of each lane can be claimed: when it is due, or its worker's lease is over.
   ///
-  /// - Parameter lanes: Which lanes to look at.
   /// - Returns: The earliest moment of each lane that has any job; it can have passed already.
   /// - Throws: What the database says.
-  package func nextJobs(in lanes: some Collection<Job.Lane>) async throws
-    -> [Job.Lane: Timestamp]
-  {
-    guard !lanes.isEmpty else { return [:] }
-    // Of the claimed ones only those are looked at that were due first: there is no index of
-    // leases, and the others come to the front.
-    let rows = try await database.query(
-      """
-      SELECT wanted.lane, min(coming.at)
-      FROM unnest(\(lanes.map(\.rawValue))) AS wanted (lane)
-      CROSS JOIN (VALUES (0), (1), (2)) AS urgency (priority)
-      CROSS JOIN LATERAL (
-        (SELECT run_at AS at FROM tenure.job
+  package func nextJobs() async throws -> [Job.Lane: Timestamp] {
+    try await Dictionary(
+      database.query(Self.nextJobs).decode(Job.Lane.self, Timestamp.self),
+      uniquingKeysWith: { min($0, $1) })
+  }
+
+  /// Without parameters, so that PostgreSQL plans it once: to plan it takes longer than to run it.
+  ///
+  /// Of the claimed ones only those are looked at that were due first: there is no index of leases,
+  /// and the others come to the front.
+  private static let nextJobs: SQL = """
+    SELECT wanted.lane, min(coming.at)
+    FROM unnest(ARRAY[\(literals(Job.Lane.allCases.map(\.rawValue)))]) AS wanted (lane)
+    CROSS JOIN (VALUES (0), (1), (2)) AS urgency (priority)
+    CROSS JOIN LATERAL (
+      (SELECT run_at AS at FROM tenure.job
+      WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
+        AND kind IN (\(literals(Job.Task.kinds))) AND locked_until IS NULL
+      ORDER BY run_at
+      LIMIT 1)
+      UNION ALL
+      SELECT greatest(run_at, locked_until) FROM (
+        SELECT run_at, locked_until FROM tenure.job
         WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
-          AND locked_until IS NULL
+          AND kind IN (\(literals(Job.Task.kinds)))
         ORDER BY run_at
-        LIMIT 1)
-        UNION ALL
-        SELECT greatest(run_at, locked_until) FROM (
-          SELECT run_at, locked_until FROM tenure.job
-          WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
-          ORDER BY run_at
-          LIMIT 64
-        ) AS first
-      ) AS coming
-      GROUP BY wanted.lane
-      """)
-    return try Dictionary(
-      rows.decode(Job.Lane.self, Timestamp.self), uniquingKeysWith: { min($0, $1) })
+        LIMIT 64
+      ) AS first
+    ) AS coming
+    GROUP BY wanted.lane
+    """
+
+  private static func literals(_ names: [String]) -> SQL {
+    SQL(unescaped: names.map { "'\($0)'" }.joined(separator: ", "))
   }
 
   /// Puts jobs into the queue that are not there yet, due at once.
@@ -142,9 +148,16 @@ extension Ledger {
   }
 
   /// Gives a job back to the queue after a failure.
+  ///
+  /// Should another time have been given to it since it was claimed, that one holds.
   package func release(_ job: Job, until runAt: Timestamp, because reason: String) async throws {
-    _ = try await database.execute(
-      Job.reschedule(job.task, of: job.worker, at: runAt, because: reason))
+    try await database.execute(
+      """
+      UPDATE tenure.job SET locked_until = NULL, locked_by = NULL,
+        last_error = \(reason.storedSentence),
+        run_at = CASE WHEN generation = \(job.generation) THEN \(runAt) ELSE run_at END
+      WHERE job_id = \(job.id) AND locked_by = \(job.worker)
+      """)
   }
 
   /// Takes a job out of the queue: there is nothing left to do.

@@ -29,7 +29,7 @@ extension Ledger {
     var accounts = known.filter { wanted.contains($0.key) }
     let others = wanted.subtracting(known.map(\.key))
     if !others.isEmpty {
-      accounts += try await lockTold(others, knowing: news.names, in: transaction).map {
+      accounts += try await lockTold(others, knowing: news.names, in: transaction).told.map {
         var account = $0
         account.apply(recording)
         return account
@@ -47,12 +47,14 @@ extension Ledger {
   /// - Parameters:
   ///   - keys: The accounts.
   ///   - names: The account ids that are known already, of accounts that are not erased.
+  ///   - waits: Whether to wait for those that somebody else has locked; else they are left out.
   ///   - transaction: The database transaction.
-  /// - Returns: The accounts by their keys.
+  /// - Returns: The accounts by their keys, and those that somebody else has locked.
   /// - Throws: What the database says.
   func lockTold(
-    _ keys: Set<AccountKey>, knowing names: [AccountKey: String] = [:], in transaction: Transaction
-  ) async throws -> [ToldAccount] {
+    _ keys: Set<AccountKey>, knowing names: [AccountKey: String] = [:], waits: Bool = true,
+    in transaction: Transaction
+  ) async throws -> (told: [ToldAccount], busy: Set<AccountKey>) {
     var names = names.filter { keys.contains($0.key) }
     let unknown = keys.subtracting(names.keys)
     if !unknown.isEmpty {
@@ -60,10 +62,16 @@ extension Ledger {
         from: await transaction.query(KnownAccount.select(unknown)))
       names.merge(accounts.filter { $0.value.erasedAt == nil }.mapValues(\.id)) { $1 }
     }
-    guard !names.isEmpty else { return [] }
-    let results = try await transaction.batch(
-      ToldAccount.lock(names.values) + ToldAccount.select(Array(names.values)))
-    return try ToldAccount.accounts(names, from: results.suffix(ToldAccount.statementCount))
+    guard !names.isEmpty else { return ([], []) }
+    let locks = ToldAccount.lock(names.values, waits: waits)
+    let results = try await transaction.batch(locks + ToldAccount.select(Array(names.values)))
+    let locked = Set(
+      try results.prefix(locks.count).flatMap { try $0.decode(String.self) }
+        .map(AccountID.init))
+    let busy = names.filter { !locked.contains(AccountID($0.value)) }
+    let told = try ToldAccount.accounts(
+      names.filter { busy[$0.key] == nil }, from: results.suffix(ToldAccount.statementCount))
+    return (told, Set(busy.keys))
   }
 }
 

@@ -100,28 +100,20 @@ extension Ledger {
       case .parked(let kind): "parked_at IS NOT NULL AND kind = \(kind)"
       case .allParked: "parked_at IS NOT NULL"
       }
-    let count = try await database.withTransaction { transaction in
-      let restarted = try await transaction.query(
-        """
+    let count = try await database.query(
+      """
+      WITH restarted AS (
         UPDATE tenure.job SET parked_at = NULL, created_at = \(now), run_at = \(now), attempts = 0
         WHERE locked_until IS NULL AND \(condition)
         RETURNING kind, subject
-        """
-      ).decode(String.self, String.self)
-      let submissions = restarted.compactMap { kind, subject -> UUID? in
-        guard case .verifySubmission(let id) = Job.Task(kind: kind, subject: subject) else {
-          return nil
-        }
-        return id
-      }
-      _ = try await transaction.commit(with: [
-        """
+      ), submission AS (
         UPDATE tenure.submission SET retry_at = \(now)
-        WHERE submission_id = ANY (\(submissions)) AND status = 'pending'
-        """
-      ])
-      return restarted.count
-    }
+        WHERE status = 'pending' AND submission_id IN (
+          SELECT subject::uuid FROM restarted WHERE kind = 'verify_submission')
+      )
+      SELECT count(*) FROM restarted
+      """
+    ).decodeOnly(Int.self)
     if count > 0 { bell.ring(.jobs) }
     return count
   }

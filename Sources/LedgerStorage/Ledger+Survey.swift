@@ -110,8 +110,10 @@ extension Ledger {
     }
     if !behind.isEmpty {
       let channels = try await database.withTransaction { transaction in
-        let told = try await lockTold(Set(behind.map(\.key)), in: transaction)
-          .map { AccountNews($0, terms: terms, at: now) }
+        // Whoever has locked one tells it himself.
+        let told = try await lockTold(
+          Set(behind.map(\.key)), waits: false, in: transaction
+        ).told.map { AccountNews($0, terms: terms, at: now) }
         let consequences = Consequences(told, rescheduling: told, at: now)
         try await transaction.commit(with: consequences.statements)
         return consequences.channels

@@ -12,20 +12,19 @@ extension Ledger {
   /// Deletes the events that are older than the retention, and plans the next time.
   ///
   /// What webhooks are still to deliver stays until they have; what they gave up goes with its
-  /// event.
+  /// event. What is not pushed yet stays longer, by their patience: whoever trims need not know
+  /// whether anybody pushes.
   ///
   /// - Parameters:
   ///   - job: Claimed.
   ///   - age: The retention, by the database's clock.
-  ///   - keepsUnpushed: Whether events are pushed: those that are not yet stay, too.
   ///   - now: From when on the next time counts.
   /// - Throws: What the database says.
-  package func trim(
-    _ job: Job, olderThan age: Duration, keepingUnpushed keepsUnpushed: Bool, at now: Timestamp
-  ) async throws {
-    let seconds = Double(age.inMilliseconds) / 1000
+  package func trim(_ job: Job, olderThan age: Duration, at now: Timestamp) async throws {
+    // Where nobody reads the feed nobody else gives events their places, and what has none stays.
+    try await placeEvents()
     for _ in 0..<Self.trimmingBatches {
-      let hasMore = try await moveOldestKept(olderThan: seconds, keepingUnpushed: keepsUnpushed)
+      let hasMore = try await moveOldestKept(olderThan: age)
       let deleted = try await deleteTrimmed()
       guard hasMore || deleted == Self.trimmingBatch else {
         let next = job.repetition(at: now + Self.trimmingInterval, now: now)
@@ -40,13 +39,15 @@ extension Ledger {
   /// on from before it is told so.
   ///
   /// - Returns: Whether there may be more to forget.
-  private func moveOldestKept(olderThan seconds: Double, keepingUnpushed: Bool) async throws -> Bool
-  {
-    try await database.query(
+  private func moveOldestKept(olderThan age: Duration) async throws -> Bool {
+    let seconds = Double(age.inMilliseconds) / 1000
+    let unpushedSeconds = Double((age + WebhookDelivery.patience).inMilliseconds) / 1000
+    return try await database.query(
       """
       WITH next AS (
         SELECT e.position, e.stored_at >= now() - make_interval(secs => \(seconds))
-          OR \(keepingUnpushed) AND e.position > coalesce(f.pushed_to, f.position) AS stays
+          OR e.position > f.pushed_to
+            AND e.stored_at >= now() - make_interval(secs => \(unpushedSeconds)) AS stays
         FROM tenure.feed AS f
         CROSS JOIN LATERAL (
           SELECT position, stored_at FROM tenure.event WHERE position > f.trimmed_to

@@ -37,9 +37,12 @@ extension Ledger {
     return """
       WITH new AS (
         SELECT e.event_id, e.position, \(SQL.eventStream) AS stream
-        FROM tenure.event AS e, tenure.feed AS f
-        WHERE e.position > f.pushed_to
-        ORDER BY e.position LIMIT \(Self.pushingBatch)
+        FROM tenure.feed AS f
+        CROSS JOIN LATERAL (
+          SELECT event_id, position, account_key, data FROM tenure.event
+          WHERE position > f.pushed_to
+          ORDER BY position LIMIT \(Self.pushingBatch)
+        ) AS e
       ), delivery AS (
         INSERT INTO tenure.webhook_delivery (event_id, stream, position, due_since)
         SELECT event_id, stream, position, \(now) FROM new
@@ -48,10 +51,7 @@ extension Ledger {
         INSERT INTO tenure.job AS j (kind, subject, lane, run_at, created_at)
         SELECT DISTINCT \(task.kind), stream, \(task.lane), \(now), \(now)
         FROM new ORDER BY 2
-        ON CONFLICT (kind, subject) DO UPDATE SET generation = j.generation + 1,
-          run_at = CASE WHEN j.parked_at IS NULL THEN j.run_at ELSE excluded.run_at END,
-          created_at = CASE WHEN j.parked_at IS NULL THEN j.created_at ELSE excluded.created_at END,
-          parked_at = NULL
+        ON CONFLICT (kind, subject) DO UPDATE SET generation = j.generation + 1
       )
       UPDATE tenure.feed SET pushed_to = coalesce((SELECT max(position) FROM new), position)
       RETURNING (SELECT count(*) FROM new)
@@ -127,7 +127,8 @@ extension Ledger {
       """
       UPDATE tenure.webhook_delivery SET attempts = attempts + 1,
         last_error = \(reason.storedSentence), parked_at = \(isLast ? now : nil)
-      WHERE event_id = \(delivery.eventID) AND parked_at IS NULL
+      WHERE event_id = \(delivery.eventID) AND parked_at IS NULL AND EXISTS (
+        SELECT FROM tenure.job WHERE job_id = \(job.id) AND locked_by = \(job.worker))
       """,
       // Whatever was added to the stream since it was claimed waits as well.
       """
@@ -159,7 +160,7 @@ extension Ledger {
         """
         INSERT INTO tenure.webhook_delivery AS d (event_id, stream, position, due_since)
         SELECT event_id, \(SQL.eventStream), position, \(now) FROM tenure.event AS e
-        WHERE event_id = \(id)
+        WHERE event_id = \(id) AND position IS NOT NULL
         ON CONFLICT (event_id) DO UPDATE SET attempts = 0, due_since = excluded.due_since,
           parked_at = NULL, last_error = NULL
         RETURNING d.stream
@@ -189,15 +190,14 @@ extension Ledger {
           last_error = NULL
         WHERE event_id IN (
           SELECT event_id FROM tenure.webhook_delivery WHERE parked_at IS NOT NULL
-          ORDER BY position LIMIT \(Self.pushingBatch))
+          ORDER BY position LIMIT \(Self.pushingBatch)
+          FOR UPDATE SKIP LOCKED)
         RETURNING stream
       ), job AS (
-        INSERT INTO tenure.job AS j (kind, subject, lane, run_at, created_at)
+        INSERT INTO tenure.job (kind, subject, lane, run_at, created_at)
         SELECT DISTINCT \(task.kind), stream, \(task.lane), \(now), \(now)
         FROM again ORDER BY 2
-        ON CONFLICT (kind, subject) DO UPDATE SET generation = j.generation + 1,
-          run_at = excluded.run_at, created_at = excluded.created_at, attempts = 0,
-          parked_at = NULL, last_error = NULL
+        ON CONFLICT (kind, subject) DO UPDATE SET \(Job.anew)
       )
       SELECT count(*) FROM again
       """

@@ -10,6 +10,8 @@ struct ToldAccount: Sendable {
   var id: String
   /// The end of access of each entitlement that events have said to be active; nil: never.
   var told: [String: Timestamp?]
+  /// The moment by which that was told last; nil: nothing was told yet.
+  var toldAt: Timestamp?
   var held: AccountHoldings
   /// Whether what it is granted changes in this transaction.
   var hasChangedGrants = false
@@ -19,9 +21,17 @@ extension ToldAccount {
   /// The statements that lock accounts, in an order that all programs keep to.
   ///
   /// One for each, for Citus locks rows by their account alone. Lines and orders are locked before.
-  static func lock(_ ids: some Sequence<String>) -> [SQL] {
+  ///
+  /// - Parameters:
+  ///   - ids: The accounts.
+  ///   - waits: Whether to wait while somebody else has locked one; else that one has no row.
+  /// - Returns: The statements; each gives the account's id.
+  static func lock(_ ids: some Sequence<String>, waits: Bool = true) -> [SQL] {
     ids.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }.map { id in
-      "SELECT FROM tenure.account WHERE account_id = \(id) FOR NO KEY UPDATE"
+      """
+      SELECT account_id FROM tenure.account WHERE account_id = \(id)
+      FOR NO KEY UPDATE\(waits ? "" : " SKIP LOCKED" as SQL)
+      """
     }
   }
 
@@ -37,8 +47,9 @@ extension ToldAccount {
   static func select(_ ids: [String], withoutGrantsOf submission: UUID? = nil) -> [SQL] {
     [
       """
-      SELECT account_id, entitlement, access_ends_at FROM tenure.told_entitlement
-      WHERE account_id = ANY(\(ids))
+      SELECT a.account_id, a.told_at, t.entitlement, t.access_ends_at
+      FROM tenure.account AS a LEFT JOIN tenure.told_entitlement AS t USING (account_id)
+      WHERE a.account_id = ANY(\(ids))
       """
     ] + HoldingReader.statements(ids, withoutGrantsOf: submission)
   }
@@ -56,13 +67,18 @@ extension ToldAccount {
     precondition(results.count == statementCount, "One result for each statement.")
     let results = Array(results)
     var told: [AccountID: [String: Timestamp?]] = [:]
-    for (id, name, end) in try results[0].decode(String.self, String.self, Timestamp?.self) {
-      told[AccountID(id), default: [:]].updateValue(end, forKey: name)
+    var toldAt: [AccountID: Timestamp] = [:]
+    for (id, at, name, end) in try results[0].decode(
+      String.self, Timestamp?.self, String?.self, Timestamp?.self)
+    {
+      toldAt[AccountID(id)] = at
+      if let name { told[AccountID(id), default: [:]].updateValue(end, forKey: name) }
     }
     let rows = try HoldingRows(holdings: results[1], grants: results[2])
     return try names.sorted { $0.key < $1.key }.map { key, id in
       ToldAccount(
-        key: key, id: id, told: told[AccountID(id)] ?? [:], held: try rows.holdings(of: id))
+        key: key, id: id, told: told[AccountID(id)] ?? [:], toldAt: toldAt[AccountID(id)],
+        held: try rows.holdings(of: id))
     }
   }
 

@@ -11,6 +11,9 @@ package struct WebhookDelivery: Hashable, Sendable {
   package let dueSince: Timestamp
   /// The event as the feed tells it, in JSON.
   package let body: String
+
+  /// After this time an event is given up: a receiver that breaks on a Friday is mended on Monday.
+  package static let patience: Duration = .days(3)
 }
 
 /// A delivery that was given up, for those who look after it.

@@ -196,11 +196,11 @@ package struct LineNews: Sendable {
   private var productNews: [Item] {
     guard let charge = after.latest, charge.isSubscription, let previous = before.latest,
       previous.isSubscription, previous.productID != charge.productID,
-      let account = after.boundAccount, before.boundAccount == account
+      before.boundAccount == after.boundAccount
     else { return [] }
     var data = EventData(charge)
     data.previousProductID = previous.productID
-    return [Item(.productChanged, to: account, data)]
+    return [Item(.productChanged, to: after.boundAccount, data)]
   }
 }
 

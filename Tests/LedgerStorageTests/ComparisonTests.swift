@@ -43,10 +43,10 @@ struct ComparisonTests {
       #expect(job.task == .compareNotifications(bundleID: Self.app, .production))
       try await schedule(4.5)
       // What it was to be done again for is not done yet.
-      try await ledger.repeatComparison(job, at: day(9), now: day(4.6))
+      try await ledger.repeat(job, at: day(9), now: day(4.6))
       #expect(try await due(ledger) == day(4.5))
       let again = try #require(try await claim(ledger, on: 4.6))
-      try await ledger.repeatComparison(again, at: day(9), now: day(4.7))
+      try await ledger.repeat(again, at: day(9), now: day(4.7))
       #expect(try await due(ledger) == day(9))
       #expect(try await claim(ledger, on: 8.9) == nil)
     }

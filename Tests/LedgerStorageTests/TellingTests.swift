@@ -47,8 +47,54 @@ struct TellingTests {
       let count = try await ledger.told().count
       #expect(try await ledger.told().last?.kind == .entitlementExpired)
       // It was only slow: its account is told nothing new, and the job is not its own any more.
-      try await ledger.tell([claimed], terms: .shop, at: day(30.6))
+      _ = try await ledger.tell([claimed], terms: .shop, at: day(30.6))
       #expect(try await ledger.told().count == count)
+    }
+  }
+
+  @Test("what was told to be over is not told again by who looks by an earlier clock")
+  func earlierClock() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
+      try await ledger.work(until: 30)
+      let failed = RenewalStatus(asOf: day(29.999), autoRenews: true, phase: .billingRetry)
+      try await ledger.hear([.renewalStatus(failed, line: lineID)], on: 29.999)
+      try await ledger.work(until: 30.1)
+      let kinds = try await ledger.told().map(\.kind)
+      #expect(kinds.contains(.inBillingRetry))
+      #expect(kinds.count { $0 == .entitlementGranted } == 1)
+      #expect(kinds.count { $0 == .entitlementExpired } == 1)
+    }
+  }
+
+  @Test("several accounts are told together, but for one that somebody has locked")
+  func together() async throws {
+    try await withLedger { ledger in
+      for (number, account) in ["anna", "ben", "cleo"].enumerated() {
+        let line = LineID(.production, OriginalTransactionID(rawValue: "\(1000 + number)"))
+        let id = TransactionID(rawValue: "\(number)")
+        try await ledger.submit(
+          [charge(id, on: 0, line: line)], claiming: [key(id, line: line)],
+          by: account, on: 0.1, terms: .shop)
+      }
+      let jobs = try await ledger.claimJobs(
+        limits: [.clock: 10], worker: "worker", at: day(30), lease: .seconds(60))
+      #expect(jobs.count == 3)
+      let left = try await ledger.database.withTransaction { other in
+        _ = try await other.batch(ToldAccount.lock(["ben"]))
+        return try await ledger.tell(jobs, terms: .shop, at: day(30))
+      }
+      func expired() async throws -> Set<String?> {
+        Set(try await ledger.told().filter { $0.kind == .entitlementExpired }.map(\.account))
+      }
+      #expect(try await expired() == ["anna", "cleo"])
+      #expect(left.count == 1)
+      #expect(try await ledger.tell(left, terms: .shop, at: day(30)).isEmpty)
+      #expect(try await expired() == ["anna", "ben", "cleo"])
+      let rest = try await ledger.database.query(
+        "SELECT count(*) FROM tenure.job WHERE kind = 'tell_account'")
+      #expect(try rest.decodeOnly(Int.self) == 0)
     }
   }
 
@@ -59,7 +105,7 @@ struct TellingTests {
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       let job = try await ledger.claim(by: "a", on: 30)
       try await ledger.hear([charge("2", on: 30)], on: 30)
-      try await ledger.tell([job], terms: .shop, at: day(30))
+      _ = try await ledger.tell([job], terms: .shop, at: day(30))
       let (runAt, holder) = try await ledger.database.query(
         "SELECT run_at, locked_by FROM tenure.job WHERE kind = 'tell_account'"
       ).decodeOnly(Timestamp.self, String?.self)

@@ -90,7 +90,7 @@ extension Ledger {
       guard !jobs.isEmpty else { return }
       for job in jobs {
         switch job.task {
-        case .tellAccount: try await tell([job], terms: terms, at: day(date))
+        case .tellAccount: #expect(try await tell([job], terms: terms, at: day(date)).isEmpty)
         case .expireOrder: #expect(try await expire([job], at: day(date)).isEmpty)
         case .survey: try await survey(job, terms: terms, at: day(date))
         default: Issue.record("a job of another kind: \(job.task)")

@@ -147,6 +147,8 @@ struct WebhookTests {
       #expect(try await ledger.nextDelivery(job, after: next, at: start) == nil)
       // Something was added since it was claimed: it is looked at once more, and ends then.
       let again = try #require(try await claim(ledger).values.first)
+      // Its success is no failure, and the next time is the first attempt.
+      #expect(again.attempts == 1)
       #expect(try await deliverAll(ledger, again).isEmpty)
       #expect(try await count("tenure.job", in: ledger) == 0)
     }

@@ -67,7 +67,7 @@ struct KilledYearTests {
   ) async throws -> YearComparison {
     try await withHTTPClient { client in
       var tenure = TenureClient(client: client, baseURL: programs.url, key: programs.secret)
-      tenure.patience = .seconds(60)
+      tenure.patience = .seconds(240)
       try await DemoCatalogue.describe(to: tenure)
       let ledger = Ledger(database: database)
       let year = try Year(
@@ -76,7 +76,13 @@ struct KilledYearTests {
           simulation: simulation, transport: HTTPClientTransport(client: client)),
         ledger: ledger, clockHand: hand.move, leaseStep: .minutes(1))
       let killer = Killer(of: programs, in: plan, kills: Self.kills)
-      try await year.live { try await killer.work(at: $0.now) }
+      do {
+        try await year.live { try await killer.work(at: $0.now) }
+      } catch {
+        // Nobody is started again after the others have stopped.
+        try? await killer.end()
+        throw error
+      }
       try await killer.end()
       // Some moments come when nothing is left to do.
       #expect(await programs.kills >= Self.kills / 2)

@@ -154,7 +154,9 @@ struct PollPassTests {
       for number in 0..<3 { try await stage.addLine(number) }
       stage.clock.advance(by: .days(31))
       try await stage.database.execute(
-        "ALTER TABLE tenure.line_source ADD CHECK (original_transaction_id <> '1001') NOT VALID")
+        """
+        ALTER TABLE tenure.job ADD CHECK (subject <> 'production/1001' OR attempts > 0) NOT VALID
+        """)
       let summary = try await stage.pass()
       #expect(summary.failed == 1)
       #expect(summary.passedOver == 2)

@@ -107,8 +107,9 @@ struct WorkerTests {
       for number in 0..<20 { _ = try await stage.submit("receipt\(number)") }
       stage.apple.setUp()
       // Less than a lease: nobody claims a second time.
-      stage.clock.advance(by: .seconds(30))
+      stage.clock.advance(by: .seconds(15))
       try await stage.until { stage.apple.answered == 20 }
+      #expect(try await stage.count("attempts > 1") == 0)
       try await stage.until { try await stage.count("locked_by IS NOT NULL") == 1 }
       stage.apple.stuck.open()
       try await stage.until { try await stage.count("true") == 0 }
@@ -267,7 +268,8 @@ struct WorkerTests {
       stage.clock.advance(by: .days(29))
       try await stage.until { try await attempts() == 2 }
       #expect(try await !isParked())
-      stage.clock.advance(by: .days(1))
+      // Its server had the first minute.
+      stage.clock.advance(by: .days(1) + .minutes(1))
       try await stage.until { try await isParked() }
       guard case .pending(_, nil, let problem, _) = try await stage.assembly.intake.standing(of: id)
       else {

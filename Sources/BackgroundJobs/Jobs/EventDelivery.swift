@@ -1,3 +1,4 @@
+import Intake
 import LedgerStorage
 import Logging
 import ServiceLifecycle
@@ -9,7 +10,7 @@ extension JobRunner {
   /// Each delivery is noted by itself, the last one together with the end of the job.
   func deliverEvents(_ job: Job) async throws -> JobOutcome {
     guard let webhook = tools.webhook else {
-      return .again(at: now() + EventDelivery.longestWait)
+      return .retry(because: "This worker has no webhook.")
     }
     let delivery = EventDelivery(ledger: ledger, sender: webhook, logger: logger, now: now)
     try await delivery.perform(job)
@@ -21,13 +22,10 @@ extension JobRunner {
 ///
 /// An event that was answered is gone from the database before the next one is sent, and one that
 /// was not is sent again: at least once, and in order. While one fails, those after it wait; when
-/// it has failed for ``patience``, it is given up, and they go on.
+/// it is not delivered by the end of ``retries``, it is given up, and they go on.
 struct EventDelivery: Sendable {
-  /// After this time an event is given up: a receiver that breaks on a Friday is mended on Monday.
-  static let patience: Duration = .days(3)
-  /// The first wait after a failure; it doubles from there.
-  static let firstWait: Duration = .seconds(2)
-  static let longestWait: Duration = .hours(1)
+  /// When a stream is tried again after a failure, and for how long an event is.
+  static let retries = RetrySchedule(first: .seconds(2), patience: WebhookDelivery.patience)
   /// After so many, other streams have their turn.
   private static let longestRun = 20
 
@@ -62,25 +60,13 @@ struct EventDelivery: Sendable {
     _ delivery: WebhookDelivery, of job: Job, because reason: String, failures: Int
   ) async throws {
     let now = now()
-    let isLast = now >= delivery.dueSince + Self.patience
-    let wait = Self.wait(afterFailures: failures, random: .random(in: 0...1))
+    let isLast = Self.retries.isOver(for: delivery.dueSince, at: now)
     try await ledger.postpone(
-      delivery, of: job, because: reason, failures: failures, until: now + wait, isLast: isLast,
-      at: now)
+      delivery, of: job, because: reason, failures: failures,
+      until: Self.retries.next(afterAttempts: failures, at: now), isLast: isLast, at: now)
     logger.log(
       level: isLast ? .error : .info,
       isLast ? "An event is given up until somebody asks for it" : "An event was not delivered",
       metadata: ["event.id": "\(delivery.eventID)", "reason": "\(reason)"])
-  }
-
-  /// The time until a stream is tried again: doubling, its second half left to chance.
-  ///
-  /// - Parameters:
-  ///   - failures: How often it has failed in a row, at least once.
-  ///   - random: From 0 to 1.
-  /// - Returns: The time to wait.
-  static func wait(afterFailures failures: Int, random: Double) -> Duration {
-    let limit = min(firstWait * (1 << min(max(failures - 1, 0), 16)), longestWait)
-    return limit / 2 + limit / 2 * min(max(random, 0), 1)
   }
 }

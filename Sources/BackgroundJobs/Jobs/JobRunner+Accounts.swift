@@ -1,4 +1,5 @@
 import LedgerStorage
+import Logging
 import Subscriptions
 
 extension JobRunner {
@@ -17,17 +18,23 @@ extension JobRunner {
         left.append(job)
       }
     }
-    if !accounts.isEmpty {
-      do { try await tell(accounts) } catch { left += accounts }
+    func attempt(_ jobs: [Job], _ perform: ([Job]) async throws -> [Job]) async -> [Job] {
+      guard !jobs.isEmpty else { return [] }
+      do {
+        return try await perform(jobs)
+      } catch {
+        logger.notice(
+          "Jobs that failed together are done one by one", metadata: ["error": "\(error)"])
+        return jobs
+      }
     }
-    if !orders.isEmpty {
-      do { left += try await ledger.expire(orders, at: now()) } catch { left += orders }
-    }
+    left += await attempt(accounts, tell)
+    left += await attempt(orders) { try await ledger.expire($0, at: now()) }
     return left
   }
 
-  /// Tells accounts what time has changed.
-  func tell(_ jobs: [Job]) async throws {
+  /// Tells accounts what time has changed, and gives back the jobs that are to be done alone.
+  func tell(_ jobs: [Job]) async throws -> [Job] {
     try await ledger.tell(jobs, terms: tools.terms(), at: now())
   }
 

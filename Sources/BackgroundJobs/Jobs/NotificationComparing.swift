@@ -27,14 +27,7 @@ extension JobRunner {
           "reason": "\(reason)",
         ])
       return .settled
-    case .failed(let reason, let retryAt):
-      logger.warning(
-        "Apple's notification history can't be read now",
-        metadata: [
-          "bundle_id": "\(bundleID)", "environment": "\(environment.rawValue)",
-          "reason": "\(reason)", "retry_at": "\(retryAt)",
-        ])
-      return .retry(because: reason, notBefore: retryAt)
+    case .failed(let reason, let notBefore): return .retry(because: reason, notBefore: notBefore)
     case .notPossible:
       // Whoever starts with a key puts it into the queue again.
       return .nothingLeft

@@ -2,13 +2,16 @@ package import LedgerStorage
 package import Logging
 import ServiceLifecycle
 package import Subscriptions
+import Synchronization
 
-/// Makes deliveries of new events, as soon as they are told of and once a second.
+/// Makes deliveries of new events, as soon as they are told of.
 ///
 /// Any number may run: what one has taken up the others find done.
 package struct EventPusher: Service {
-  /// Whoever was killed between a commit and the bell costs the receiver this time.
-  private static let longestWait: Duration = .seconds(1)
+  /// How long it sleeps while it can't be rung for.
+  ///
+  /// Otherwise it looks by itself only for the sake of who was killed between a commit and the bell.
+  private static let deafSleep: Duration = .seconds(1)
 
   private let ledger: Ledger
   private let logger: Logger
@@ -30,11 +33,22 @@ package struct EventPusher: Service {
         // However often it is rung meanwhile, once more is enough.
         let (rings, bell) = AsyncStream.makeStream(
           of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        let hearing = Hearing()
         group.addTask {
-          await ledger.bell.listen(to: [.events]) { _ in bell.yield() }
+          await ledger.bell.listen(to: [.events]) { sound in
+            // As a worker does: it rings itself, and only who has heard something knows that it
+            // can.
+            hearing.works = sound != .silenceBefore
+            if !hearing.works { ledger.bell.ring(.events) }
+            bell.yield()
+          }
         }
         group.addTask {
-          while (try? await Task.sleep(for: Self.longestWait)) != nil { bell.yield() }
+          while (try? await Task.sleep(for: hearing.works ? Bell.longestSilence : Self.deafSleep))
+            != nil
+          {
+            bell.yield()
+          }
         }
         for await _ in rings { await push() }
         group.cancelAll()
@@ -49,5 +63,15 @@ package struct EventPusher: Service {
     } catch {
       logger.error("New events can't be read", metadata: ["error": "\(error)"])
     }
+  }
+}
+
+/// Whether it is heard when somebody rings.
+private final class Hearing: Sendable {
+  private let state = Mutex(false)
+
+  var works: Bool {
+    get { state.withLock(\.self) }
+    set { state.withLock { $0 = newValue } }
   }
 }

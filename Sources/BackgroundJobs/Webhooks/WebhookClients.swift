@@ -46,7 +46,8 @@ actor WebhookClients {
   private func makeClient(for address: String) -> HTTPClient {
     // Redirects are not followed: they would lead past every check, and an event elsewhere.
     var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
-    configuration.dnsOverride = [host: address, "[\(host)]": address]
+    // An address needs no pinning, and its certificate is checked as that of an address.
+    if IPAddress(host) == nil { configuration.dnsOverride = [host: address] }
     configuration.httpVersion = .http1Only
     configuration.timeout.connect = Self.connectLimit
     configuration.connectionPool.retryConnectionEstablishment = false

@@ -36,15 +36,16 @@ package struct WebhookReceiver: Sendable {
   ///   - allowsPrivateAddresses: Whether the receiver may be in this machine or its networks.
   /// - Throws: ``Fault``.
   package init(url: String, secrets: [String], allowsPrivateAddresses: Bool) throws {
-    guard let parts = URL(string: url), let scheme = parts.scheme,
-      ["http", "https"].contains(scheme),
+    guard let parts = URL(string: url), let scheme = parts.scheme?.lowercased(),
+      ["http", "https"].contains(scheme), (1...65_535).contains(parts.port ?? 443),
       let host = parts.host(percentEncoded: true), !host.isEmpty
     else { throw Fault(url: "it is no address of a receiver: write https://HOST/PATH") }
     guard parts.user == nil, parts.password == nil, parts.fragment == nil else {
       throw Fault(
         url: "it has a user name, a password or a fragment, which are not sent: events are signed")
     }
-    // No other characters, so that nobody reads another host in it than we do.
+    // No other characters, so that nobody reads another host in it than we do: the address that is
+    // checked is connected to only where the HTTP client finds the very same name.
     let usual = /[A-Za-z0-9._\-]+|\[?[0-9A-Fa-f:.]+\]?/
     guard host.wholeMatch(of: usual) != nil else {
       throw Fault(url: "its host has characters that no host has: write a name as in DNS")

@@ -5,6 +5,21 @@
 
 SET LOCAL search_path TO tenure;
 
+ALTER TABLE account ADD COLUMN told_at timestamptz;
+ALTER TABLE line_source DROP COLUMN polled_at;
+-- What is told of a binding that moved lists all that an account has.
+ALTER TABLE event DROP CONSTRAINT event_data_check,
+    ADD CONSTRAINT event_data_check CHECK (length(data) BETWEEN 2 AND 16777216);
+CREATE INDEX webhook_delivery_parked
+    ON webhook_delivery (position) WHERE parked_at IS NOT NULL;
+
+-- Orders that were open before version 2 have nothing that lets them expire. What is not due yet is
+-- put off.
+INSERT INTO job (kind, subject, lane, run_at, created_at)
+SELECT 'expire_order', order_id::text, 'clock', now(), now()
+FROM purchase_order WHERE status = 'open'
+ON CONFLICT (kind, subject) DO NOTHING;
+
 -- The journal that reports count.
 CREATE TABLE movement (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),

@@ -9,7 +9,7 @@ extension ConnectionPool {
     ///
     /// Few are faster than many: requests share them. Where there are several, transactions leave
     /// one to the statements outside of them.
-    package var connectionLimit = 4
+    package var connectionLimit = 5
     /// How long a request waits for a connection, reconnecting included, before
     /// ``PostgresError/Code/poolTimeout``.
     package var acquireTimeout = Duration.seconds(10)

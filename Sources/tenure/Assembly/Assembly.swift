@@ -127,9 +127,13 @@ struct Assembly: Sendable {
 
   /// The worker, and what runs beside it.
   func worker() -> [any Service] {
+    // Whoever may not ask Apple need not look at what there is to ask.
+    let slots =
+      settings.pollsPerHour > 0
+      ? Worker.slots : Worker.slots.filter { $0.key != .polls && $0.key != .sandboxPolls }
     let worker = Worker(
-      tools: jobTools, name: Self.workerName, budget: pollBudget, recurring: recurringJobs,
-      logger: logger, clock: clock)
+      tools: jobTools, name: Self.workerName, slots: slots, budget: pollBudget,
+      recurring: recurringJobs, logger: logger, clock: clock)
     guard webhook != nil else { return [worker] }
     return [EventPusher(ledger: ledger, logger: logger, now: clock.now), worker]
   }

@@ -197,6 +197,11 @@ extension BareStatements {
       ORDER BY number
       """,
       """
+      UPDATE tenure.account AS a SET told_at = told.at
+      FROM unnest(\([sample.accountID]), \([now])) AS told (account_id, at)
+      WHERE a.account_id = told.account_id
+      """,
+      """
       INSERT INTO tenure.told_entitlement (account_id, entitlement, access_ends_at)
       SELECT account_id, entitlement, access_ends_at
       FROM unnest(\([sample.accountID]), \([SampleAccounts.entitlement]), \([end]))

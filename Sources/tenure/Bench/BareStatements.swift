@@ -200,10 +200,14 @@ struct BareStatements: Sendable {
   /// Locks the account, and reads what it holds and was told.
   private var loadAccount: [SQL] {
     [
-      "SELECT FROM tenure.account WHERE account_id = \(sample.accountID) FOR NO KEY UPDATE",
       """
-      SELECT account_id, entitlement, access_ends_at FROM tenure.told_entitlement
-      WHERE account_id = ANY(\([sample.accountID]))
+      SELECT account_id FROM tenure.account WHERE account_id = \(sample.accountID)
+      FOR NO KEY UPDATE
+      """,
+      """
+      SELECT a.account_id, a.told_at, t.entitlement, t.access_ends_at
+      FROM tenure.account AS a LEFT JOIN tenure.told_entitlement AS t USING (account_id)
+      WHERE a.account_id = ANY(\([sample.accountID]))
       """,
       """
       SELECT account_id, environment, original_transaction_id, transaction_id, product_id,

@@ -18,11 +18,11 @@ struct JobBenchmark: Sendable {
   private static let age = StoredOrder.lifetime + .days(1)
   private static let deadline: Duration = .seconds(600)
 
-  /// As many connections as the worker does jobs at once.
+  /// As many connections as the worker has transactions at once.
   private static let clients = Worker.slots[lane] ?? 1
   private static let limitName = """
     pgbench, \(clients) clients: claim a job with SKIP LOCKED, let its order expire, write the \
-    event, delete the job, commit
+    event, delete the job, commit; a worker commits several jobs together
     """
 
   let database: BenchDatabase

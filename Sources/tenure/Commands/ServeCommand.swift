@@ -65,10 +65,12 @@ func withProgram(
   _ services: @Sendable (Assembly) throws -> [any Service]
 ) async throws {
   try await withAssembly(settings, logger: logger) { assembly in
-    let group = ServiceGroup(
+    var configuration = ServiceGroupConfiguration(
       services: try services(assembly), gracefulShutdownSignals: [.sigterm, .sigint],
       logger: logger)
-    try await group.run()
+    // Longer than anything takes that is begun; what is cut off comes again.
+    configuration.maximumGracefulShutdownDuration = .seconds(60)
+    try await ServiceGroup(configuration: configuration).run()
   }
 }
 

@@ -5,7 +5,7 @@ import Logging
 struct WorkCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "work",
-    abstract: "Does what is still to be done about undecided receipts and notifications.",
+    abstract: "Does what is to be done later, again, or because time has passed.",
     discussion: """
       Any number of workers may run. Stops on SIGTERM or SIGINT after finishing the jobs that it \
       has begun.

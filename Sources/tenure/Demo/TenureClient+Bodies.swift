@@ -150,13 +150,14 @@ extension TenureClient {
       var entitlement: Entitlement?
     }
 
+    var id: String
     var type: String
     var account: String?
     var data: Details
 
     enum CodingKeys: String, CodingKey {
       case account = "account_id"
-      case type, data
+      case id, type, data
     }
   }
 

@@ -1,5 +1,6 @@
 import AppStoreSimulator
 import Foundation
+import Intake
 import LedgerStorage
 import Logging
 import Postgres
@@ -93,7 +94,7 @@ struct EventDeliveryTests {
       try await stage.work()
       #expect(stage.received.count == 4)
       stage.receiver.answer { _ in .status(200) }
-      stage.clock.advance(by: EventDelivery.firstWait)
+      stage.clock.advance(by: EventDelivery.retries.first)
       try await stage.work()
       #expect(stage.received.suffix(3) == troubled[...])
       let standing = try await stage.ledger.webhookStanding()
@@ -112,17 +113,17 @@ struct EventDeliveryTests {
       try await stage.work()
       stage.clock.advance(by: .hours(1))
       let next = try await stage.insertEvent(of: "anna")
-      while stage.clock.now < start + EventDelivery.patience {
+      while stage.clock.now < start + WebhookDelivery.patience {
         try await stage.work()
         #expect(!stage.received.contains(next))
         #expect(try await stage.ledger.webhookStanding().parked == 0)
-        stage.clock.advance(by: EventDelivery.longestWait)
+        stage.clock.advance(by: EventDelivery.retries.longest)
       }
       // Within the longest wait, and not at once: it may be the receiver that is broken.
       try await stage.work()
       #expect(try await stage.ledger.webhookStanding().parked == 1)
       #expect(stage.received.allSatisfy { $0 == broken })
-      stage.clock.advance(by: EventDelivery.longestWait)
+      stage.clock.advance(by: EventDelivery.retries.longest)
       try await stage.work()
       #expect(stage.received.last == next)
       let parked = try await stage.ledger.parkedDeliveries(limit: 10)
@@ -146,23 +147,6 @@ struct EventDeliveryTests {
       #expect(stage.received.count < 50)
       for _ in 0..<10 where stage.received.count < 50 { try await stage.work() }
       #expect(stage.received == expected)
-    }
-  }
-
-  // swift-format-ignore
-  @Test("a stream that fails waits twice as long each time, up to an hour", arguments: [
-      // failures  least ms     most ms
-      (1,          1000,        2000),
-      (2,          2000,        4000),
-      (3,          4000,        8000),
-      (11,         1_024_000,   2_048_000),
-      (12,         1_800_000,   3_600_000),
-      (1000,       1_800_000,   3_600_000),
-    ])
-  func waits(failures: Int, least: Int64, most: Int64) {
-    for (random, expected) in [(0.0, least), (1.0, most)] {
-      #expect(
-        EventDelivery.wait(afterFailures: failures, random: random) == .milliseconds(expected))
     }
   }
 }

@@ -109,6 +109,8 @@ struct WebhookAddressTests {
       ("example.com",                         "long enough as it is",     "URL: it is no address"),
       ("ftp://example.com/",                  "long enough as it is",     "URL: it is no address"),
       ("https://",                            "long enough as it is",     "URL: it is no address"),
+      ("https://example.com:99999/",          "long enough as it is",     "URL: it is no address"),
+      ("https://example.com:0/",              "long enough as it is",     "URL: it is no address"),
       ("https://name:word@example.com/",      "long enough as it is",     "URL: it has a user name"),
       ("https://example.com/#part",           "long enough as it is",     "URL: it has a user name"),
       ("https://127%2e0.0.1/",                "long enough as it is",     "URL: its host has"),

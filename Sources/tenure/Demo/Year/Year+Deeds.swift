@@ -166,7 +166,9 @@ extension Year {
     }
     var order: TenureClient.Order?
     if opensOrder, plan.opensOrders, households[number].opensOrders {
-      order = try await tenure.openOrder(of: account, for: product)
+      let opened = try await tenure.openOrder(of: account, for: product)
+      oracle.note(openedOrder: opened.id)
+      order = opened
     }
     let token =
       households[number].attachesTokens

@@ -245,8 +245,9 @@ final class Year {
     } while try await ledger.hasBacklog(at: now)
   }
 
-  /// How long a job may take in reality before its worker is taken for dead: a mistake costs
-  /// nothing, for then two do the same.
+  /// How long a job may take in reality before its worker is taken for dead.
+  ///
+  /// Too short costs nothing: two workers then do the same job, and one of them commits.
   private static let leasePatience: Duration = .milliseconds(500)
 }
 

@@ -1,4 +1,5 @@
 import AppStoreSimulator
+import Foundation
 import LedgerStorage
 import Subscriptions
 
@@ -11,6 +12,8 @@ struct YearComparison: Sendable {
   let orders: Int
   let submissions: Int
   let notifications: Int
+  /// Those that never arrived, and were found in Apple's history.
+  let lost: Int
   /// What the feed told.
   let events: Int
   let audit: LedgerAudit
@@ -48,6 +51,10 @@ extension Year {
       }
     }
     differences += try await wrongOrders()
+    let lost = simulation.notifications().filter { !$0.hasArrived }
+    let unheard = try await ledger.missingNotifications(
+      among: lost.map { $0.uuid.uuidString.lowercased() })
+    differences += unheard.sorted().map { "the lost notification \($0) was never found" }
     for job in try await ledger.parkedJobs(limit: Self.toldJobs) {
       differences.append("\(job.kind) of \(job.subject) is given up: \(job.lastError ?? "")")
     }
@@ -56,7 +63,7 @@ extension Year {
     return YearComparison(
       customers: households.count, accounts: accounts.count, charges: charges.count,
       refunds: charges.count { $0.charge.revokedAt != nil }, orders: oracle.orders.count,
-      submissions: submissions, notifications: simulation.notifications().count,
+      submissions: submissions, notifications: simulation.notifications().count, lost: lost.count,
       events: follower.events,
       audit: try await ledger.audit(), differences: differences)
   }
@@ -130,9 +137,15 @@ extension Year {
     }
   }
 
-  /// Each order that was named with a purchase is fulfilled by it, whether refunded later or not.
+  /// Each order that was named with a purchase is fulfilled by it, whether refunded later or not,
+  /// and none waits for ever.
   private func wrongOrders() async throws -> [String] {
     var differences: [String] = []
+    for id in oracle.openedOrders where oracle.orders[id] == nil {
+      // Another purchase may have fulfilled it, as the oldest that waited.
+      guard try await tenure.order(id).status == .open else { continue }
+      differences.append("order \(id) waits for ever")
+    }
     for (id, transaction) in oracle.orders.sorted(by: { $0.key < $1.key }) {
       let order = try await tenure.order(id)
       let refundedAt = try simulation.truth(of: transaction).revokedAt

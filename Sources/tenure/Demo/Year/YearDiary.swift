@@ -33,7 +33,8 @@ final class YearDiary {
     printer.line(
       """
       Cards fail, accounts switch, plans change, money is given back. Apple's notifications come
-      late, twice and in the wrong order; twice Apple is down, for hours and for more than a day.
+      late, twice and in the wrong order, and those of one week are lost; twice Apple is down, for
+      hours and for more than a day.
       """)
   }
 
@@ -42,7 +43,8 @@ final class YearDiary {
     printer.line()
     let seconds = (ContinuousClock.now - begin).components.seconds
     printer.remark(
-      "\(comparison.submissions) submissions and \(comparison.notifications) notifications about "
+      "\(comparison.submissions) submissions and \(comparison.notifications) notifications ("
+        + "\(comparison.lost) lost, and found in Apple's history) about "
         + "\(comparison.charges) charges, \(comparison.refunds) of them refunded, in "
         + "\(seconds) seconds.")
     printer.check(

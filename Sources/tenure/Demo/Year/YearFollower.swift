@@ -7,6 +7,7 @@ struct YearFollower {
   private(set) var events = 0
   /// What cannot be right: something told twice, or that never began.
   private(set) var findings: [String] = []
+  private var ids: Set<String> = []
 
   /// Follows the feed to its end.
   ///
@@ -23,9 +24,12 @@ struct YearFollower {
 
   private mutating func take(_ event: TenureClient.Event) throws {
     events += 1
-    guard event.type.hasPrefix("entitlement."), let account = event.account,
-      let entitlement = event.data.entitlement
-    else { return }
+    if !ids.insert(event.id).inserted { findings.append("event \(event.id) is in the feed twice") }
+    guard event.type.hasPrefix("entitlement.") else { return }
+    guard let account = event.account, let entitlement = event.data.entitlement else {
+      findings.append("\(event.type) \(event.id) names no account or no entitlement")
+      return
+    }
     let name = entitlement.name
     let isKnown = access[account]?[name] != nil
     let begins = event.type == "entitlement.granted"

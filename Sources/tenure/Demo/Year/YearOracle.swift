@@ -26,6 +26,8 @@ struct YearOracle {
   private var buyers: [TransactionID: String] = [:]
   /// The orders that a charge has to have fulfilled, by their ids.
   private(set) var orders: [String: TransactionID] = [:]
+  /// All that were opened, paid or not.
+  private(set) var openedOrders: [String] = []
   /// Until when access goes on, of subscriptions that Apple can't collect for.
   private var graces: [OriginalTransactionID: Timestamp] = [:]
   /// Subscriptions that Apple can't collect for.
@@ -43,6 +45,11 @@ struct YearOracle {
   mutating func note(_ account: String, bought transaction: TransactionID, for order: String?) {
     buyers[transaction] = account
     if let order { orders[order] = transaction }
+  }
+
+  /// Keeps that an order was opened; nobody may ever pay for it.
+  mutating func note(openedOrder id: String) {
+    openedOrders.append(id)
   }
 
   /// Hears what Apple has done since the last time.
