@@ -246,30 +246,32 @@ CREATE INDEX IF NOT EXISTS submission_exchange_failed
 -- account has a key and no name. So do notifications: Apple wrote them, about lines.
 CREATE OR REPLACE FUNCTION erase_submissions(erased_key uuid, moment timestamptz)
 RETURNS TABLE (submissions bigint, payloads bigint, exchanges bigint)
-LANGUAGE sql SECURITY DEFINER SET search_path = tenure, pg_temp
-BEGIN ATOMIC
-    WITH erased AS (
-        UPDATE submission AS s SET erased_at = moment, retry_at = NULL,
-            status = CASE s.status WHEN 'pending' THEN 'rejected' ELSE s.status END,
-            decided_at = coalesce(s.decided_at, moment),
-            problem = CASE s.status WHEN 'pending' THEN 'account_erased' ELSE s.problem END,
-            problem_detail = CASE s.status WHEN 'pending' THEN 'The account was erased.' END
-        FROM account_by_key AS a
-        WHERE s.account_key = erased_key AND s.erased_at IS NULL
-            AND a.account_key = erased_key AND a.erased_at IS NOT NULL
-        RETURNING s.submission_id
-    ), payload AS (
-        DELETE FROM submission_payload AS p USING erased AS e
-        WHERE p.submission_id = e.submission_id
-        RETURNING 1
-    ), exchange AS (
-        DELETE FROM submission_exchange AS x USING erased AS e
-        WHERE x.submission_id = e.submission_id
-        RETURNING 1
-    )
-    SELECT (SELECT count(*) FROM erased), (SELECT count(*) FROM payload),
-        (SELECT count(*) FROM exchange);
-END;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    ids uuid[];
+BEGIN
+    IF EXISTS (
+        SELECT FROM account_by_key WHERE account_key = erased_key AND erased_at IS NOT NULL
+    ) THEN
+        ids := ARRAY(
+            SELECT submission_id FROM submission
+            WHERE account_key = erased_key AND erased_at IS NULL);
+    END IF;
+    UPDATE submission SET erased_at = moment, retry_at = NULL,
+        status = CASE status WHEN 'pending' THEN 'rejected' ELSE status END,
+        decided_at = coalesce(decided_at, moment),
+        problem = CASE status WHEN 'pending' THEN 'account_erased' ELSE problem END,
+        problem_detail = CASE status WHEN 'pending' THEN 'The account was erased.' END
+    WHERE submission_id = ANY (ids);
+    GET DIAGNOSTICS submissions = ROW_COUNT;
+    DELETE FROM submission_payload WHERE submission_id = ANY (ids);
+    GET DIAGNOSTICS payloads = ROW_COUNT;
+    DELETE FROM submission_exchange WHERE submission_id = ANY (ids);
+    GET DIAGNOSTICS exchanges = ROW_COUNT;
+    RETURN NEXT;
+END
+$$;
 COMMENT ON FUNCTION erase_submissions IS
     'Erases what an erased account submitted, and says how much of it there was.';
 
