@@ -41,7 +41,7 @@ struct ErasureTests {
     var places: [String] = []
     for (table, column, isBytes) in columns {
       let value: SQL =
-        isBytes ? "encode(\(unescaped: column), 'escape')" : "\(unescaped: column)::text"
+        isBytes ? "encode(\"\(unescaped: column)\", 'escape')" : "\"\(unescaped: column)\"::text"
       let count = try await ledger.database.query(
         "SELECT count(*) FROM tenure.\(unescaped: table) WHERE position(\(text) IN \(value)) > 0"
       ).decodeOnly(Int.self)

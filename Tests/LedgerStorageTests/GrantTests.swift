@@ -49,9 +49,10 @@ struct GrantTests {
         try await ledger.administratorActs(limit: 10).map(\.action) == ["revoke_grant", "grant"])
       #expect(try await ledger.storedGrants(of: "anna") == [revoked])
 
+      let held = try await ledger.holdings(of: "anna")
       let entitlement = try #require(
         AccessTerms.shop.entitlements(
-          of: "anna", holding: [], granted: await ledger.holdings(of: "anna").grants, at: day(5)
+          of: "anna", holding: [], granted: held.grants, at: day(5)
         ).first)
       #expect(entitlement.state == .revoked)
       #expect(entitlement.source == .grant)

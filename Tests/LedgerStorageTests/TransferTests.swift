@@ -66,7 +66,8 @@ struct TransferTests {
   }
 
   @Test func `what was charged before it takes effect keeps its owner`() async throws {
-    for (effective, owner) in [(20.0, "ben"), (nil, "anna"), (45.0, "anna")] {
+    let cases: [(Double?, String)] = [(20, "ben"), (nil, "anna"), (45, "anna")]
+    for (effective, owner) in cases {
       try await withSubscription { ledger in
         try await ledger.submit(
           [charge("2", on: 30)], claiming: [key("2")], by: "anna", on: 30.1, terms: .shop)
