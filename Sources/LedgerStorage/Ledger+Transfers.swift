@@ -4,8 +4,10 @@ package import Subscriptions
 
 /// Charges that administrators place: the rule's first row.
 extension Ledger {
-  /// Says whose a charge is, whatever the rest of the rule says: placement, decisions, holdings,
-  /// orders, what is told and the record of the act, all in one database transaction.
+  /// Says whose a charge is, whatever the rest of the rule says.
+  ///
+  /// The placement and the decisions, holdings, orders, what is told and the record of the act are
+  /// all written in one database transaction.
   ///
   /// What was charged on the line before `effectiveFrom` keeps its owner; whoever renews or buys
   /// after that finds the placed account as the owner of this charge. To place it once more just
