@@ -411,8 +411,11 @@ BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
+    shown AS (
+        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    ),
     flow AS (
-        SELECT calendar_bucket_start(c.day, (SELECT min(span.from_day) FROM span), bucket) AS from_day,
+        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
             c.product_id,
             sum(c.number) AS number,
             sum(c.number) FILTER (WHERE c.measure = 'new') AS new,
@@ -423,17 +426,19 @@ BEGIN ATOMIC
         FROM (
             SELECT s.day, CASE WHEN by_product THEN s.product_id END AS product_id,
                 active_measure(s.kind, s.cause) AS measure, s.number
-            FROM movement_sum(active_kinds(include_trials), 'at', NULL,
-                (SELECT max(span.to_day) FROM span), time_zone, product, environment,
+            FROM shown
+            CROSS JOIN LATERAL movement_sum(active_kinds(include_trials), 'at', NULL,
+                shown.last_day, time_zone, product, environment,
                 include_family_shared, known_at, least(as_of, known_at)) AS s
             UNION ALL
             SELECT (g.at AT TIME ZONE time_zone)::date, NULL,
                 CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END, g.number
-            FROM grant_movement AS g
+            FROM shown
+            JOIN grant_movement AS g ON (g.at AT TIME ZONE time_zone)::date <= shown.last_day
             WHERE include_grants AND environment = 'production' AND product IS NULL
                 AND g.at <= least(as_of, known_at)
-                AND (g.at AT TIME ZONE time_zone)::date <= (SELECT max(span.to_day) FROM span)
         ) AS c
+        CROSS JOIN shown
         GROUP BY 1, 2
     )
     SELECT b.from_day, b.to_day, b.product_id, (b.active - b.number)::bigint, b.new::bigint,
@@ -545,8 +550,11 @@ BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
+    shown AS (
+        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    ),
     flow AS (
-        SELECT calendar_bucket_start(c.day, (SELECT min(span.from_day) FROM span), bucket) AS from_day,
+        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
             c.product_id,
             sum(c.number) FILTER (WHERE NOT c.is_cohort) AS number,
             sum(c.number) FILTER (WHERE c.kind = 'trial_started') AS started,
@@ -561,18 +569,20 @@ BEGIN ATOMIC
         FROM (
             SELECT s.day, CASE WHEN by_product THEN s.product_id END AS product_id, s.kind, s.cause,
                 s.number, false AS is_cohort
-            FROM movement_sum(ARRAY['trial_started', 'trial_ended'], 'at', NULL,
-                (SELECT max(span.to_day) FROM span), time_zone, product, environment,
+            FROM shown
+            CROSS JOIN LATERAL movement_sum(ARRAY['trial_started', 'trial_ended'], 'at', NULL,
+                shown.last_day, time_zone, product, environment,
                 include_family_shared, known_at, least(as_of, known_at)) AS s
             UNION ALL
             SELECT s.cohort, CASE WHEN by_product THEN s.product_id END, s.kind, s.cause, s.number,
                 true
-            FROM movement_sum(ARRAY['trial_ended'], 'origin', (SELECT min(span.from_day) FROM span),
+            FROM shown
+            CROSS JOIN LATERAL movement_sum(ARRAY['trial_ended'], 'origin', shown.first_day,
                 NULL, time_zone, product, environment, include_family_shared, known_at,
                 least(as_of, known_at)) AS s
-            WHERE s.cohort BETWEEN (SELECT min(span.from_day) FROM span)
-                AND (SELECT max(span.to_day) FROM span)
+            WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
         ) AS c
+        CROSS JOIN shown
         GROUP BY 1, 2
     )
     SELECT b.from_day, b.to_day, b.product_id, (b.trials - b.number)::bigint, b.started::bigint,
@@ -711,8 +721,11 @@ BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
+    shown AS (
+        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    ),
     flow AS (
-        SELECT calendar_bucket_start(c.day, (SELECT min(span.from_day) FROM span), bucket) AS from_day,
+        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
             c.product_id, c.currency,
             sum(c.twelfths) AS twelfths,
             sum(c.twelfths) FILTER (WHERE c.price_source = 'catalogue') AS from_catalogue,
@@ -727,19 +740,22 @@ BEGIN ATOMIC
                 s.price_source, s.measure, s.mrr_twelfths AS twelfths
             FROM (
                 SELECT *, mrr_measure(m.kind, m.cause, by_product OR product IS NOT NULL) AS measure
-                FROM movement_sum(
+                FROM shown
+                CROSS JOIN LATERAL movement_sum(
                     ARRAY['started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced'],
-                    'at', NULL, (SELECT max(span.to_day) FROM span), time_zone, product, environment,
+                    'at', NULL, shown.last_day, time_zone, product, environment,
                     include_family_shared, known_at, least(as_of, known_at)) AS m
             ) AS s
-            WHERE NOT (s.measure = 'changed' AND s.day >= (SELECT min(span.from_day) FROM span))
+            WHERE NOT (s.measure = 'changed' AND s.day >= s.first_day)
             UNION ALL
             SELECT i.day, NULL, i.currency, i.price_source, i.measure, i.mrr_twelfths
-            FROM mrr_change_item((SELECT min(span.from_day) FROM span),
-                (SELECT max(span.to_day) FROM span), time_zone, environment, include_family_shared,
+            FROM shown
+            CROSS JOIN LATERAL mrr_change_item(shown.first_day,
+                shown.last_day, time_zone, environment, include_family_shared,
                 known_at, least(as_of, known_at)) AS i
             WHERE NOT by_product AND product IS NULL
         ) AS c
+        CROSS JOIN shown
         WHERE c.currency IS NOT NULL
         GROUP BY 1, 2, 3
     ),
@@ -875,8 +891,11 @@ BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
+    shown AS (
+        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    ),
     flow AS (
-        SELECT calendar_bucket_start(s.day, (SELECT min(span.from_day) FROM span), bucket) AS from_day,
+        SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
             CASE WHEN by_product THEN s.product_id END AS product_id, sum(s.number) AS number,
             -sum(s.number) FILTER (WHERE s.kind = 'ended'
                 AND s.cause IN ('voluntary', 'price_not_consented')) AS voluntary,
@@ -888,7 +907,8 @@ BEGIN ATOMIC
             -sum(s.number) FILTER (WHERE s.kind = 'ended' AND s.cause = 'unknown') AS unknown,
             -sum(s.number) FILTER (WHERE s.kind = 'ended' AND s.cause = 'refunded') AS refunded,
             sum(s.number) FILTER (WHERE s.kind = 'resumed') AS resubscribed
-        FROM movement_sum(active_kinds(false), 'at', NULL, (SELECT max(span.to_day) FROM span),
+        FROM shown
+        CROSS JOIN LATERAL movement_sum(active_kinds(false), 'at', NULL, shown.last_day,
             time_zone, product, environment, include_family_shared, known_at,
             least(as_of, known_at)) AS s
         GROUP BY 1, 2
@@ -1159,8 +1179,11 @@ BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
+    shown AS (
+        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    ),
     flow AS (
-        SELECT calendar_bucket_start(c.day, (SELECT min(span.from_day) FROM span), bucket) AS from_day,
+        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
             CASE WHEN by_product THEN c.product_id END AS product_id,
             sum(c.number) FILTER (WHERE c.measure = 'in_grace_period') AS in_grace_period,
             sum(c.number) FILTER (WHERE c.measure = 'in_billing_retry') AS in_billing_retry,
@@ -1171,32 +1194,35 @@ BEGIN ATOMIC
             sum(c.number) FILTER (WHERE c.measure = 'cohort_lost') AS cohort_lost
         FROM (
             SELECT s.day, s.product_id, s.cause AS measure, s.number
-            FROM movement_sum(ARRAY['state'], 'at', NULL, (SELECT max(span.to_day) FROM span),
+            FROM shown
+            CROSS JOIN LATERAL movement_sum(ARRAY['state'], 'at', NULL, shown.last_day,
                 time_zone, product, environment, include_family_shared, known_at,
                 least(as_of, known_at)) AS s
             WHERE s.cause IN ('in_grace_period', 'in_billing_retry')
             UNION ALL
             SELECT s.day, s.product_id,
                 CASE s.kind WHEN 'billing_recovered' THEN 'recovered' ELSE 'lost' END, s.number
-            FROM movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'at',
-                (SELECT min(span.from_day) FROM span), (SELECT max(span.to_day) FROM span),
+            FROM shown
+            CROSS JOIN LATERAL movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'at',
+                shown.first_day, shown.last_day,
                 time_zone, product, environment, include_family_shared, known_at,
                 least(as_of, known_at)) AS s
             UNION ALL
             SELECT s.cohort, s.product_id,
                 CASE s.kind WHEN 'billing_recovered' THEN 'cohort_recovered' ELSE 'cohort_lost' END,
                 s.number
-            FROM movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'origin',
-                (SELECT min(span.from_day) FROM span), NULL, time_zone, product, environment,
+            FROM shown
+            CROSS JOIN LATERAL movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'origin',
+                shown.first_day, NULL, time_zone, product, environment,
                 include_family_shared, known_at, least(as_of, known_at)) AS s
-            WHERE s.cohort BETWEEN (SELECT min(span.from_day) FROM span)
-                AND (SELECT max(span.to_day) FROM span)
+            WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
             UNION ALL
             SELECT i.from_day, i.product_id, i.measure, i.number
             FROM report_billing_issues_item(from_date, to_date, bucket, time_zone, product,
                 environment, include_family_shared, known_at, as_of) AS i
             WHERE i.measure = 'entered'
         ) AS c
+        CROSS JOIN shown
         GROUP BY 1, 2
     )
     SELECT span.from_day, span.to_day, p.product_id,
@@ -1237,13 +1263,17 @@ BEGIN ATOMIC
         SELECT date_trunc('month', b.from_day::timestamp)::date AS month
         FROM calendar_bucket(from_date, to_date, 'month', time_zone, least(as_of, known_at)) AS b
     ),
+    shown AS (
+        SELECT min(span.month) AS first_day, max(span.month) AS last_day FROM span
+    ),
     flow AS (
         SELECT s.cohort, date_trunc('month', s.day::timestamp)::date AS month,
             sum(s.number) AS number, sum(s.number) FILTER (WHERE s.kind = 'started') AS started
-        FROM movement_sum(active_kinds(false), 'cohort', NULL, NULL, time_zone, product,
-            environment, include_family_shared, known_at, least(as_of, known_at)) AS s
-        WHERE s.cohort BETWEEN (SELECT min(span.month) FROM span)
-            AND (SELECT max(span.month) FROM span)
+        FROM shown
+        CROSS JOIN LATERAL movement_sum(active_kinds(false), 'cohort', shown.first_day, NULL,
+            time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS s
+        WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
         GROUP BY 1, 2
     )
     SELECT r.cohort, (row_number() OVER (PARTITION BY r.cohort ORDER BY r.month))::integer - 1,
@@ -1281,7 +1311,8 @@ RETURNS TABLE (
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH span AS (
-        SELECT date_trunc('month', b.from_day::timestamp)::date AS month
+        SELECT date_trunc('month', min(b.from_day)::timestamp)::date AS first_day,
+            date_trunc('month', max(b.from_day)::timestamp)::date AS last_day
         FROM calendar_bucket(from_date, to_date, 'month', time_zone, least(as_of, known_at)) AS b
     )
     SELECT c.measure, c.cohort, c.product_id, c.original_transaction_id, c.transaction_id, c.at,
@@ -1289,19 +1320,21 @@ BEGIN ATOMIC
     FROM (
         SELECT 'cohort_size' AS measure, i.cohort, i.product_id, i.original_transaction_id,
             i.transaction_id, i.at, i.number, i.account_key
-        FROM movement_item(ARRAY['started'], 'cohort', (SELECT min(span.month) FROM span), NULL,
-            time_zone, product, environment, include_family_shared, known_at,
+        FROM span
+        CROSS JOIN LATERAL movement_item(ARRAY['started'], 'cohort', span.first_day, NULL, time_zone,
+            product, environment, include_family_shared, known_at,
             least(as_of, known_at)) AS i
-        WHERE i.cohort IN (SELECT span.month FROM span)
+        WHERE i.cohort BETWEEN span.first_day AND span.last_day
         UNION ALL
         SELECT 'retained', s.cohort, s.product_id, s.original_transaction_id,
             (array_agg(s.transaction_id ORDER BY s.at DESC, s.number DESC))[1], max(s.at),
             sum(s.number)::bigint,
             (array_agg(s.account_key ORDER BY s.at DESC, s.number DESC))[1]
-        FROM movement_item(active_kinds(false), 'cohort', (SELECT min(span.month) FROM span), NULL,
-            time_zone, product, environment, include_family_shared, known_at,
+        FROM span
+        CROSS JOIN LATERAL movement_item(active_kinds(false), 'cohort', span.first_day, NULL, time_zone,
+            product, environment, include_family_shared, known_at,
             least(as_of, known_at)) AS s
-        WHERE s.cohort IN (SELECT span.month FROM span)
+        WHERE s.cohort BETWEEN span.first_day AND span.last_day
             AND (report_retention_item.period IS NULL OR s.day < s.cohort
                 + make_interval(months => report_retention_item.period + 1))
         GROUP BY s.cohort, s.product_id, s.original_transaction_id
@@ -1330,6 +1363,9 @@ BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
+    shown AS (
+        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    ),
     counted AS (
         SELECT c.day, c.product_id, c.currency,
             sum(c.number) FILTER (WHERE c.measure = 'charged' AND c.period_type <> 'trial'
@@ -1349,25 +1385,27 @@ BEGIN ATOMIC
             sum(c.amount_milliunits) FILTER (WHERE c.measure = 'of_charges') AS refunded_of_charges
         FROM (
             SELECT CASE WHEN report_revenue.reporting_currency IS NULL
-                    THEN calendar_bucket_start(s.day, (SELECT min(span.from_day) FROM span), bucket)
+                    THEN calendar_bucket_start(s.day, shown.first_day, bucket)
                     ELSE s.day END AS day,
                 CASE WHEN by_product THEN s.product_id END AS product_id, s.currency, s.kind AS measure,
                 s.period_type, s.ownership_type, s.price_source, s.number, s.amount_milliunits
-            FROM movement_sum(ARRAY['charged', 'refunded'], 'at',
-                (SELECT min(span.from_day) FROM span), (SELECT max(span.to_day) FROM span),
+            FROM shown
+            CROSS JOIN LATERAL movement_sum(ARRAY['charged', 'refunded'], 'at',
+                shown.first_day, shown.last_day,
                 time_zone, product, environment, include_family_shared, known_at,
                 least(as_of, known_at)) AS s
             UNION ALL
             SELECT CASE WHEN report_revenue.reporting_currency IS NULL
-                    THEN calendar_bucket_start(s.cohort, (SELECT min(span.from_day) FROM span), bucket)
+                    THEN calendar_bucket_start(s.cohort, shown.first_day, bucket)
                     ELSE s.cohort END,
                 CASE WHEN by_product THEN s.product_id END, s.currency, 'of_charges', s.period_type,
                 s.ownership_type, s.price_source, s.number, s.amount_milliunits
-            FROM movement_sum(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
+            FROM shown
+            CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
                 environment, include_family_shared, known_at, least(as_of, known_at)) AS s
-            WHERE s.cohort BETWEEN (SELECT min(span.from_day) FROM span)
-                AND (SELECT max(span.to_day) FROM span)
+            WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
         ) AS c
+        CROSS JOIN shown
         GROUP BY c.day, c.product_id, c.currency
     ),
     rated AS (
@@ -1387,7 +1425,7 @@ BEGIN ATOMIC
         r.refunds_of_charges::bigint, round(r.refunded_of_charges)::bigint,
         round(r.charged + r.refunded_of_charges)::bigint, round(r.charged + r.refunded)::bigint
     FROM (
-        SELECT calendar_bucket_start(c.day, (SELECT min(span.from_day) FROM span), bucket) AS from_day,
+        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
             c.product_id, c.currency, coalesce(sum(c.charges), 0) AS charges,
             coalesce(sum(c.offers), 0) AS offers, coalesce(sum(c.trials), 0) AS trials,
             coalesce(sum(c.family_shared), 0) AS family_shared,
@@ -1397,6 +1435,7 @@ BEGIN ATOMIC
             coalesce(sum(c.refunds_of_charges), 0) AS refunds_of_charges,
             coalesce(sum(c.refunded_of_charges * c.rate), 0) AS refunded_of_charges
         FROM rated AS c
+        CROSS JOIN shown
         GROUP BY 1, 2, 3
     ) AS r
     JOIN span ON span.from_day = r.from_day
@@ -1494,26 +1533,30 @@ BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
+    shown AS (
+        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    ),
     paid AS (
-        SELECT calendar_bucket_start(s.day, (SELECT min(span.from_day) FROM span), bucket) AS from_day,
+        SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
             CASE WHEN by_product THEN s.product_id END AS product_id, sum(s.number) AS number
-        FROM movement_sum(ARRAY['charged'], 'at', (SELECT min(span.from_day) FROM span),
-            (SELECT max(span.to_day) FROM span), time_zone, product, environment,
+        FROM shown
+        CROSS JOIN LATERAL movement_sum(ARRAY['charged'], 'at', shown.first_day,
+            shown.last_day, time_zone, product, environment,
             include_family_shared, known_at, least(as_of, known_at)) AS s
         WHERE include_trials OR s.period_type <> 'trial'
         GROUP BY 1, 2
     ),
     refund AS (
-        SELECT calendar_bucket_start(s.cohort, (SELECT min(span.from_day) FROM span), bucket)
+        SELECT calendar_bucket_start(s.cohort, shown.first_day, bucket)
                 AS from_day,
             CASE WHEN by_product THEN s.product_id END AS product_id, s.cause AS reason,
             refund_delay(s.day - s.cohort) AS days_after, s.currency, -sum(s.number) AS number,
             sum(s.amount_milliunits) AS amount,
             sum(s.amount_milliunits) FILTER (WHERE s.price_source = 'catalogue') AS from_catalogue
-        FROM movement_sum(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product, environment,
+        FROM shown
+        CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product, environment,
             include_family_shared, known_at, least(as_of, known_at)) AS s
-        WHERE s.cohort BETWEEN (SELECT min(span.from_day) FROM span)
-                AND (SELECT max(span.to_day) FROM span)
+        WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
             AND (include_trials OR s.period_type <> 'trial')
         GROUP BY 1, 2, 3, 4, 5
     )
@@ -1604,12 +1647,16 @@ BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
+    shown AS (
+        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    ),
     flow AS (
-        SELECT calendar_bucket_start(s.day, (SELECT min(span.from_day) FROM span), bucket) AS from_day,
+        SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
             CASE WHEN by_product THEN s.product_id END AS product_id,
             reactivation_measure(s.kind) AS measure, sum(s.number) AS number
-        FROM movement_sum(ARRAY['auto_renew_off', 'auto_renew_on', 'resumed'], 'at',
-            (SELECT min(span.from_day) FROM span), (SELECT max(span.to_day) FROM span), time_zone,
+        FROM shown
+        CROSS JOIN LATERAL movement_sum(ARRAY['auto_renew_off', 'auto_renew_on', 'resumed'], 'at',
+            shown.first_day, shown.last_day, time_zone,
             product, environment, include_family_shared, known_at, least(as_of, known_at)) AS s
         WHERE include_trials OR s.period_type <> 'trial'
         GROUP BY 1, 2, 3
