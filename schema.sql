@@ -1582,8 +1582,9 @@ BEGIN ATOMIC
     HAVING sum(g.number) <> 0;
 END;
 COMMENT ON FUNCTION report_subscriptions_item IS
-    'The subscriptions that report_subscriptions counts, each with its latest charge, since when it is '
-    'in its state, and the account that owns the charge. Of a grant, transaction_id is the grant''s.';
+    'The subscriptions that report_subscriptions counts, each with the charge with which it came to be '
+    'in its state, since when, and the account that owned that charge. Of a grant, transaction_id is '
+    'the grant''s.';
 
 -- active -----------------------------------------------------------------------------------------
 
@@ -2263,7 +2264,16 @@ BEGIN ATOMIC
     ) AS price ON true
     LEFT JOIN account_by_key AS a ON a.account_key = d.account_key
     WHERE d.number = -1 AND d.at > least(as_of, known_at)
-        AND (d.cause = 'active_renewing' OR include_trials AND d.cause = 'trial_renewing');
+        AND (d.cause = 'active_renewing' OR include_trials AND d.cause = 'trial_renewing')
+        -- Apple charges up to a day early: what goes on was renewed already.
+        AND NOT EXISTS (
+            SELECT FROM movement AS m
+            WHERE m.environment = report_renewals_due_item.environment
+                AND m.original_transaction_id = d.original_transaction_id AND m.kind = 'state'
+                AND m.at = d.at AND m.number = 1
+                AND m.cause IN ('active_renewing', 'active_cancelled')
+                AND m.known_from <= coalesce(known_at, as_of)
+                AND coalesce(known_at, as_of) < m.known_until);
 END;
 COMMENT ON FUNCTION report_renewals_due_item IS
     'Each subscription that report_renewals_due counts, with the charge whose period ends, what it '
