@@ -76,6 +76,7 @@ let package = Package(
       dependencies: ["Postgres", "Subscriptions", crypto, logging],
       resources: [
         .embedInCode("Resources/schema.sql"), .embedInCode("Resources/step-2.sql"),
+        .embedInCode("Resources/step-3.sql"),
       ],
       swiftSettings: strict),
 

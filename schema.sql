@@ -29,8 +29,8 @@ BEGIN
     -- Tables that are there would stay as they are, while the version claimed otherwise.
     IF to_regclass('tenure.schema_version') IS NOT NULL THEN
         SELECT max(version) INTO version_found FROM tenure.schema_version;
-        IF version_found <> 2 THEN
-            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 2.',
+        IF version_found <> 3 THEN
+            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 3.',
                 version_found
                 USING HINT = 'Run `tenure migrate`.';
         END IF;
@@ -933,6 +933,189 @@ ORDER BY account_id, entitlement, active DESC,
 COMMENT ON VIEW current_entitlement IS 'What accounts may use now.';
 
 -- ------------------------------------------------------------------------------------------------
+-- The journal that reports count: what happened to subscriptions and to money, and when.
+-- ------------------------------------------------------------------------------------------------
+
+-- One dated and signed happening. All movements of a family of lines follow from its line, its rule
+-- and the catalogue; recording writes what differs. What no longer holds is closed and stays, so that
+-- a report as it was known on some day never changes: nothing else of a row does, and none is deleted.
+-- An end that is expected has a date in the future, and counts from that moment on.
+CREATE TABLE IF NOT EXISTS movement (
+    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    -- The family's name: the smallest original transaction id of the lines that Apple links.
+    original_transaction_id text        NOT NULL
+        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    kind                    text        NOT NULL CHECK (kind IN (
+        -- Money, of products of any type. Upgrades are not refunds.
+        'charged', 'refunded',
+        -- The stock of subscriptions by state: -1 for the state (or product) that ended, +1 for the
+        -- one that began.
+        'state',
+        -- Paid subscriptions. Their numbers added up are the paid ones, and their mrr_twelfths the
+        -- revenue of a month.
+        'started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced',
+        'trial_started', 'trial_ended',
+        -- The customer switched renewal, at Apple's date.
+        'auto_renew_off', 'auto_renew_on',
+        'grace_entered', 'retry_entered', 'billing_recovered', 'billing_lost')),
+    -- When it happened, or will.
+    at                      timestamptz NOT NULL,
+    -- The charge that it is about: the transaction that names it, and that one's own line.
+    transaction_id          text        NOT NULL CHECK (length(transaction_id) BETWEEN 1 AND 128),
+    charge_original_transaction_id text NOT NULL
+        CHECK (length(charge_original_transaction_id) BETWEEN 1 AND 128),
+    product_id              text        NOT NULL CHECK (length(product_id) BETWEEN 1 AND 255),
+    product_type            text        CHECK (product_type IN
+        ('auto_renewable', 'non_renewing', 'non_consumable', 'consumable')),
+    subscription_group      text        CHECK (length(subscription_group) BETWEEN 1 AND 255),
+    -- Of 'state' the state, of an end its reason, of a refund Apple's reason ('': not known).
+    cause                   text        NOT NULL DEFAULT '' CHECK (length(cause) <= 64),
+    -- What it goes back to: of a refund its charge, of a trial and of a paid subscription the start, of
+    -- trouble with billing the day when it began.
+    origin_at               timestamptz,
+    number                  smallint    NOT NULL CHECK (number BETWEEN -1 AND 1),
+    ownership_type          text        NOT NULL
+        CHECK (ownership_type IN ('purchased', 'family_shared')),
+    period_type             text        NOT NULL
+        CHECK (period_type IN ('normal', 'trial', 'intro', 'offer')),
+    offer_id                text        CHECK (length(offer_id) BETWEEN 1 AND 255),
+    quantity                integer     NOT NULL CHECK (quantity > 0),
+    -- Null: no price is known.
+    currency                text        CHECK (currency ~ '^[A-Z]{3}$'),
+    -- Frozen at the charge, whatever the catalogue says later. Signed: a refund's is negative.
+    amount_milliunits       bigint      NOT NULL DEFAULT 0,
+    price_source            text        CHECK (price_source IN ('app_store', 'catalogue')),
+    -- Twelfths of a milliunit of revenue per month, signed: of every period a whole number.
+    mrr_twelfths            bigint      NOT NULL DEFAULT 0,
+    -- Who owned the charge by the decision then; null: nobody.
+    account_key             uuid,
+    -- It was known from here (inclusive) to there (exclusive).
+    known_from              timestamptz NOT NULL,
+    known_until             timestamptz NOT NULL DEFAULT 'infinity',
+    PRIMARY KEY (environment, original_transaction_id, kind, at, product_id, transaction_id, cause,
+        known_from),
+    CONSTRAINT movement_number CHECK (CASE
+        WHEN kind IN ('refunded', 'ended', 'changed_from', 'trial_ended') THEN number = -1
+        WHEN kind = 'repriced' THEN number = 0
+        WHEN kind = 'state' THEN number <> 0
+        ELSE number = 1
+    END),
+    CONSTRAINT movement_cause CHECK (CASE kind
+        WHEN 'state' THEN cause IN ('active_renewing', 'active_cancelled', 'trial_renewing',
+            'trial_cancelled', 'in_grace_period', 'in_billing_retry', 'expired', 'revoked')
+        WHEN 'ended' THEN cause IN ('voluntary', 'price_not_consented', 'billing',
+            'product_withdrawn', 'refunded', 'unknown')
+        WHEN 'trial_ended' THEN cause IN ('converted', 'lapsed', 'refunded')
+        WHEN 'repriced' THEN cause IN ('', 'from', 'to')
+        ELSE true
+    END),
+    CONSTRAINT movement_origin CHECK (origin_at IS NOT NULL OR kind NOT IN ('refunded', 'started',
+        'resumed', 'ended', 'changed_from', 'changed_to', 'repriced', 'trial_started', 'trial_ended',
+        'billing_recovered', 'billing_lost')),
+    CONSTRAINT movement_amount CHECK (CASE kind
+        WHEN 'charged' THEN amount_milliunits >= 0
+        WHEN 'refunded' THEN amount_milliunits <= 0
+        ELSE amount_milliunits = 0
+    END),
+    CONSTRAINT movement_mrr CHECK (mrr_twelfths = 0 OR kind IN
+        ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced')),
+    CONSTRAINT movement_money_has_currency CHECK (currency IS NOT NULL
+        OR amount_milliunits = 0 AND mrr_twelfths = 0 AND price_source IS NULL),
+    CONSTRAINT movement_known CHECK (known_from <= known_until)
+);
+COMMENT ON TABLE movement IS
+    'Projection: dated, signed happenings, each as long as it was known. [by original_transaction_id]';
+-- What happened in a time; what a family comes to is read by the primary key.
+CREATE INDEX IF NOT EXISTS movement_by_time ON movement (environment, kind, at);
+
+-- How a movement is summed up: under which days, and as what. Every one under its own day ('at'). What
+-- goes back to a day that a report asks for, also by that day beside its own ('origin'); and paid
+-- subscriptions also by the month in which the subscription was first paid ('cohort'). The sums of
+-- movement_day and movement_change are by the days of UTC. A new price is a rise or a fall.
+CREATE OR REPLACE FUNCTION movement_basis(
+    kind text, at timestamptz, origin_at timestamptz, cause text, mrr_twelfths bigint,
+    time_zone text DEFAULT 'UTC')
+RETURNS TABLE (basis text, day date, cohort date, summed_cause text)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT 'at', (at AT TIME ZONE time_zone)::date, '-infinity'::date,
+        CASE WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths > 0 THEN 'rise'
+            WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths < 0 THEN 'fall'
+            ELSE cause
+        END
+    UNION ALL
+    SELECT 'origin', (at AT TIME ZONE time_zone)::date, (origin_at AT TIME ZONE time_zone)::date,
+        cause
+    WHERE kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost')
+    UNION ALL
+    SELECT 'cohort', (at AT TIME ZONE time_zone)::date,
+        date_trunc('month', origin_at AT TIME ZONE time_zone)::date, cause
+    WHERE kind IN ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced');
+END;
+COMMENT ON FUNCTION movement_basis IS
+    'Under which days a movement is summed up in movement_day and movement_change, and as what.';
+
+-- What was added to the movements that are known now, or taken off, and is not in movement_day yet:
+-- written by the statement that writes the movements, so that at any moment both together are the sums
+-- over the open ones. In place of null stands ''.
+CREATE TABLE IF NOT EXISTS movement_change (
+    change_id         bigint NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    environment       text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    basis             text   NOT NULL CHECK (basis IN ('at', 'origin', 'cohort')),
+    kind              text   NOT NULL,
+    day               date   NOT NULL,
+    -- The day or the month that it goes back to; -infinity for basis 'at'.
+    cohort            date   NOT NULL,
+    cause             text   NOT NULL,
+    product_id        text   NOT NULL,
+    ownership_type    text   NOT NULL,
+    period_type       text   NOT NULL,
+    currency          text   NOT NULL,
+    price_source      text   NOT NULL,
+    number            bigint NOT NULL,
+    amount_milliunits bigint NOT NULL,
+    mrr_twelfths      bigint NOT NULL,
+    CONSTRAINT movement_change_cohort CHECK ((basis = 'at') = (cohort = '-infinity'))
+);
+COMMENT ON TABLE movement_change IS
+    'Projection: changes of sums that are not folded into movement_day yet. [local]';
+
+-- Sums over the movements that are known now. A job folds movement_change into it.
+CREATE TABLE IF NOT EXISTS movement_day (
+    environment       text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    basis             text   NOT NULL CHECK (basis IN ('at', 'origin', 'cohort')),
+    kind              text   NOT NULL,
+    day               date   NOT NULL,
+    cohort            date   NOT NULL,
+    cause             text   NOT NULL,
+    product_id        text   NOT NULL,
+    ownership_type    text   NOT NULL,
+    period_type       text   NOT NULL,
+    currency          text   NOT NULL,
+    price_source      text   NOT NULL,
+    number            bigint NOT NULL,
+    amount_milliunits bigint NOT NULL,
+    mrr_twelfths      bigint NOT NULL,
+    PRIMARY KEY (environment, basis, kind, day, cohort, cause, product_id, ownership_type,
+        period_type, currency, price_source),
+    CONSTRAINT movement_day_cohort CHECK ((basis = 'at') = (cohort = '-infinity'))
+);
+COMMENT ON TABLE movement_day IS 'Projection: sums over movements by the day. [local]';
+
+-- What a unit of a currency is worth in the operator's, from a day on: only with such a rate are sums
+-- made across currencies.
+CREATE TABLE IF NOT EXISTS exchange_rate (
+    reporting_currency text    NOT NULL CHECK (reporting_currency ~ '^[A-Z]{3}$'),
+    currency           text    NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),
+    valid_from         date    NOT NULL,
+    rate               numeric NOT NULL CHECK (rate > 0 AND rate < 'infinity'),
+    PRIMARY KEY (reporting_currency, currency, valid_from),
+    CONSTRAINT exchange_rate_of_two CHECK (reporting_currency <> currency)
+);
+COMMENT ON TABLE exchange_rate IS
+    'Exchange rates, as the operator supplies them for reports. [reference]';
+
+-- ------------------------------------------------------------------------------------------------
 -- Work and news.
 -- ------------------------------------------------------------------------------------------------
 
@@ -942,7 +1125,8 @@ CREATE TABLE IF NOT EXISTS job (
     job_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind         text        NOT NULL CHECK (kind IN (
         'verify_submission', 'process_notification', 'poll_line', 'compare_notifications',
-        'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events')),
+        'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
+        'fold_movements')),
     -- What the job is about; one job of a kind for each.
     subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 512),
     -- Jobs of one lane wait for each other only: none of them takes the place of another lane's.
@@ -1175,6 +1359,12 @@ BEGIN
             ON submission_payload, submission_exchange, notification, notification_exchange
             FROM tenure_program;
         GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
+        -- What was known stays known: a movement is closed, and neither changed nor deleted.
+        REVOKE UPDATE, DELETE ON movement FROM tenure_program;
+        GRANT UPDATE (known_until) ON movement TO tenure_program;
+        REVOKE UPDATE ON movement_change FROM tenure_program;
+        REVOKE DELETE ON movement_day FROM tenure_program;
+        REVOKE INSERT, UPDATE, DELETE ON exchange_rate FROM tenure_program;
         REVOKE INSERT, UPDATE, DELETE ON schema_version FROM tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
     END IF;
@@ -1189,6 +1379,8 @@ BEGIN
     EXECUTE format(
         'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, ledger_checkpoint, administrator_action FROM %I',
         current_user);
+    EXECUTE format('REVOKE UPDATE, DELETE, TRUNCATE ON movement FROM %I', current_user);
+    EXECUTE format('GRANT UPDATE (known_until) ON movement TO %I', current_user);
 
     -- So that the names of this file work without a prefix in psql and BI tools. Last, so that an
     -- app's own tables in a shared database keep their names.
@@ -1203,6 +1395,6 @@ END
 $$;
 
 INSERT INTO schema_version (version, applied_at)
-SELECT 2, now() WHERE NOT EXISTS (SELECT FROM schema_version);
+SELECT 3, now() WHERE NOT EXISTS (SELECT FROM schema_version);
 
 COMMIT;

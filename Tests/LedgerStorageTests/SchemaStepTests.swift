@@ -54,44 +54,56 @@ struct SchemaStepTests {
       CROSS JOIN aclexplode(a.attacl) AS r WHERE c.relnamespace = 'tenure'::regnamespace
       """,
       """
+      SELECT format('function %s: %s, %s', p.oid::regprocedure, pg_get_functiondef(p.oid),
+        obj_description(p.oid, 'pg_proc'))
+      FROM pg_proc AS p WHERE p.pronamespace = 'tenure'::regnamespace
+      """,
+      """
+      SELECT format('privilege on %s: %s may %s', p.oid::regprocedure, r.grantee::regrole,
+        r.privilege_type)
+      FROM pg_proc AS p
+      CROSS JOIN aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS r
+      WHERE p.pronamespace = 'tenure'::regnamespace
+      """,
+      """
       SELECT format('privilege on the schema: %s may %s', r.grantee::regrole, r.privilege_type)
       FROM pg_namespace AS n CROSS JOIN aclexplode(n.nspacl) AS r WHERE n.nspname = 'tenure'
       """,
     ]
     var lines: [String] = []
-    for query in queries {
-      let found = try await database.query(query).decode(String.self)
-      #expect(!found.isEmpty)
-      lines += found
-    }
+    for query in queries { lines += try await database.query(query).decode(String.self) }
+    #expect(!lines.isEmpty)
     return lines.sorted()
   }
 
-  /// The schema as a program of version 1 made it.
-  private static func versionOne() throws -> String {
+  /// The schema as a program of an older version made it.
+  private static func schema(ofVersion version: Int) throws -> String {
     let file = try #require(
-      Bundle.module.url(forResource: "version-1", withExtension: "sql", subdirectory: "Schemas"))
+      Bundle.module.url(
+        forResource: "version-\(version)", withExtension: "sql", subdirectory: "Schemas"))
     return try String(contentsOf: file, encoding: .utf8)
   }
 
-  /// Makes a scratch database one of version 1.
-  private static func returnToVersionOne(_ database: ConnectionPool) async throws {
+  /// Makes a scratch database one of an older version.
+  private static func returnToVersion(_ version: Int, _ database: ConnectionPool) async throws {
     try await database.runScript("DROP SCHEMA tenure CASCADE")
-    try await database.runScript(try versionOne())
+    try await database.runScript(try schema(ofVersion: version))
   }
 
-  @Test("a database of version 1 becomes what a new one is")
-  func sameCatalogue() async throws {
+  @Test(
+    "a database of an older version becomes what a new one is",
+    arguments: 1..<SchemaMigrator.currentVersion)
+  func sameCatalogue(version: Int) async throws {
     try await withScratchDatabase { database in
       try await database.runScript("DROP SCHEMA tenure CASCADE")
       try await database.runScript(SchemaMigrator.schema)
       let new = try await Self.catalogue(of: database)
 
-      try await Self.returnToVersionOne(database)
+      try await Self.returnToVersion(version, database)
       let old = try await Self.catalogue(of: database)
       #expect(old != new)
       let migrator = SchemaMigrator(database: database, logger: quiet)
-      #expect(try await migrator.migrate() == 1)
+      #expect(try await migrator.migrate() == version)
       #expect(try await migrator.version() == SchemaMigrator.currentVersion)
       let broughtUp = try await Self.catalogue(of: database)
       for line in Set(broughtUp).symmetricDifference(new).sorted() {
@@ -104,7 +116,7 @@ struct SchemaStepTests {
   @Test("what version 1 stored stays")
   func keepsRows() async throws {
     try await withScratchDatabase { database in
-      try await Self.returnToVersionOne(database)
+      try await Self.returnToVersion(1, database)
       try await database.runScript(
         """
         INSERT INTO tenure.notification (notification_id, version, received_at, body, processed_at)
