@@ -200,7 +200,7 @@ struct FamilyWrites {
       .compactMap { row in names[row.account].map(row.upsert) }
   }
 
-  /// The journal's difference, in one statement.
+  /// The journal's difference, most often in one statement.
   ///
   /// What was known is worked out anew, by the catalogue of now, and not read: a survey sees to what
   /// an older one left.
@@ -208,9 +208,7 @@ struct FamilyWrites {
     guard let catalogue, let recordedAt = entries.map(\.entry.recordedAt).max() else { return [] }
     let after = MovementRow.rows(of: line, rule: rule, in: catalogue)
     guard !isNewlyLinked else {
-      return [
-        MovementRow.replaceAll(of: stored.members.keys.sorted(), by: after, at: recordedAt)
-      ]
+      return MovementRow.replaceAll(of: stored.members.keys, by: after, at: recordedAt)
     }
     let before = MovementRow.rows(of: stored.line, rule: storedRule, in: catalogue)
     return MovementRow.write(from: before, to: after, at: recordedAt)

@@ -138,13 +138,13 @@ extension Ledger {
         _ = try await transaction.batch(repairs)
         continue
       }
-      let results = try await transaction.batch([
-        MovementRow.select(found.members), "SELECT clock_timestamp()",
-      ])
+      let results = try await transaction.batch(
+        found.members.map(MovementRow.select) + ["SELECT clock_timestamp()"])
       let writes = try FamilyRebuild(
         found.stored, folded: found.folded, entries: found.chain,
-        movements: try MovementRow.decode(results[0]), catalogue: catalogue
-      ).statements(names: found.names, at: try results[1].decodeOnly(Timestamp.self))
+        movements: Set(try results.dropLast().flatMap(MovementRow.decode)), catalogue: catalogue
+      ).statements(
+        names: found.names, at: try results[found.members.count].decodeOnly(Timestamp.self))
       _ = try await transaction.batch(writes)
       break
     }
@@ -224,9 +224,8 @@ extension Ledger {
     let results = try await transaction.batch(
       members.map(BindingRow.select) + members.map(LineSummaryRow.select)
         + lookedUp.map { LookupRow.select($0, of: lookups[$0] ?? []) }
-        + [
-          HoldingReader.select(family.names.values.sorted()), MovementRow.select(members),
-        ])
+        + [HoldingReader.select(family.names.values.sorted())]
+        + members.map(MovementRow.select))
     var tables = AuditedTables()
     for (index, member) in members.enumerated() {
       tables.bindings[member] = try BindingRow.decode(results[index], line: member)
@@ -238,8 +237,9 @@ extension Ledger {
           .filter { family.stored.members[$0.line] != nil })
     }
     let keys = Dictionary(family.names.map { ($1, $0) }) { first, _ in first }
-    tables.movements = try MovementRow.decode(results[results.count - 1])
-    for row in try results[results.count - 2].decodeHoldings() {
+    let journals = results.suffix(members.count)
+    tables.movements = Set(try journals.flatMap(MovementRow.decode))
+    for row in try results[results.count - members.count - 1].decodeHoldings() {
       guard let key = keys[row.accountID], family.stored.members[row.holding.charge.line] != nil
       else { continue }
       tables.holdings.insert(HoldingRow(account: key, holding: row.holding))

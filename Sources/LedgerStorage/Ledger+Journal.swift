@@ -54,9 +54,9 @@ extension Ledger {
   private func journals(
     of families: [StoredFamily], by catalogue: Catalogue, in transaction: Transaction
   ) async throws -> [FamilyJournal] {
-    let stored = try MovementRow.decode(
-      await transaction.query(MovementRow.select(families.flatMap(\.members.keys).sorted())))
-    let known = Dictionary(grouping: stored, by: \.family)
+    let lines = families.flatMap(\.members.keys).sorted()
+    let results = try await transaction.batch(lines.map(MovementRow.select))
+    let known = Dictionary(uniqueKeysWithValues: zip(lines, try results.map(MovementRow.decode)))
     return families.compactMap { family in
       guard let id = family.members.keys.min() else { return nil }
       return FamilyJournal(

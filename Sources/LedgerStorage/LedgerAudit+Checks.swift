@@ -93,8 +93,8 @@ extension LedgerAudit {
     for row in expected.subtracting(movements).sorted() {
       report(.projection, row.family, "\(row.description) is missing or differs")
     }
-    let places = Set(expected.map(\.place))
-    for row in movements.subtracting(expected).sorted() where !places.contains(row.place) {
+    for row in movements.subtracting(expected).sorted()
+    where !expected.contains(where: row.hasSameKey) {
       report(.projection, row.family, "\(row.description) should not be there")
     }
   }

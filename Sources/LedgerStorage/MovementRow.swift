@@ -22,7 +22,10 @@ struct MovementRow: Hashable, Comparable, Sendable {
       })
   }
 
-  var place: Place { Place(family: family, key: movement.key) }
+  /// Whether the two are versions of one row.
+  func hasSameKey(as other: MovementRow) -> Bool {
+    family == other.family && movement.key == other.movement.key
+  }
 
   var description: String { "a movement (\(movement.kind.rawValue)) at \(movement.at)" }
 
@@ -32,19 +35,17 @@ struct MovementRow: Hashable, Comparable, Sendable {
 
   // MARK: Reading
 
-  /// Reads what is known now of lines; ``decode(_:)`` understands it.
-  static func select(_ lines: some Collection<LineID>) -> SQL {
+  /// Reads what is known now of a line; ``decode(_:)`` understands it.
+  static func select(_ line: LineID) -> SQL {
     """
     SELECT environment, original_transaction_id, kind, at, transaction_id,
       charge_original_transaction_id, product_id, product_type, subscription_group, cause,
       origin_at, number, ownership_type, period_type, offer_id, quantity, currency,
       amount_milliunits, price_source, mrr_twelfths, account_key
     FROM tenure.movement
-    WHERE (environment, original_transaction_id) IN (
-        SELECT environment, original_transaction_id
-        FROM unnest(\(lines.map(\.environment)), \(lines.map(\.originalTransactionID)))
-          AS line (environment, original_transaction_id))
-      AND known_until = 'infinity'
+    WHERE environment = \(line.environment)
+      AND original_transaction_id = \(line.originalTransactionID) AND known_until = 'infinity'
+    ORDER BY kind, at, product_id, transaction_id, cause
     """
   }
 
@@ -103,62 +104,65 @@ struct MovementRow: Hashable, Comparable, Sendable {
   ///   - known: What is known so far.
   ///   - rows: What is known from now on.
   ///   - moment: When it became known.
-  /// - Returns: One statement; none where that is the same.
+  /// - Returns: One statement, or one for each name of the family under which something is known;
+  ///   none where nothing changes.
   static func write(
     from known: Set<MovementRow>, to rows: Set<MovementRow>, at moment: Timestamp
   ) -> [SQL] {
-    let added = rows.subtracting(known).sorted()
+    let added = Dictionary(grouping: rows.subtracting(known), by: \.family)
     // Of one key one row is known at a time, whatever an older catalogue may have left.
-    let closed = Set(known.subtracting(rows).map(\.place)).union(added.map(\.place))
-    guard !closed.isEmpty else { return [] }
-    return [write(added, closing: closing(closed.sorted()), at: moment)]
-  }
-
-  /// Writes the journal of lines that became one: nothing of what was known of each stays.
-  static func replaceAll(
-    of lines: [LineID], by rows: Set<MovementRow>, at moment: Timestamp
-  ) -> SQL {
-    write(
-      rows.sorted(),
-      closing: """
-        SELECT environment, original_transaction_id, kind, at, product_id, transaction_id, cause,
-          known_from
-        FROM tenure.movement
-        WHERE (environment, original_transaction_id) IN (
-            SELECT environment, original_transaction_id
-            FROM unnest(\(lines.map(\.environment)), \(lines.map(\.originalTransactionID)))
-              AS line (environment, original_transaction_id))
-          AND known_until = 'infinity'
-        """, at: moment)
-  }
-
-  /// What tells rows apart that are known at one time.
-  struct Place: Hashable, Comparable {
-    var family: LineID
-    var key: Movement.Key
-
-    static func < (lhs: Place, rhs: Place) -> Bool {
-      if lhs.family != rhs.family { return lhs.family < rhs.family }
-      let (left, right) = (lhs.key, rhs.key)
-      if left.at != right.at { return left.at < right.at }
-      return (left.kind.rawValue, left.productID, left.transactionID, left.cause)
-        < (right.kind.rawValue, right.productID, right.transactionID, right.cause)
+    let closed = Dictionary(
+      grouping: known.subtracting(rows).union(added.values.joined()), by: \.family)
+    return closed.keys.sorted().map { line in
+      let keys = Set((closed[line] ?? []).map(\.movement.key)).sorted(by: Self.precedes)
+      return write(
+        (added[line] ?? []).sorted(), of: line, closing: closing(keys, of: line), at: moment)
     }
   }
 
+  /// Writes the journal of lines that became one: nothing of what was known of each stays.
+  ///
+  /// - Parameters:
+  ///   - lines: All lines of the family.
+  ///   - rows: What is known from now on.
+  ///   - moment: When it became known.
+  /// - Returns: A statement for each of the lines.
+  static func replaceAll(
+    of lines: some Collection<LineID>, by rows: Set<MovementRow>, at moment: Timestamp
+  ) -> [SQL] {
+    lines.sorted().map { line in
+      write(
+        rows.filter { $0.family == line }.sorted(), of: line,
+        closing: """
+          SELECT kind, at, product_id, transaction_id, cause, known_from
+          FROM tenure.movement
+          WHERE environment = \(line.environment)
+            AND original_transaction_id = \(line.originalTransactionID)
+            AND known_until = 'infinity'
+          ORDER BY kind, at, product_id, transaction_id, cause
+          """, at: moment)
+    }
+  }
+
+  /// In the order of the table's key, so that statements that say the same are the same.
+  private static func precedes(_ lhs: Movement.Key, _ rhs: Movement.Key) -> Bool {
+    if lhs.at != rhs.at { return lhs.at < rhs.at }
+    return (lhs.kind.rawValue, lhs.productID, lhs.transactionID, lhs.cause)
+      < (rhs.kind.rawValue, rhs.productID, rhs.transactionID, rhs.cause)
+  }
+
   /// The part of the statement that finds the rows to close.
-  private static func closing(_ places: [Place]) -> SQL {
+  private static func closing(_ keys: [Movement.Key], of line: LineID) -> SQL {
     """
-    SELECT m.environment, m.original_transaction_id, m.kind, m.at, m.product_id,
-      m.transaction_id, m.cause, m.known_from
-    FROM unnest(\(places.map(\.family.environment)),
-        \(places.map(\.family.originalTransactionID)), \(places.map(\.key.kind)),
-        \(places.map(\.key.at)), \(places.map(\.key.productID)),
-        \(places.map(\.key.transactionID)), \(places.map(\.key.cause)))
-      AS place (environment, original_transaction_id, kind, at, product_id, transaction_id, cause)
-    JOIN tenure.movement AS m USING (environment, original_transaction_id, kind, at, product_id,
-      transaction_id, cause)
-    WHERE m.known_until = 'infinity'
+    SELECT m.kind, m.at, m.product_id, m.transaction_id, m.cause, m.known_from
+    FROM unnest(\(keys.map(\.kind)), \(keys.map(\.at)), \(keys.map(\.productID)),
+        \(keys.map(\.transactionID)), \(keys.map(\.cause)))
+      AS key (kind, at, product_id, transaction_id, cause)
+    JOIN tenure.movement AS m USING (kind, at, product_id, transaction_id, cause)
+    WHERE m.environment = \(line.environment)
+      AND m.original_transaction_id = \(line.originalTransactionID)
+      AND m.known_until = 'infinity'
+    ORDER BY m.kind, m.at, m.product_id, m.transaction_id, m.cause
     """
   }
 
@@ -166,7 +170,12 @@ struct MovementRow: Hashable, Comparable, Sendable {
   ///
   /// Where a clock was ahead when a row was written, the moment is a millisecond after that: no row
   /// ends before it begins, and no two of one key are known at once.
-  private static func write(_ rows: [MovementRow], closing: SQL, at moment: Timestamp) -> SQL {
+  ///
+  /// The line stands in each part, and the order of the primary key in those that look for rows, so
+  /// that every plan begins with the line's, also one that was made while the table was empty.
+  private static func write(
+    _ rows: [MovementRow], of line: LineID, closing: SQL, at moment: Timestamp
+  ) -> SQL {
     let movements = rows.map(\.movement)
     return """
       WITH old AS (
@@ -176,28 +185,27 @@ struct MovementRow: Hashable, Comparable, Sendable {
       ), closed AS (
         UPDATE tenure.movement AS m SET known_until = known.at
         FROM old, known
-        WHERE m.environment = old.environment
-          AND m.original_transaction_id = old.original_transaction_id AND m.kind = old.kind
+        WHERE m.environment = \(line.environment)
+          AND m.original_transaction_id = \(line.originalTransactionID) AND m.kind = old.kind
           AND m.at = old.at AND m.product_id = old.product_id
           AND m.transaction_id = old.transaction_id AND m.cause = old.cause
           AND m.known_from = old.known_from
-        RETURNING m.environment, m.kind, m.at, m.origin_at, m.cause, m.product_id,
-          m.ownership_type, m.period_type, m.currency, m.price_source, m.number,
-          m.amount_milliunits, m.mrr_twelfths
+        RETURNING m.kind, m.at, m.origin_at, m.cause, m.product_id, m.ownership_type,
+          m.period_type, m.currency, m.price_source, m.number, m.amount_milliunits,
+          m.mrr_twelfths
       ), added AS (
         INSERT INTO tenure.movement (environment, original_transaction_id, kind, at,
           transaction_id, charge_original_transaction_id, product_id, product_type,
           subscription_group, cause, origin_at, number, ownership_type, period_type, offer_id,
           quantity, currency, amount_milliunits, price_source, mrr_twelfths, account_key,
           known_from)
-        SELECT new.environment, new.original_transaction_id, new.kind, new.at, new.transaction_id,
-          new.charge_original_transaction_id, new.product_id, new.product_type,
-          new.subscription_group, new.cause, new.origin_at, new.number, new.ownership_type,
-          new.period_type, new.offer_id, new.quantity, new.currency, new.amount_milliunits,
-          new.price_source, new.mrr_twelfths, new.account_key, known.at
-        FROM unnest(\(rows.map(\.family.environment)),
-            \(rows.map(\.family.originalTransactionID)), \(movements.map(\.kind)),
-            \(movements.map(\.at)), \(movements.map(\.transactionID)),
+        SELECT \(line.environment), \(line.originalTransactionID), new.kind, new.at,
+          new.transaction_id, new.charge_original_transaction_id, new.product_id,
+          new.product_type, new.subscription_group, new.cause, new.origin_at, new.number,
+          new.ownership_type, new.period_type, new.offer_id, new.quantity, new.currency,
+          new.amount_milliunits, new.price_source, new.mrr_twelfths, new.account_key, known.at
+        FROM unnest(\(movements.map(\.kind)), \(movements.map(\.at)),
+            \(movements.map(\.transactionID)),
             \(movements.map(\.line.originalTransactionID)), \(movements.map(\.productID)),
             \(movements.map(\.productType)), \(movements.map(\.subscriptionGroup)),
             \(movements.map(\.cause)), \(movements.map(\.originAt)), \(movements.map(\.number)),
@@ -206,13 +214,13 @@ struct MovementRow: Hashable, Comparable, Sendable {
             \(movements.map(\.currency)), \(movements.map(\.amountMilliunits)),
             \(movements.map(\.priceSource)), \(movements.map(\.monthlyTwelfths)),
             \(movements.map(\.account)))
-          AS new (environment, original_transaction_id, kind, at, transaction_id,
-            charge_original_transaction_id, product_id, product_type, subscription_group, cause,
-            origin_at, number, ownership_type, period_type, offer_id, quantity, currency,
-            amount_milliunits, price_source, mrr_twelfths, account_key)
+          AS new (kind, at, transaction_id, charge_original_transaction_id, product_id,
+            product_type, subscription_group, cause, origin_at, number, ownership_type,
+            period_type, offer_id, quantity, currency, amount_milliunits, price_source,
+            mrr_twelfths, account_key)
         CROSS JOIN known
-        RETURNING environment, kind, at, origin_at, cause, product_id, ownership_type,
-          period_type, currency, price_source, number, amount_milliunits, mrr_twelfths
+        RETURNING kind, at, origin_at, cause, product_id, ownership_type, period_type, currency,
+          price_source, number, amount_milliunits, mrr_twelfths
       ), change AS (
         SELECT *, -1 AS sign FROM closed
         UNION ALL
@@ -221,13 +229,13 @@ struct MovementRow: Hashable, Comparable, Sendable {
       INSERT INTO tenure.movement_change (environment, basis, kind, day, cohort, cause,
         product_id, ownership_type, period_type, currency, price_source, number,
         amount_milliunits, mrr_twelfths)
-      SELECT c.environment, b.basis, c.kind, b.day, b.cohort, b.summed_cause, c.product_id,
+      SELECT \(line.environment), b.basis, c.kind, b.day, b.cohort, b.summed_cause, c.product_id,
         c.ownership_type, c.period_type, coalesce(c.currency, ''), coalesce(c.price_source, ''),
         sum(c.sign * c.number), sum(c.sign * c.amount_milliunits), sum(c.sign * c.mrr_twelfths)
       FROM change AS c
       CROSS JOIN LATERAL tenure.movement_basis(c.kind, c.at, c.origin_at, c.cause, c.mrr_twelfths)
         AS b
-      GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+      GROUP BY 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
       HAVING sum(c.sign * c.number) <> 0 OR sum(c.sign * c.amount_milliunits) <> 0
         OR sum(c.sign * c.mrr_twelfths) <> 0
       """
