@@ -56,7 +56,7 @@ extension Ledger {
     for row in strays {
       audit.report(.projection, row.line, "\(row.description) should not be there")
     }
-    try await checkJournalSums(&audit)
+    try await checkJournal(&audit)
     let (orders, broken) = try await brokenOrders()
     audit.orders = orders
     for order in broken {
@@ -99,7 +99,7 @@ extension Ledger {
     if !strays.isEmpty {
       rewritten.formUnion(try await rebuildLines(by: catalogue) { _ in }.rewritten)
     }
-    try await mendJournalSums()
+    rewritten.formUnion(try await mendJournal())
     return (lines, rewritten.count)
   }
 

@@ -82,11 +82,29 @@ extension Ledger {
     return isPending ? nil : catalogue
   }
 
+  /// Lines of which the journal says something and that don't exist.
+  private func strayJournals() async throws -> [LineID] {
+    try await database.query(
+      """
+      SELECT DISTINCT m.environment, m.original_transaction_id FROM tenure.movement AS m
+      WHERE m.known_until = 'infinity' AND NOT EXISTS (
+        SELECT FROM tenure.original_transaction AS o
+        WHERE o.environment = m.environment
+          AND o.original_transaction_id = m.original_transaction_id)
+      ORDER BY m.environment, m.original_transaction_id
+      """, deadline: Self.auditDeadline
+    ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+  }
+
   /// How many sums that differ are told one by one.
   private static let toldSums = 20
 
-  /// Compares the sums by the day with the movements that are known now.
-  func checkJournalSums(_ audit: inout LedgerAudit) async throws {
+  /// Looks for movements of lines that don't exist, and compares the sums by the day with the
+  /// movements that are known now.
+  func checkJournal(_ audit: inout LedgerAudit) async throws {
+    for line in try await strayJournals() {
+      audit.report(.projection, line, "movements of no line should not be there")
+    }
     let differing = try await database.query(
       """
       SELECT count(*) OVER (), environment, basis, kind, day::text, product_id, currency
@@ -104,8 +122,17 @@ extension Ledger {
     }
   }
 
-  /// Adds to the sums what they lack of what the movements come to.
-  func mendJournalSums() async throws {
+  /// Closes movements of lines that don't exist, and adds to the sums what they lack of what the
+  /// movements come to.
+  ///
+  /// - Returns: The lines.
+  /// - Throws: What the database says.
+  func mendJournal() async throws -> Set<LineID> {
+    let strays = try await strayJournals()
+    let now = try await database.query("SELECT clock_timestamp()").decodeOnly(Timestamp.self)
+    for line in strays {
+      try await database.batch(MovementRow.replaceAll(of: [line], by: [], at: now))
+    }
     _ = try await database.query(
       """
       INSERT INTO tenure.movement_change (environment, basis, kind, day, cohort, cause, product_id,
@@ -113,6 +140,7 @@ extension Ledger {
         mrr_twelfths)
       \(Self.differingSums)
       """, deadline: Self.auditDeadline)
+    return Set(strays)
   }
 
   /// What the movements that are known now come to beyond the sums that are stored: both are of one
