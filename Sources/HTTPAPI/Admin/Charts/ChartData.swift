@@ -19,7 +19,7 @@ struct ChartData: Sendable {
 /// A day, week or month of a chart.
 struct ChartBucket: Sendable {
   var at: Timestamp
-  /// For example `Week of 16 Nov 2026`.
+  /// For example `2026-11-22`, `Week of 2026-11-16` or `Nov 2026`.
   var label: String
 }
 

@@ -18,7 +18,7 @@ struct ChartScale: Hashable, Sendable {
   ///   - height: Of the plot, in pixels.
   ///   - includesZero: Areas and bars begin at zero; a line alone may leave it out.
   ///   - steps: So many steps between marks at most, about.
-  init(_ values: some Sequence<Int64>, height: Int, includesZero: Bool = true, steps: Int64 = 4) {
+  init(_ values: some Sequence<Int64>, height: Int, includesZero: Bool = true, steps: Int64 = 5) {
     var (low, high) = includesZero ? (Int64(0), Int64(0)) : (Self.limit, -Self.limit)
     for value in values {
       low = min(low, max(value, -Self.limit))

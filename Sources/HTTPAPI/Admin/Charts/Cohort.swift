@@ -16,13 +16,15 @@ extension DataTable {
   /// - Parameters:
   ///   - cohorts: In order of time.
   ///   - caption: What the table is about.
-  ///   - period: What the columns count, for example `Month`.
+  ///   - period: What the columns count, for example `Month`; said once.
   init(cohorts: [Cohort], caption: String, period: String) {
     let count = cohorts.map(\.retained.count).max() ?? 0
     self.init(
       caption: caption,
       columns: [DataColumn(label: "Cohort"), DataColumn(label: "Size", isNumber: true)]
-        + (0..<count).map { DataColumn(label: "\(period) \($0)", isNumber: true) },
+        + (0..<count).map {
+          DataColumn(label: $0 == 0 ? "\(period) 0" : "\($0)", isNumber: true)
+        },
       rows: cohorts.map { cohort in
         DataRow(
           cells: [

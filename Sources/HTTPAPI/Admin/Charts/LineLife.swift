@@ -77,7 +77,7 @@ extension TimelineSketch {
         Lane(
           label: "Bound to", height: 18, spans: life.bindingSpans(until: end),
           marks: life.moves.map { binding in
-            Mark(at: binding.at, symbol: .move, text: binding.text, offset: 9)
+            Mark(at: binding.at, symbol: .move, text: binding.text, offset: 23)
           }),
         Lane(
           label: "Periods", height: 30,
@@ -157,7 +157,7 @@ extension LineLife {
       if period.isTrial { names += " trial" }
       let span = TimelineSketch.Span(
         from: period.from, until: max(ended, period.from), classNames: names,
-        pattern: period.isRefunded ? "refunded" : nil,
+        pattern: period.isRefunded ? .refunded : nil,
         label: periods.count <= Self.mostLetters ? TimelineOwner.letter(period.owner) : nil,
         text: period.text, href: period.href)
       guard ended < until else { return [span] }
@@ -207,7 +207,7 @@ extension LineLife {
 extension LineLife.Trouble {
   fileprivate var span: TimelineSketch.Span {
     TimelineSketch.Span(
-      from: from, until: until, classNames: "span-lost", pattern: isGrace ? "grace" : "retry",
+      from: from, until: until, classNames: "span-lost", pattern: isGrace ? .grace : .retry,
       text: text, inset: isGrace ? 4 : 8)
   }
 }

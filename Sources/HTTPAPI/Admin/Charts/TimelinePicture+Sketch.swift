@@ -37,7 +37,7 @@ extension TimelinePicture {
       rules: sketch.rules.map {
         TimelineRule(x: Coordinate.text(axis.percent($0.at)), text: $0.text)
       },
-      marks: marks, owners: sketch.owners)
+      marks: marks, owners: sketch.owners, signs: Self.signs(of: sketch))
   }
 
   private static func span(
@@ -46,10 +46,22 @@ extension TimelinePicture {
     let left = axis.percent(span.from)
     let inner = max(height - 2 * span.inset, 1)
     return TimelineSpan(
-      classNames: span.classNames, pattern: span.pattern, x: Coordinate.text(left),
+      classNames: span.classNames, pattern: span.pattern?.rawValue, x: Coordinate.text(left),
       width: Coordinate.text(max(axis.percent(span.until) - left, narrowest)),
       y: top + span.inset, height: inner, labelY: inner / 2 + 4, label: span.label,
       text: span.text, href: span.href)
+  }
+
+  /// Those that occur, in an order of their own.
+  private static func signs(of sketch: TimelineSketch) -> [TimelineSign] {
+    let patterns = Set(sketch.lanes.flatMap { $0.spans.compactMap(\.pattern) })
+    let symbols = Set(sketch.lanes.flatMap { $0.marks.map(\.symbol) })
+    return TimelineSketch.Pattern.allCases.filter(patterns.contains).map {
+      TimelineSign(pattern: $0.rawValue, label: $0.label)
+    }
+      + TimelineSketch.Symbol.allCases.filter(symbols.contains).map {
+        TimelineSign(symbol: $0.rawValue, label: $0.label)
+      }
   }
 
   /// As wide as its fullest lane needs.

@@ -22,6 +22,8 @@ struct TimelinePicture: Sendable {
   var marks: [TimelineMark]
   /// Who is meant by which colour and letter.
   var owners: [TimelineOwner]
+  /// What the other signs of the picture mean.
+  var signs: [TimelineSign]
 }
 
 /// The name of a lane.
@@ -66,6 +68,13 @@ struct TimelineMark: Sendable {
   var y: Int
   var text: String
   var href: String?
+}
+
+/// A sign of the legend: a pattern or a symbol.
+struct TimelineSign: Sendable {
+  var pattern: String?
+  var symbol: String?
+  var label: String
 }
 
 /// An account in the legend.

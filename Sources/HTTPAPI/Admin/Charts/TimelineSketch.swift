@@ -29,8 +29,8 @@ struct TimelineSketch: Sendable {
     var until: Timestamp
     /// Names of the style sheet.
     var classNames: String
-    /// `grace`, `retry` or `refunded`; nil: none.
-    var pattern: String?
+    /// What is laid over its colour.
+    var pattern: Pattern?
     var label: String?
     var text: String
     var href: String?
@@ -54,6 +54,22 @@ struct TimelineSketch: Sendable {
     var text: String
   }
 
+  /// The patterns that the template `timeline` can draw.
+  enum Pattern: String, CaseIterable, Sendable {
+    case grace
+    case retry
+    case refunded
+
+    /// For the legend.
+    var label: String {
+      switch self {
+      case .grace: "grace period"
+      case .retry: "billing retry"
+      case .refunded: "refunded"
+      }
+    }
+  }
+
   /// The signs that the template `timeline` can draw.
   enum Symbol: String, CaseIterable, Sendable {
     case refund = "mark-refund"
@@ -64,6 +80,20 @@ struct TimelineSketch: Sendable {
     case submission = "mark-submission"
     case poll = "mark-poll"
     case administrator = "mark-administrator"
+
+    /// For the legend.
+    var label: String {
+      switch self {
+      case .refund: "refund"
+      case .move: "bound to another"
+      case .off: "auto-renew off"
+      case .on: "auto-renew on"
+      case .notification: "notification"
+      case .submission: "submission"
+      case .poll: "poll"
+      case .administrator: "administrator"
+      }
+    }
   }
 }
 

@@ -25,8 +25,10 @@ struct EntitlementRow: Sendable {
   var state: Badge
   /// Where it comes from, in words, for example `monthly, renews on 2026-12-14`.
   var because: String
-  /// The end of access; nil: never.
+  /// The end of access; nil: it is not known, or never.
   var until: Moment?
+  /// It never ends.
+  var isEndless = false
   var productID: String?
   /// The original transaction or the grant.
   var source: String
