@@ -1,7 +1,8 @@
 /// The template `account`: what an account may use now and why, and all that is known of it.
+///
+/// The account id is the page's title.
 struct AccountPage: Sendable {
   var page: PageFrame
-  var accountID: String
   /// Why it can or cannot use what it paid for, in a sentence or two.
   var verdict: String
   /// One of ``Tone``.

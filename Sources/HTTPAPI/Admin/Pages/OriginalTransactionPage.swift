@@ -1,7 +1,8 @@
 /// The template `original-transaction`: its whole life.
+///
+/// The original transaction id is the page's title.
 struct OriginalTransactionPage: Sendable {
   var page: PageFrame
-  var originalTransactionID: String
   var isSandbox: Bool
   /// How it stands, in a sentence.
   var verdict: String
