@@ -11,12 +11,15 @@ struct CalendarTicks: Sendable {
   ///   - from: The axis's beginning.
   ///   - until: Its end.
   ///   - most: So many marks at most.
-  init(from: Timestamp, until: Timestamp, most: Int) {
+  ///   - finest: No two marks are nearer than this: what is counted by the day has no hours.
+  init(from: Timestamp, until: Timestamp, most: Int, finest: Duration = .zero) {
     guard from < until, most > 0 else {
       marks = []
       return
     }
-    let step = Step.all.first { $0.marks(from: from, until: until, most: most) != nil }
+    let step = Step.all.first {
+      $0.shortest >= finest && $0.marks(from: from, until: until, most: most) != nil
+    }
     let moments = step?.marks(from: from, until: until, most: most) ?? []
     marks = moments.enumerated().map { index, moment in
       (moment, step?.label(moment, isFirst: index == 0) ?? "")
@@ -33,7 +36,16 @@ struct CalendarTicks: Sendable {
       [1, 3, 6, 12].map(hours) + [1, 2, 7, 14].map(days)
       + [1, 2, 3, 6, 12, 24, 60, 120, 600, 1200].map(months)
 
-    /// Nil: there are more than so many.
+    /// February has 28 days.
+    var shortest: Duration {
+      switch self {
+      case .hours(let hours): .hours(Int(hours))
+      case .days(let days): .days(days)
+      case .months(let months): .days(28 * months)
+      }
+    }
+
+    /// Nil: there are more than so many, or none.
     func marks(from: Timestamp, until: Timestamp, most: Int) -> [Timestamp]? {
       var marks: [Timestamp] = []
       var mark = first(from: from)
@@ -78,7 +90,7 @@ struct CalendarTicks: Sendable {
       let month = CalendarTicks.monthNames[date.month - 1]
       switch self {
       case .hours where time > 0: return CalendarTicks.hour(time)
-      case .hours, .days: return isFirst ? "\(date.day) \(month) \(date.year)" : "\(date.day) \(month)"
+      case .hours, .days: return "\(date.day) \(month)" + (isFirst ? " \(date.year)" : "")
       case .months(let months) where months.isMultiple(of: 12): return "\(date.year)"
       case .months: return isFirst || date.month == 1 ? "\(month) \(date.year)" : month
       }

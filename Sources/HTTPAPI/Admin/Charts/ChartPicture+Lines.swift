@@ -84,7 +84,9 @@ extension ChartData {
   func calendarMarks(at shares: [Double]) -> [(share: Double, label: String)] {
     guard let first = buckets.first, let last = buckets.last else { return [] }
     guard first.at < last.at else { return [(0.5, first.label)] }
-    let ticks = CalendarTicks(from: first.at, until: last.at, most: Self.mostTicks)
+    let finest = zip(buckets, buckets.dropFirst()).map { $1.at - $0.at }.min() ?? .zero
+    let ticks = CalendarTicks(
+      from: first.at, until: last.at, most: Self.mostTicks, finest: finest)
     return ticks.marks.compactMap { mark in
       buckets.firstIndex { $0.at >= mark.moment }.map { (shares[$0], mark.label) }
     }

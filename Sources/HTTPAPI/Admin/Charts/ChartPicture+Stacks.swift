@@ -46,7 +46,7 @@ private struct Stack {
 
   init(_ series: [[Int64?]], at bucket: Int) {
     for (index, values) in series.enumerated() {
-      guard let value = values[bucket], value != 0 else { continue }
+      guard let value = values[bucket].map(ChartScale.clamped), value != 0 else { continue }
       if value > 0 {
         pieces.append((index, above, above + value))
         above += value

@@ -13,6 +13,9 @@ struct ChartScale: Hashable, Sendable {
   /// More than any book ever held; what lies beyond is drawn at the edge.
   private static let limit: Int64 = 100_000_000_000_000_000
 
+  /// Holds a value within what can be drawn, so that no sum overflows.
+  static func clamped(_ value: Int64) -> Int64 { min(max(value, -limit), limit) }
+
   /// - Parameters:
   ///   - values: What has a place in the chart.
   ///   - height: Of the plot, in pixels.
@@ -21,8 +24,8 @@ struct ChartScale: Hashable, Sendable {
   init(_ values: some Sequence<Int64>, height: Int, includesZero: Bool = true, steps: Int64 = 5) {
     var (low, high) = includesZero ? (Int64(0), Int64(0)) : (Self.limit, -Self.limit)
     for value in values {
-      low = min(low, max(value, -Self.limit))
-      high = max(high, min(value, Self.limit))
+      low = min(low, Self.clamped(value))
+      high = max(high, Self.clamped(value))
     }
     if low > high { (low, high) = (0, 0) }
     let step = Self.step(for: high - low, steps: steps)

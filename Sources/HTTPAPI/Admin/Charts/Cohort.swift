@@ -43,10 +43,11 @@ extension Cohort {
     guard retained.indices.contains(index), let left = retained[index], size > 0 else {
       return DataCell(text: "", isNumber: true)
     }
-    let share = Int64((Double(left) / Double(size) * 1000).rounded(.down)) * 10
+    let part = min(max(Double(left) / Double(size), 0), 1)
+    let share = Int64((part * 1000).rounded(.down)) * 10
     return DataCell(
       text: ChartUnit.share.text(share),
       href: hrefs.indices.contains(index) ? hrefs[index] : nil, isNumber: true,
-      heat: Int(min(max(share / 1000, 0), 10)))
+      heat: Int(share / 1000))
   }
 }

@@ -17,7 +17,8 @@ extension Sparkline {
     }
     let room = Double(Self.height - 2 * Self.margin)
     let points = known.map { index, value in
-      let share = most > least ? Double(value - least) / Double(most - least) : 0.5
+      let span = Double(most) - Double(least)
+      let share = span > 0 ? (Double(value) - Double(least)) / span : 0.5
       return (
         x: Double(index) / Double(values.count - 1) * 100,
         y: Double(Self.margin) + room * (1 - share)
