@@ -42,6 +42,14 @@ struct PageResourceTests {
     }
   }
 
+  /// Mustache's own escaping looks at whole characters, and a quotation mark with an accent is not
+  /// the one that it looks for.
+  @Test func `every template is escaped in our way`() throws {
+    for name in Self.names where name.hasSuffix(".mustache") {
+      #expect(try Self.text(of: name).hasPrefix("{{% CONTENT_TYPE:PAGE}}"), "\(name)")
+    }
+  }
+
   @Test func `every form that changes something carries its token`() throws {
     for name in Self.names where name.hasSuffix(".mustache") {
       let forms = try Self.text(of: name).split(separator: "<form").dropFirst()
