@@ -247,7 +247,7 @@ struct JournalTests {
       #expect(try await ledger.audit().differences == [])
       try await fold(on: 31)
       #expect(try await ledger.audit().differences == [])
-      #expect(try await ledger.nextJobs(in: [.upkeep])[.upkeep] == day(31) + .minutes(1))
+      #expect(try await ledger.nextJobs()[.upkeep] == day(31) + .minutes(1))
     }
   }
 }
