@@ -150,6 +150,28 @@ extension MovementStory {
         "91 -active_cancelled monthly", "91 +expired monthly",
       ]),
     MovementStory(
+      "on and off of one date is off, and no switch",
+      [told("1", 0, 30), word(5, on: false), word(10, on: false), word(10, on: true)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "5 -active_renewing monthly", "5 auto_renew_off monthly", "5 +active_cancelled monthly",
+        "30 ended monthly voluntary EUR -10000 since 0",
+        "30 -active_cancelled monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "Apple's reason of a period that was renewed all the same says nothing of the next one",
+      [told("1", 0, 30), word(20, on: false, intent: 1), told("2", 30, 60)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "20 -active_renewing monthly", "20 auto_renew_off monthly",
+        "20 +active_cancelled monthly",
+        "30 -active_cancelled monthly", "30 charged 2 EUR 10000", "30 +active_renewing monthly",
+        "60 ended monthly unknown EUR -10000 since 0",
+        "60 -active_renewing monthly", "60 +expired monthly",
+      ]),
+    MovementStory(
       "what Apple switches off when it is over is nobody's doing",
       [told("1", 0, 30), word(30.5, on: false, .expired)],
       [
@@ -512,6 +534,30 @@ extension MovementStory {
         "30 +in_grace_period monthly",
         "40 ended monthly refunded EUR -10000 since 0", "40 refunded 1 EUR -10000 since 0",
         "40 -in_grace_period monthly", "40 billing_lost monthly since 30", "40 +expired monthly",
+      ]),
+    MovementStory(
+      "billing retry that Apple undoes before the period ends was none",
+      [told("1", 0, 30), word(29.5, on: true, .billingRetry), word(29.8, on: true, .undisturbed)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly unknown EUR -10000 since 0",
+        "30 -active_renewing monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "what is bought in billing retry and taken back at once recovers nothing",
+      [
+        told("1", 0, 30), word(30.1, on: true, .billingRetry),
+        told("2", 50, 80, kind: .purchase, refunded: 50),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly billing EUR -10000 since 0", "30 -active_renewing monthly",
+        "30 retry_entered monthly", "30 +in_billing_retry monthly",
+        "50 refunded 2 EUR -10000 since 50", "50 -in_billing_retry monthly",
+        "50 billing_lost monthly since 30", "50 charged 2 EUR 10000", "50 +revoked monthly",
+        "80 -revoked monthly", "80 +expired monthly",
       ]),
     MovementStory(
       "no consent to a price, and a product that is withdrawn",
