@@ -70,18 +70,16 @@ private struct Journal {
   /// One movement out of each state, and one into the next.
   ///
   /// What reports tell apart beside the state changes with it, so that each of their stocks is
-  /// right.
+  /// right. A movement out names the charge that ran last.
   private mutating func addStates(_ spans: [Span]) {
     var last: Span?
     for span in spans {
-      if let last, last.state == span.state, last.terms.isCountedWith(span.terms) {
-        continue
-      }
+      defer { last = span }
       if let last {
+        if last.state == span.state, last.terms.isCountedWith(span.terms) { continue }
         add(.state, at: span.start, last.terms, number: -1, cause: last.state.rawValue)
       }
       add(.state, at: span.start, span.terms, cause: span.state.rawValue)
-      last = span
     }
   }
 
@@ -114,6 +112,10 @@ private struct Journal {
       monthlyTwelfths: Int64(number) * terms.monthlyTwelfths)
   }
 
+  /// What a charge changes of what is paid for, against the one before it.
+  ///
+  /// Another currency takes all away and gives it back, and so does another source of the price, so
+  /// that the sums of each are right; what the price itself changes is told apart from that.
   private mutating func addChange(
     from old: ChargeTerms, to new: ChargeTerms, at moment: Timestamp, since first: Timestamp
   ) {
@@ -122,18 +124,23 @@ private struct Journal {
     if old.productID != new.productID || old.ownershipType != new.ownershipType {
       addPaid(.changedFrom, at: moment, old, number: -1, from: first)
       addPaid(.changedTo, at: moment, new, from: first)
-    } else if old.price?.currency != new.price?.currency {
+      return
+    }
+    let hasOtherCurrency = old.price?.currency != new.price?.currency
+    if hasOtherCurrency || old.price?.source != new.price?.source {
       add(
         .repriced, at: moment, old, number: 0, cause: "from", from: first, price: old.price,
         monthlyTwelfths: -was)
       add(
         .repriced, at: moment, new, number: 0, cause: "to", from: first, price: new.price,
-        monthlyTwelfths: becomes)
-    } else if was != becomes || old.price?.amountMilliunits != new.price?.amountMilliunits {
-      add(
-        .repriced, at: moment, new, number: 0, from: first, price: new.price,
-        monthlyTwelfths: becomes - was)
+        monthlyTwelfths: hasOtherCurrency ? becomes : was)
     }
+    guard !hasOtherCurrency,
+      was != becomes || old.price?.amountMilliunits != new.price?.amountMilliunits
+    else { return }
+    add(
+      .repriced, at: moment, new, number: 0, from: first, price: new.price,
+      monthlyTwelfths: becomes - was)
   }
 
   private mutating func addTrials(_ spans: [Span]) {

@@ -84,7 +84,7 @@ package struct Movement: Hashable, Sendable {
   package var productType: ProductType?
   package var subscriptionGroup: String?
   /// Of `state`, the state; of an end, why; of `refunded`, Apple's reason; of `repriced` in another
-  /// currency, `from` or `to`; else empty.
+  /// currency or by another source, `from` or `to`; else empty.
   package var cause: String
   /// What it goes back to: the charge that was refunded, the first paid period, the start of the
   /// trial or of the trouble.

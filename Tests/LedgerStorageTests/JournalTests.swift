@@ -24,7 +24,7 @@ struct JournalTests {
       #expect(try await ledger.journal(knownAt: 1) == Self.oneMonth)
       let twoMonths = [
         "0 charged 1 +1", "0 started 1 +1", "0 state active_renewing 1 +1", "30 charged 2 +1",
-        "60 ended unknown 2 -1", "60 state active_renewing 1 -1", "60 state expired 2 +1",
+        "60 ended unknown 2 -1", "60 state active_renewing 2 -1", "60 state expired 2 +1",
       ]
       #expect(try await ledger.journal(knownAt: 30) == twoMonths)
 
@@ -99,7 +99,7 @@ struct JournalTests {
       #expect(
         try await ledger.journal(knownAt: 41) == [
           "0 charged 1 +1", "0 started 1 +1", "0 state active_renewing 1 +1", "30 charged 8 +1",
-          "60 ended unknown 8 -1", "60 state active_renewing 1 -1", "60 state expired 8 +1",
+          "60 ended unknown 8 -1", "60 state active_renewing 8 -1", "60 state expired 8 +1",
         ])
       let names = try await ledger.database.query(
         """

@@ -111,10 +111,15 @@ private struct Stocks {
     var state: String?
   }
 
+  struct Price: Hashable {
+    var currency: String?
+    var source: ChargePrice.Source?
+  }
+
   private var paid: [Place: Int] = [:]
   private var trials: [Place: Int] = [:]
   private var states: [Place: Int] = [:]
-  private var monthly: [String?: Int64] = [:]
+  private var monthly: [Price: Int64] = [:]
   private var troubles = 0
   private var hasBegun = false
 
@@ -131,7 +136,8 @@ private struct Stocks {
       var place = place
       place.period = nil
       paid[place, default: 0] += movement.number
-      monthly[movement.currency, default: 0] += movement.monthlyTwelfths
+      let price = Price(currency: movement.currency, source: movement.priceSource)
+      monthly[price, default: 0] += movement.monthlyTwelfths
     case .trialStarted, .trialEnded: trials[place, default: 0] += movement.number
     case .graceEntered, .retryEntered: troubles = 1
     case .billingRecovered, .billingLost: troubles -= 1
@@ -155,7 +161,7 @@ private struct Stocks {
     if isPaid, trials.values.contains(1) { return "paid for, and a trial" }
     if isPaid, !mayBePaid.contains(state ?? "") { return "paid for, but \(state ?? "")" }
     if !isPaid, monthly.values.contains(where: { $0 != 0 }) { return "brings in something unpaid" }
-    if monthly.values.count(where: { $0 != 0 }) > 1 { return "brings in two currencies" }
+    if monthly.values.count(where: { $0 != 0 }) > 1 { return "brings in two prices" }
     return nil
   }
 

@@ -7,6 +7,59 @@ struct MovementTests {
   func movements(story: MovementStory) {
     #expect(story.ledger.movements(in: story.catalogue).map(\.words) == story.movements)
   }
+
+  @Test("A movement names its charge: the one that began something, or ran when it ended")
+  func charges() {
+    var ledger = Ledger(members: [mainLine, otherLine])
+    for evidence in [
+      told("1", 0, 30), told("2", 30, 60, line: otherLine),
+      .link(line: otherLine, previous: mainLine),
+    ] {
+      ledger.record([.evidence(evidence)])
+    }
+    ledger.claim(key("2", line: otherLine), by: a)
+    let named = ledger.movements(in: .priced).filter { $0.kind == .state || $0.kind.isOfPaidStock }
+    #expect(named.map(\.transactionID) == ["1", "1", "2", "2", "2"])
+    #expect(named.map(\.line.originalTransactionID) == ["1000", "1000", "2000", "2000", "2000"])
+    #expect(named.map(\.account) == [nil, nil, a, a, a])
+    #expect(named.allSatisfy { $0.subscriptionGroup == "g" && $0.productType == .autoRenewable })
+  }
+
+  @Test("A charge keeps its offer and its quantity")
+  func details() {
+    let story = MovementStory(
+      "", [told("1", 0, 30, as: .offer, quantity: 2, offerID: "spring")], [])
+    for movement in story.ledger.movements(in: .priced) {
+      #expect(movement.offerID == "spring")
+      #expect(movement.quantity == 2)
+      #expect(movement.periodType == .offer)
+    }
+  }
+
+  @Test("A timeline is a picture of every charge and state")
+  func timeline() {
+    let story = MovementStory(
+      "",
+      [
+        told("1", 0, 7, .monthly, 0, as: .trial), told("2", 7, 37), word(20, on: false),
+        told("3", 40, 70, kind: .purchase, refunded: 50),
+      ], [])
+    let ledger = story.ledger
+    let timeline = SubscriptionTimeline(of: ledger.line, rule: ledger.rule, in: .priced)
+    let spans = timeline.spans.map { span in
+      [span.start.inDays, span.terms.charge.transactionID.rawValue, span.state.rawValue]
+        + (span.endCause.map { [$0.rawValue] } ?? [])
+    }
+    #expect(
+      spans == [
+        ["day 0", "1", "trial_renewing"], ["day 7", "2", "active_renewing"],
+        ["day 20", "2", "active_cancelled", "voluntary"], ["day 37", "2", "expired"],
+        ["day 40", "3", "active_renewing", "refunded"], ["day 50", "3", "revoked"],
+        ["day 70", "3", "expired"],
+      ])
+    #expect(timeline.switches.map(\.at) == [day(20)])
+    #expect(timeline.spans.map(\.isPaid) == [false, true, true, false, true, false, false])
+  }
 }
 
 extension MovementStory {
@@ -95,6 +148,28 @@ extension MovementStory {
         "60 charged 3 EUR 10000",
         "91 ended monthly voluntary EUR -10000 since 0",
         "91 -active_cancelled monthly", "91 +expired monthly",
+      ]),
+    MovementStory(
+      "on and off of one date is off, and no switch",
+      [told("1", 0, 30), word(5, on: false), word(10, on: false), word(10, on: true)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "5 -active_renewing monthly", "5 auto_renew_off monthly", "5 +active_cancelled monthly",
+        "30 ended monthly voluntary EUR -10000 since 0",
+        "30 -active_cancelled monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "Apple's reason of a period that was renewed all the same says nothing of the next one",
+      [told("1", 0, 30), word(20, on: false, intent: 1), told("2", 30, 60)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "20 -active_renewing monthly", "20 auto_renew_off monthly",
+        "20 +active_cancelled monthly",
+        "30 -active_cancelled monthly", "30 charged 2 EUR 10000", "30 +active_renewing monthly",
+        "60 ended monthly unknown EUR -10000 since 0",
+        "60 -active_renewing monthly", "60 +expired monthly",
       ]),
     MovementStory(
       "what Apple switches off when it is over is nobody's doing",
@@ -461,6 +536,30 @@ extension MovementStory {
         "40 -in_grace_period monthly", "40 billing_lost monthly since 30", "40 +expired monthly",
       ]),
     MovementStory(
+      "billing retry that Apple undoes before the period ends was none",
+      [told("1", 0, 30), word(29.5, on: true, .billingRetry), word(29.8, on: true, .undisturbed)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly unknown EUR -10000 since 0",
+        "30 -active_renewing monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "what is bought in billing retry and taken back at once recovers nothing",
+      [
+        told("1", 0, 30), word(30.1, on: true, .billingRetry),
+        told("2", 50, 80, kind: .purchase, refunded: 50),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly billing EUR -10000 since 0", "30 -active_renewing monthly",
+        "30 retry_entered monthly", "30 +in_billing_retry monthly",
+        "50 refunded 2 EUR -10000 since 50", "50 -in_billing_retry monthly",
+        "50 billing_lost monthly since 30", "50 charged 2 EUR 10000", "50 +revoked monthly",
+        "80 -revoked monthly", "80 +expired monthly",
+      ]),
+    MovementStory(
       "no consent to a price, and a product that is withdrawn",
       [
         told("1", 0, 30), word(25, on: true, intent: 3), told("2", 100, 130, kind: .purchase),
@@ -516,6 +615,18 @@ extension MovementStory {
         "61 charged 3 USD 9000 by catalogue",
         "91 ended monthly unknown USD -9000 by catalogue since 0",
         "91 -active_renewing monthly", "91 +expired monthly",
+      ]),
+    MovementStory(
+      "where Apple names the price that the catalogue told, the source changes, and the price",
+      [told("1", 0, 30, .monthly, nil), told("2", 30, 61, .monthly, 8500, "USD")],
+      [
+        "0 charged 1 USD 8000 by catalogue", "0 started monthly USD 8000 by catalogue since 0",
+        "0 +active_renewing monthly",
+        "30 repriced monthly USD 500 since 0",
+        "30 repriced monthly from USD -8000 by catalogue since 0",
+        "30 repriced monthly to USD 8000 since 0", "30 charged 2 USD 8500",
+        "61 ended monthly unknown USD -8500 since 0",
+        "61 -active_renewing monthly", "61 +expired monthly",
       ]),
     MovementStory(
       "without any price it is counted all the same",

@@ -90,6 +90,8 @@ CREATE TABLE movement (
 COMMENT ON TABLE movement IS
     'Projection: dated, signed happenings, each as long as it was known. [by original_transaction_id]';
 CREATE INDEX movement_by_time ON movement (environment, kind, at);
+CREATE INDEX movement_unclaimed ON movement (environment, at)
+    WHERE kind = 'charged' AND account_key IS NULL;
 
 CREATE FUNCTION movement_basis(
     kind text, at timestamptz, origin_at timestamptz, cause text, mrr_twelfths bigint,
@@ -472,8 +474,7 @@ BEGIN ATOMIC
             coalesce(f.new, 0) AS new, coalesce(f.expired, 0) AS expired,
             coalesce(f.resubscribed, 0) AS resubscribed, coalesce(f.changed_in, 0) AS changed_in,
             coalesce(f.changed_out, 0) AS changed_out,
-            coalesce((SELECT o.number FROM flow AS o WHERE o.from_day IS NULL
-                AND o.product_id IS NOT DISTINCT FROM p.product_id), 0)
+            coalesce(o.number, 0)
                 + sum(coalesce(f.number, 0)) OVER (PARTITION BY p.product_id ORDER BY span.from_day)
                 AS active
         FROM span
@@ -482,6 +483,7 @@ BEGIN ATOMIC
         ) AS p
         LEFT JOIN flow AS f ON f.from_day = span.from_day
             AND f.product_id IS NOT DISTINCT FROM p.product_id
+        LEFT JOIN flow AS o ON o.from_day IS NULL AND o.product_id IS NOT DISTINCT FROM p.product_id
     ) AS b
     ORDER BY b.from_day, b.product_id;
 END;
@@ -617,8 +619,7 @@ BEGIN ATOMIC
             coalesce(f.started, 0) AS started, coalesce(f.converted, 0) AS converted,
             coalesce(f.expired, 0) AS expired, coalesce(f.cohort_converted, 0) AS cohort_converted,
             coalesce(f.cohort_expired, 0) AS cohort_expired,
-            coalesce((SELECT o.number FROM flow AS o WHERE o.from_day IS NULL
-                AND o.product_id IS NOT DISTINCT FROM p.product_id), 0)
+            coalesce(o.number, 0)
                 + sum(coalesce(f.number, 0)) OVER (PARTITION BY p.product_id ORDER BY span.from_day)
                 AS trials
         FROM span
@@ -627,6 +628,7 @@ BEGIN ATOMIC
         ) AS p
         LEFT JOIN flow AS f ON f.from_day = span.from_day
             AND f.product_id IS NOT DISTINCT FROM p.product_id
+        LEFT JOIN flow AS o ON o.from_day IS NULL AND o.product_id IS NOT DISTINCT FROM p.product_id
     ) AS b
     ORDER BY b.from_day, b.product_id;
 END;
@@ -944,8 +946,7 @@ BEGIN ATOMIC
         round(b.expired / nullif(b.opening, 0), 6)
     FROM (
         SELECT span.from_day, span.to_day, p.product_id,
-            coalesce((SELECT o.number FROM flow AS o WHERE o.from_day IS NULL
-                AND o.product_id IS NOT DISTINCT FROM p.product_id), 0)
+            coalesce(o.number, 0)
                 + sum(coalesce(f.number, 0)) OVER (PARTITION BY p.product_id ORDER BY span.from_day)
                 - coalesce(f.number, 0) AS opening,
             coalesce(f.voluntary, 0) AS voluntary,
@@ -962,6 +963,7 @@ BEGIN ATOMIC
         ) AS p
         LEFT JOIN flow AS f ON f.from_day = span.from_day
             AND f.product_id IS NOT DISTINCT FROM p.product_id
+        LEFT JOIN flow AS o ON o.from_day IS NULL AND o.product_id IS NOT DISTINCT FROM p.product_id
     ) AS b
     ORDER BY b.from_day, b.product_id;
 END;
@@ -1142,20 +1144,16 @@ BEGIN ATOMIC
     SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id,
         c.since, c.until, c.number, a.account_id
     FROM (
-        SELECT 'entered' AS measure, calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
-            i.product_id, i.original_transaction_id, i.transaction_id, i.at AS since,
-            NULL::timestamptz AS until, i.number, i.account_key
+        SELECT 'entered' AS measure,
+            calendar_bucket_start(i.cohort, span.first_day, bucket) AS from_day, i.product_id,
+            i.original_transaction_id, i.transaction_id, i.origin_at AS since, i.at AS until,
+            i.number, i.account_key
         FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['grace_entered', 'retry_entered'], 'at',
-            span.first_day, span.last_day, time_zone, product, environment, include_family_shared,
-            known_at, least(as_of, known_at)) AS i
-        WHERE i.kind = 'grace_entered' OR NOT EXISTS (
-            SELECT FROM movement AS m
-            WHERE m.environment = report_billing_issues_item.environment
-                AND m.original_transaction_id = i.original_transaction_id AND m.kind = 'state'
-                AND m.at = i.at AND m.cause = 'in_grace_period' AND m.number = -1
-                AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
-                    ELSE m.known_from <= known_at AND known_at < m.known_until END)
+        CROSS JOIN LATERAL movement_item(ARRAY['billing_recovered', 'billing_lost'], 'origin',
+            span.first_day, NULL, time_zone, product, environment, include_family_shared, known_at,
+            'infinity') AS i
+        WHERE i.cohort BETWEEN span.first_day AND span.last_day
+            AND i.origin_at <= least(as_of, known_at)
         UNION ALL
         SELECT CASE i.kind WHEN 'billing_recovered' THEN 'recovered' ELSE 'lost' END,
             calendar_bucket_start(i.day, span.first_day, bucket), i.product_id,
@@ -1248,10 +1246,21 @@ BEGIN ATOMIC
                 include_family_shared, known_at, least(as_of, known_at)) AS s
             WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
             UNION ALL
-            SELECT i.from_day, i.product_id, i.measure, i.number
-            FROM report_billing_issues_item(from_date, to_date, bucket, time_zone, product,
-                environment, include_family_shared, known_at, as_of) AS i
-            WHERE i.measure = 'entered'
+            SELECT s.cohort, s.product_id, 'entered', s.number
+            FROM shown
+            CROSS JOIN LATERAL movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'origin',
+                shown.first_day, NULL, time_zone, product, environment, include_family_shared,
+                known_at, 'infinity') AS s
+            WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
+                AND s.cohort < (least(as_of, known_at) AT TIME ZONE time_zone)::date
+            UNION ALL
+            SELECT i.cohort, i.product_id, 'entered', i.number
+            FROM movement_item(ARRAY['billing_recovered', 'billing_lost'], 'origin',
+                (least(as_of, known_at) AT TIME ZONE time_zone)::date, NULL, time_zone, product,
+                environment, include_family_shared, known_at, 'infinity') AS i
+            CROSS JOIN shown
+            WHERE i.cohort = (least(as_of, known_at) AT TIME ZONE time_zone)::date
+                AND i.cohort <= shown.last_day AND i.origin_at <= least(as_of, known_at)
         ) AS c
         CROSS JOIN shown
         GROUP BY 1, 2
@@ -1274,7 +1283,7 @@ END;
 COMMENT ON FUNCTION report_billing_issues IS
     'Subscriptions whose renewal Apple could not charge. in_grace_period (access goes on) and '
     'in_billing_retry (it does not) at the end of each day, week or month. entered: in how many such '
-    'trouble began; a retry that follows a grace period is not a new one. recovered: Apple was able to '
+    'trouble began; a retry that follows a grace period is the same trouble. recovered: Apple was able to '
     'charge after all; lost: it gave up, or the customer did; both by their own date. cohort_recovered '
     'and cohort_lost are the same by the day on which the trouble began; the others of those entered '
     'are still open. recovery_rate = cohort_recovered / entered, rounded to 6 digits; it is final only '
