@@ -994,6 +994,10 @@ CREATE TABLE IF NOT EXISTS movement (
     -- It was known from here (inclusive) to there (exclusive).
     known_from              timestamptz NOT NULL,
     known_until             timestamptz NOT NULL DEFAULT 'infinity',
+    -- The changes by which it was added and closed: see movement_change. Null where its sums were
+    -- written with it.
+    opened_by               bigint,
+    closed_by               bigint,
     PRIMARY KEY (environment, original_transaction_id, kind, at, product_id, transaction_id, cause,
         known_from),
     CONSTRAINT movement_number CHECK (CASE
@@ -1036,7 +1040,7 @@ CREATE INDEX IF NOT EXISTS movement_unclaimed ON movement (environment, at)
 -- How a movement is summed up: under which days, and as what. Every one under its own day ('at'). What
 -- goes back to a day that a report asks for, also by that day beside its own ('origin'); and paid
 -- subscriptions also by the month in which the subscription was first paid ('cohort'). The sums of
--- movement_day and movement_change are by the days of UTC. A new price is a rise or a fall.
+-- movement_day are by the days of UTC. A new price is a rise or a fall.
 CREATE OR REPLACE FUNCTION movement_basis(
     kind text, at timestamptz, origin_at timestamptz, cause text, mrr_twelfths bigint,
     time_zone text DEFAULT 'UTC')
@@ -1058,34 +1062,46 @@ BEGIN ATOMIC
     WHERE kind IN ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced');
 END;
 COMMENT ON FUNCTION movement_basis IS
-    'Under which days a movement is summed up in movement_day and movement_change, and as what.';
+    'Under which days a movement is summed up in movement_day, and as what.';
 
--- What was added to the movements that are known now, or taken off, and is not in movement_day yet:
--- written by the statement that writes the movements, so that at any moment both together are the sums
--- over the open ones. In place of null stands ''.
+-- A change of the journal that is not summed up in movement_day yet: it is named by the movements
+-- that were added by it, and by those that it closed. Written with them, so that at any moment the sums
+-- there and the effects of these changes are together the sums over what is known now.
 CREATE TABLE IF NOT EXISTS movement_change (
-    change_id         bigint NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    environment       text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
-    basis             text   NOT NULL CHECK (basis IN ('at', 'origin', 'cohort')),
-    kind              text   NOT NULL,
-    day               date   NOT NULL,
-    -- The day or the month that it goes back to; -infinity for basis 'at'.
-    cohort            date   NOT NULL,
-    cause             text   NOT NULL,
-    product_id        text   NOT NULL,
-    ownership_type    text   NOT NULL,
-    period_type       text   NOT NULL,
-    currency          text   NOT NULL,
-    price_source      text   NOT NULL,
-    number            bigint NOT NULL,
-    amount_milliunits bigint NOT NULL,
-    mrr_twelfths      bigint NOT NULL,
-    CONSTRAINT movement_change_cohort CHECK ((basis = 'at') = (cohort = '-infinity'))
+    change_id               bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    environment             text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    original_transaction_id text   NOT NULL
+        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    PRIMARY KEY (original_transaction_id, change_id)
 );
 COMMENT ON TABLE movement_change IS
-    'Projection: changes of sums that are not folded into movement_day yet. [local]';
+    'Changes of the journal that are not summed up yet. [by original_transaction_id]';
 
--- Sums over the movements that are known now. A job folds movement_change into it.
+-- What a change of the journal adds to the sums: the movements that it added, less those that it closed.
+CREATE OR REPLACE FUNCTION movement_effect(
+    environment text, original_transaction_id text, change_id bigint)
+RETURNS TABLE (
+    basis text, kind text, day date, cohort date, cause text, product_id text,
+    ownership_type text, period_type text, currency text, price_source text, number bigint,
+    amount_milliunits bigint, mrr_twelfths bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT b.basis, m.kind, b.day, b.cohort, b.summed_cause, m.product_id, m.ownership_type,
+        m.period_type, coalesce(m.currency, ''), coalesce(m.price_source, ''), s.sign * m.number,
+        s.sign * m.amount_milliunits, s.sign * m.mrr_twelfths
+    FROM movement AS m
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN m.opened_by = movement_effect.change_id THEN 1::bigint ELSE -1 END AS sign
+    ) AS s
+    CROSS JOIN LATERAL movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths) AS b
+    WHERE m.environment = movement_effect.environment
+        AND m.original_transaction_id = movement_effect.original_transaction_id
+        AND movement_effect.change_id IN (m.opened_by, m.closed_by);
+END;
+COMMENT ON FUNCTION movement_effect IS
+    'What a change of the journal adds to the sums of movement_day. In place of null stands ''''.';
+
+-- Sums over the movements that are known now. A job folds the changes into it.
 CREATE TABLE IF NOT EXISTS movement_day (
     environment       text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
     basis             text   NOT NULL CHECK (basis IN ('at', 'origin', 'cohort')),
@@ -1450,9 +1466,10 @@ BEGIN ATOMIC
     SELECT d.kind, d.cause, d.day, d.cohort, d.product_id, d.ownership_type, d.period_type,
         nullif(d.currency, ''), nullif(d.price_source, ''), d.number, d.amount_milliunits,
         d.mrr_twelfths
-    FROM movement_change AS d
+    FROM movement_change AS c
+    CROSS JOIN LATERAL movement_effect(c.environment, c.original_transaction_id, c.change_id) AS d
     WHERE known_at IS NULL AND time_zone = 'UTC'
-        AND d.environment = movement_sum.environment AND d.basis = movement_sum.basis
+        AND c.environment = movement_sum.environment AND d.basis = movement_sum.basis
         AND d.kind = ANY (kinds)
         AND d.day >= coalesce(from_day, '-infinity') AND d.day <= coalesce(to_day, 'infinity')
         AND d.day < (moment AT TIME ZONE 'UTC')::date
@@ -3326,7 +3343,7 @@ BEGIN
         GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
         -- What was known stays known: a movement is closed, and neither changed nor deleted.
         REVOKE UPDATE, DELETE ON movement FROM tenure_program;
-        GRANT UPDATE (known_until) ON movement TO tenure_program;
+        GRANT UPDATE (known_until, closed_by) ON movement TO tenure_program;
         REVOKE UPDATE ON movement_change FROM tenure_program;
         REVOKE DELETE ON movement_day FROM tenure_program;
         REVOKE INSERT, UPDATE, DELETE ON exchange_rate FROM tenure_program;
@@ -3347,7 +3364,7 @@ BEGIN
         'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, ledger_checkpoint, administrator_action FROM %I',
         current_user);
     EXECUTE format('REVOKE UPDATE, DELETE, TRUNCATE ON movement FROM %I', current_user);
-    EXECUTE format('GRANT UPDATE (known_until) ON movement TO %I', current_user);
+    EXECUTE format('GRANT UPDATE (known_until, closed_by) ON movement TO %I', current_user);
 
     -- So that the names of this file work without a prefix in psql and BI tools. Last, so that an
     -- app's own tables in a shared database keep their names.

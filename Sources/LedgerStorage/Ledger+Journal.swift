@@ -135,10 +135,11 @@ extension Ledger {
     }
     _ = try await database.query(
       """
-      INSERT INTO tenure.movement_change (environment, basis, kind, day, cohort, cause, product_id,
+      INSERT INTO tenure.movement_day AS d (environment, basis, kind, day, cohort, cause, product_id,
         ownership_type, period_type, currency, price_source, number, amount_milliunits,
         mrr_twelfths)
       \(Self.differingSums)
+      \(Self.addingToSums)
       """, deadline: Self.auditDeadline)
     return Set(strays)
   }
@@ -165,7 +166,8 @@ extension Ledger {
       UNION ALL
       SELECT environment, basis, kind, day, cohort, cause, product_id, ownership_type,
         period_type, currency, price_source, -number, -amount_milliunits, -mrr_twelfths
-      FROM tenure.movement_change
+      FROM tenure.movement_change CROSS JOIN LATERAL tenure.movement_effect(
+        environment, original_transaction_id, change_id)
     ) AS part
     GROUP BY environment, basis, kind, day, cohort, cause, product_id, ownership_type,
       period_type, currency, price_source

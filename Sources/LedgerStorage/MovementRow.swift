@@ -166,7 +166,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
     """
   }
 
-  /// Closes rows, adds others, and writes what that changes of the sums, in one statement.
+  /// Closes rows and adds others, and notes that this is to be summed up, in one statement.
   ///
   /// Where a clock was ahead when a row was written, the moment is a millisecond after that: no row
   /// ends before it begins, and no two of one key are known at once.
@@ -182,62 +182,45 @@ struct MovementRow: Hashable, Comparable, Sendable {
         \(closing)
       ), known AS (
         SELECT greatest(\(moment), max(known_from) + interval '1 millisecond') AS at FROM old
+      ), change AS (
+        INSERT INTO tenure.movement_change (environment, original_transaction_id)
+        VALUES (\(line.environment), \(line.originalTransactionID))
+        RETURNING change_id
       ), closed AS (
-        UPDATE tenure.movement AS m SET known_until = known.at
-        FROM old, known
+        UPDATE tenure.movement AS m SET known_until = known.at, closed_by = change.change_id
+        FROM old, known, change
         WHERE m.environment = \(line.environment)
           AND m.original_transaction_id = \(line.originalTransactionID) AND m.kind = old.kind
           AND m.at = old.at AND m.product_id = old.product_id
           AND m.transaction_id = old.transaction_id AND m.cause = old.cause
           AND m.known_from = old.known_from
-        RETURNING m.kind, m.at, m.origin_at, m.cause, m.product_id, m.ownership_type,
-          m.period_type, m.currency, m.price_source, m.number, m.amount_milliunits,
-          m.mrr_twelfths
-      ), added AS (
-        INSERT INTO tenure.movement (environment, original_transaction_id, kind, at,
-          transaction_id, charge_original_transaction_id, product_id, product_type,
-          subscription_group, cause, origin_at, number, ownership_type, period_type, offer_id,
-          quantity, currency, amount_milliunits, price_source, mrr_twelfths, account_key,
-          known_from)
-        SELECT \(line.environment), \(line.originalTransactionID), new.kind, new.at,
-          new.transaction_id, new.charge_original_transaction_id, new.product_id,
-          new.product_type, new.subscription_group, new.cause, new.origin_at, new.number,
-          new.ownership_type, new.period_type, new.offer_id, new.quantity, new.currency,
-          new.amount_milliunits, new.price_source, new.mrr_twelfths, new.account_key, known.at
-        FROM unnest(\(movements.map(\.kind)), \(movements.map(\.at)),
-            \(movements.map(\.transactionID)),
-            \(movements.map(\.line.originalTransactionID)), \(movements.map(\.productID)),
-            \(movements.map(\.productType)), \(movements.map(\.subscriptionGroup)),
-            \(movements.map(\.cause)), \(movements.map(\.originAt)), \(movements.map(\.number)),
-            \(movements.map(\.ownershipType)), \(movements.map(\.periodType)),
-            \(movements.map(\.offerID)), \(movements.map(\.quantity)),
-            \(movements.map(\.currency)), \(movements.map(\.amountMilliunits)),
-            \(movements.map(\.priceSource)), \(movements.map(\.monthlyTwelfths)),
-            \(movements.map(\.account)))
-          AS new (kind, at, transaction_id, charge_original_transaction_id, product_id,
-            product_type, subscription_group, cause, origin_at, number, ownership_type,
-            period_type, offer_id, quantity, currency, amount_milliunits, price_source,
-            mrr_twelfths, account_key)
-        CROSS JOIN known
-        RETURNING kind, at, origin_at, cause, product_id, ownership_type, period_type, currency,
-          price_source, number, amount_milliunits, mrr_twelfths
-      ), change AS (
-        SELECT *, -1 AS sign FROM closed
-        UNION ALL
-        SELECT *, 1 FROM added
       )
-      INSERT INTO tenure.movement_change (environment, basis, kind, day, cohort, cause,
-        product_id, ownership_type, period_type, currency, price_source, number,
-        amount_milliunits, mrr_twelfths)
-      SELECT \(line.environment), b.basis, c.kind, b.day, b.cohort, b.summed_cause, c.product_id,
-        c.ownership_type, c.period_type, coalesce(c.currency, ''), coalesce(c.price_source, ''),
-        sum(c.sign * c.number), sum(c.sign * c.amount_milliunits), sum(c.sign * c.mrr_twelfths)
-      FROM change AS c
-      CROSS JOIN LATERAL tenure.movement_basis(c.kind, c.at, c.origin_at, c.cause, c.mrr_twelfths)
-        AS b
-      GROUP BY 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
-      HAVING sum(c.sign * c.number) <> 0 OR sum(c.sign * c.amount_milliunits) <> 0
-        OR sum(c.sign * c.mrr_twelfths) <> 0
+      INSERT INTO tenure.movement (environment, original_transaction_id, kind, at,
+        transaction_id, charge_original_transaction_id, product_id, product_type,
+        subscription_group, cause, origin_at, number, ownership_type, period_type, offer_id,
+        quantity, currency, amount_milliunits, price_source, mrr_twelfths, account_key,
+        known_from, opened_by)
+      SELECT \(line.environment), \(line.originalTransactionID), new.kind, new.at,
+        new.transaction_id, new.charge_original_transaction_id, new.product_id,
+        new.product_type, new.subscription_group, new.cause, new.origin_at, new.number,
+        new.ownership_type, new.period_type, new.offer_id, new.quantity, new.currency,
+        new.amount_milliunits, new.price_source, new.mrr_twelfths, new.account_key, known.at,
+        change.change_id
+      FROM unnest(\(movements.map(\.kind)), \(movements.map(\.at)),
+          \(movements.map(\.transactionID)),
+          \(movements.map(\.line.originalTransactionID)), \(movements.map(\.productID)),
+          \(movements.map(\.productType)), \(movements.map(\.subscriptionGroup)),
+          \(movements.map(\.cause)), \(movements.map(\.originAt)), \(movements.map(\.number)),
+          \(movements.map(\.ownershipType)), \(movements.map(\.periodType)),
+          \(movements.map(\.offerID)), \(movements.map(\.quantity)),
+          \(movements.map(\.currency)), \(movements.map(\.amountMilliunits)),
+          \(movements.map(\.priceSource)), \(movements.map(\.monthlyTwelfths)),
+          \(movements.map(\.account)))
+        AS new (kind, at, transaction_id, charge_original_transaction_id, product_id,
+          product_type, subscription_group, cause, origin_at, number, ownership_type,
+          period_type, offer_id, quantity, currency, amount_milliunits, price_source,
+          mrr_twelfths, account_key)
+      CROSS JOIN known CROSS JOIN change
       """
   }
 }

@@ -56,6 +56,8 @@ CREATE TABLE movement (
     account_key             uuid,
     known_from              timestamptz NOT NULL,
     known_until             timestamptz NOT NULL DEFAULT 'infinity',
+    opened_by               bigint,
+    closed_by               bigint,
     PRIMARY KEY (environment, original_transaction_id, kind, at, product_id, transaction_id, cause,
         known_from),
     CONSTRAINT movement_number CHECK (CASE
@@ -114,28 +116,40 @@ BEGIN ATOMIC
     WHERE kind IN ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced');
 END;
 COMMENT ON FUNCTION movement_basis IS
-    'Under which days a movement is summed up in movement_day and movement_change, and as what.';
+    'Under which days a movement is summed up in movement_day, and as what.';
 
 CREATE TABLE movement_change (
-    change_id         bigint NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    environment       text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
-    basis             text   NOT NULL CHECK (basis IN ('at', 'origin', 'cohort')),
-    kind              text   NOT NULL,
-    day               date   NOT NULL,
-    cohort            date   NOT NULL,
-    cause             text   NOT NULL,
-    product_id        text   NOT NULL,
-    ownership_type    text   NOT NULL,
-    period_type       text   NOT NULL,
-    currency          text   NOT NULL,
-    price_source      text   NOT NULL,
-    number            bigint NOT NULL,
-    amount_milliunits bigint NOT NULL,
-    mrr_twelfths      bigint NOT NULL,
-    CONSTRAINT movement_change_cohort CHECK ((basis = 'at') = (cohort = '-infinity'))
+    change_id               bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    environment             text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    original_transaction_id text   NOT NULL
+        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    PRIMARY KEY (original_transaction_id, change_id)
 );
 COMMENT ON TABLE movement_change IS
-    'Projection: changes of sums that are not folded into movement_day yet. [local]';
+    'Changes of the journal that are not summed up yet. [by original_transaction_id]';
+
+CREATE FUNCTION movement_effect(
+    environment text, original_transaction_id text, change_id bigint)
+RETURNS TABLE (
+    basis text, kind text, day date, cohort date, cause text, product_id text,
+    ownership_type text, period_type text, currency text, price_source text, number bigint,
+    amount_milliunits bigint, mrr_twelfths bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT b.basis, m.kind, b.day, b.cohort, b.summed_cause, m.product_id, m.ownership_type,
+        m.period_type, coalesce(m.currency, ''), coalesce(m.price_source, ''), s.sign * m.number,
+        s.sign * m.amount_milliunits, s.sign * m.mrr_twelfths
+    FROM movement AS m
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN m.opened_by = movement_effect.change_id THEN 1::bigint ELSE -1 END AS sign
+    ) AS s
+    CROSS JOIN LATERAL movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths) AS b
+    WHERE m.environment = movement_effect.environment
+        AND m.original_transaction_id = movement_effect.original_transaction_id
+        AND movement_effect.change_id IN (m.opened_by, m.closed_by);
+END;
+COMMENT ON FUNCTION movement_effect IS
+    'What a change of the journal adds to the sums of movement_day. In place of null stands ''''.';
 
 CREATE TABLE movement_day (
     environment       text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
@@ -286,9 +300,10 @@ BEGIN ATOMIC
     SELECT d.kind, d.cause, d.day, d.cohort, d.product_id, d.ownership_type, d.period_type,
         nullif(d.currency, ''), nullif(d.price_source, ''), d.number, d.amount_milliunits,
         d.mrr_twelfths
-    FROM movement_change AS d
+    FROM movement_change AS c
+    CROSS JOIN LATERAL movement_effect(c.environment, c.original_transaction_id, c.change_id) AS d
     WHERE known_at IS NULL AND time_zone = 'UTC'
-        AND d.environment = movement_sum.environment AND d.basis = movement_sum.basis
+        AND c.environment = movement_sum.environment AND d.basis = movement_sum.basis
         AND d.kind = ANY (kinds)
         AND d.day >= coalesce(from_day, '-infinity') AND d.day <= coalesce(to_day, 'infinity')
         AND d.day < (moment AT TIME ZONE 'UTC')::date
@@ -2080,7 +2095,7 @@ DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
         GRANT SELECT, INSERT ON movement TO tenure_program;
-        GRANT UPDATE (known_until) ON movement TO tenure_program;
+        GRANT UPDATE (known_until, closed_by) ON movement TO tenure_program;
         GRANT SELECT, INSERT, DELETE ON movement_change TO tenure_program;
         GRANT SELECT, INSERT, UPDATE ON movement_day TO tenure_program;
         GRANT SELECT ON exchange_rate TO tenure_program;
@@ -2094,6 +2109,6 @@ BEGIN
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_reader;
     END IF;
     EXECUTE format('REVOKE UPDATE, DELETE, TRUNCATE ON movement FROM %I', current_user);
-    EXECUTE format('GRANT UPDATE (known_until) ON movement TO %I', current_user);
+    EXECUTE format('GRANT UPDATE (known_until, closed_by) ON movement TO %I', current_user);
 END
 $$;

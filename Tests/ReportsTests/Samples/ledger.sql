@@ -154,18 +154,18 @@ WITH delta AS (
     FROM movement AS m
     CROSS JOIN LATERAL movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths) AS b
     WHERE m.known_until = 'infinity'
-), folded AS (
-    INSERT INTO movement_day
-    SELECT environment, basis, kind, day, cohort, cause, product_id, ownership_type, period_type,
-        currency, price_source, sum(number), sum(amount_milliunits), sum(mrr_twelfths)
-    FROM delta WHERE hashtext(transaction_id) % 2 = 0
-    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 )
-INSERT INTO movement_change (environment, basis, kind, day, cohort, cause, product_id,
-    ownership_type, period_type, currency, price_source, number, amount_milliunits, mrr_twelfths)
+INSERT INTO movement_day
 SELECT environment, basis, kind, day, cohort, cause, product_id, ownership_type, period_type,
-    currency, price_source, number, amount_milliunits, mrr_twelfths
-FROM delta WHERE hashtext(transaction_id) % 2 <> 0;
+    currency, price_source, sum(number), sum(amount_milliunits), sum(mrr_twelfths)
+FROM delta WHERE hashtext(transaction_id) % 2 = 0
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11;
+
+UPDATE movement SET opened_by = nextval(pg_get_serial_sequence('movement_change', 'change_id'))
+WHERE known_until = 'infinity' AND hashtext(transaction_id) % 2 <> 0;
+INSERT INTO movement_change (change_id, environment, original_transaction_id)
+    OVERRIDING SYSTEM VALUE
+SELECT opened_by, environment, original_transaction_id FROM movement WHERE opened_by IS NOT NULL;
 
 DROP TABLE told;
 
