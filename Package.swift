@@ -41,6 +41,18 @@ let unixSignals = Target.Dependency.product(
 let x509 = Target.Dependency.product(name: "X509", package: "swift-certificates")
 let yams = Target.Dependency.product(name: "Yams", package: "Yams")
 
+/// The administrator's pages: their templates, style sheet, script and icon.
+let pages = [
+  "account.mustache", "action-list.mustache", "action.mustache", "admin.css", "admin.js",
+  "badge.mustache", "cell.mustache", "chart.mustache", "csrf.mustache", "done.mustache",
+  "drill-down.mustache", "error.mustache", "facts.mustache", "field.mustache", "icon.svg",
+  "layout.mustache", "login.mustache", "moment.mustache", "original-transaction.mustache",
+  "overview.mustache", "paging.mustache", "parked.mustache", "properties.mustache",
+  "rejected.mustache", "report.mustache", "reports.mustache", "search.mustache",
+  "sparkline.mustache", "table.mustache", "tile.mustache", "timeline.mustache",
+  "unclaimed-row.mustache", "unclaimed.mustache",
+].map { Resource.embedInCode("Resources/Admin/\($0)") }
+
 let package = Package(
   name: "tenure",
   platforms: [.macOS(.v26)],
@@ -122,7 +134,7 @@ let package = Package(
         "Intake", "JSONText", "LedgerStorage", "Reports", "Subscriptions", crypto, httpTypes,
         hummingbird, hummingbirdCore, logging, nioCore, nioHTTP1, serviceLifecycle,
       ],
-      resources: [.embedInCode("Resources/openapi.yaml")],
+      resources: [.embedInCode("Resources/openapi.yaml")] + pages,
       swiftSettings: strict),
     .executableTarget(
       name: "tenure",

@@ -58,6 +58,7 @@ struct JobRunner: Sendable {
     case .survey: return try await survey(job)
     case .deliverEvents: return try await deliverEvents(job)
     case .trimEvents: return try await trimEvents(job)
+    case .foldMovements: return try await foldMovements(job)
     }
   }
 

@@ -212,7 +212,8 @@ extension Ledger {
             receivedAt: submission.receivedAt) : nil,
         source: EntrySource(verified.source, id: submission.id.uuidString.lowercased()))
       let (recording, writes) = try await record(
-        arrival, on: locked, knowing: accounts, at: now, in: transaction)
+        arrival, on: locked, knowing: accounts, catalogue: terms.catalogue, at: now,
+        in: transaction)
       var claimant = try Self.claimant(
         of: submission, from: after.dropLast(), after: standing.attempts)
       claimant.apply(recording)

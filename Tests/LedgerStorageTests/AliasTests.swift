@@ -97,7 +97,8 @@ struct AliasTests {
         try await ledger.database.withTransaction { transaction in
           let locked = try await ledger.lock(linesOf: arrival.evidence, in: transaction).lines
           let (_, writes) = try await ledger.record(
-            arrival, on: locked, at: day(0.1), in: transaction)
+            arrival, on: locked, catalogue: AccessTerms.everything.catalogue, at: day(0.1),
+            in: transaction)
           // All is read and decided, and nothing is committed yet.
           group.addTask {
             try await ledger.submit(

@@ -248,6 +248,7 @@ struct AuditTests {
         FROM (SELECT * FROM tenure.ledger_entry ORDER BY number DESC LIMIT 1) AS e;
         UPDATE tenure.holding SET auto_renews = true;
         """)
+      _ = try await ledger.rebuild()
       let found = try await ledger.audit()
       #expect(found.differences.map(\.kind) == [.head], "\(found.differences)")
     }

@@ -14,7 +14,7 @@ extension JobRunner {
       case .tellAccount: accounts.append(job)
       case .expireOrder: orders.append(job)
       case .verifySubmission, .processNotification, .pollLine, .compareNotifications,
-        .deliverEvents, .survey, .trimEvents:
+        .deliverEvents, .survey, .trimEvents, .foldMovements:
         left.append(job)
       }
     }

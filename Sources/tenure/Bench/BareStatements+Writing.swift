@@ -15,7 +15,8 @@ extension BareStatements {
   /// Records the purchase and everything that follows from it.
   var write: [SQL] {
     [insertEntries, updateLine, insertTransaction] + insertProjections + insertLookups
-      + [insertBinding, insertHolding] + fulfilOrder + tell + plan + finishSubmission
+      + [insertBinding, insertHolding, insertMovements] + fulfilOrder + tell + plan
+      + finishSubmission
   }
 
   private var insertEntries: SQL {
@@ -156,6 +157,31 @@ extension BareStatements {
         ends_at = excluded.ends_at, revoked_at = excluded.revoked_at,
         superseded_at = excluded.superseded_at, auto_renews = excluded.auto_renews,
         phase = excluded.phase, grace_ends_at = excluded.grace_ends_at
+      """
+  }
+
+  /// What the journal has of a first purchase: the charge, and its state and end as they are
+  /// expected.
+  private var insertMovements: SQL {
+    let kinds = ["charged", "started", "ended", "state", "state", "state"]
+    let causes = ["", "", "unknown", "active_renewing", "active_renewing", "expired"]
+    let dates = [now, now, end, now, end, end]
+    let origins: [Timestamp?] = [nil, now, now, nil, nil, nil]
+    return """
+      WITH change AS (
+        INSERT INTO tenure.movement_change (environment, original_transaction_id)
+        VALUES (\(environment), \(line))
+        RETURNING change_id
+      )
+      INSERT INTO tenure.movement (environment, original_transaction_id, kind, at, transaction_id,
+        charge_original_transaction_id, product_id, product_type, subscription_group, cause,
+        origin_at, number, ownership_type, period_type, quantity, account_key, known_from,
+        opened_by)
+      SELECT \(environment), \(line), kind, at, \(transaction), \(line), \(product),
+        \("auto_renewable"), \("bench"), cause, origin_at, number,
+        \("purchased"), \("normal"), \(1), \(sample.accountKey), \(now), change_id
+      FROM change CROSS JOIN unnest(\(kinds), \(dates), \(causes), \(origins),
+        \([1, 1, -1, 1, -1, 1])) AS new (kind, at, cause, origin_at, number)
       """
   }
 

@@ -1,0 +1,63 @@
+// What helps where there is JavaScript; every page works without.
+"use strict";
+
+// A key leads to the field that names it, as "/" does to the search.
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, textarea, select")) return;
+  for (const field of document.querySelectorAll("[data-shortcut]")) {
+    if (field.dataset.shortcut !== event.key) continue;
+    event.preventDefault();
+    field.focus();
+    field.select();
+  }
+});
+
+// The values of a chart at one time, in a line below it: under the pointer or a finger.
+for (const chart of document.querySelectorAll(".chart")) {
+  const bands = [...chart.querySelectorAll(".band")];
+  if (bands.length === 0) continue;
+  const readout = document.createElement("p");
+  readout.className = "readout";
+  chart.querySelector(".plot-row").after(readout);
+  const show = (band) => {
+    for (const other of bands) other.classList.toggle("at", other === band);
+    readout.textContent = band ? band.querySelector("title").textContent : "";
+  };
+  for (const band of bands) {
+    band.addEventListener("pointerenter", () => show(band));
+  }
+  chart.querySelector(".plot").addEventListener("pointerleave", (event) => {
+    if (event.pointerType === "mouse") show(null);
+  });
+}
+
+// All rows of a list at once.
+for (const form of document.querySelectorAll("form.choose")) {
+  const boxes = [...form.querySelectorAll("input[type=checkbox]")];
+  if (boxes.length < 2) continue;
+  const all = document.createElement("button");
+  all.type = "button";
+  all.textContent = "Choose all";
+  all.addEventListener("click", () => {
+    const every = boxes.every((box) => box.checked);
+    for (const box of boxes) box.checked = !every;
+  });
+  form.querySelector(".choose-do").prepend(all);
+}
+
+// A form is sent once, however often its button is pressed.
+for (const form of document.querySelectorAll("form[method=post]")) {
+  form.addEventListener("submit", (event) => {
+    if (form.dataset.sent) event.preventDefault();
+    form.dataset.sent = "yes";
+  });
+}
+window.addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+});
+
+// The end of a timeline matters most.
+for (const scroll of document.querySelectorAll(".timeline .scroll")) {
+  scroll.scrollLeft = scroll.scrollWidth;
+}

@@ -1,0 +1,85 @@
+import Testing
+
+@testable import HTTPAPI
+
+struct ChartNumberTests {
+  @Test(
+    "Coordinates have two decimals at most, and are always numbers",
+    arguments: [
+      (0, "0"), (1, "1"), (12.5, "12.5"), (33.333333, "33.33"), (-3.3333, "-3.33"),
+      (99.995, "100"), (0.004, "0"), (-0.006, "-0.01"), (0.05, "0.05"),
+      (999_999.99, "999999.99"), (1_000_000, "0"), (-.infinity, "0"), (.nan, "0"),
+    ] as [(Double, String)])
+  func coordinates(number: Double, expected: String) {
+    #expect(Coordinate.text(number) == expected)
+  }
+
+  // swift-format-ignore
+  @Test(
+    "Numbers for people, whole and for an axis",
+    arguments: [
+      (.count, 0, "0", "0"),
+      (.count, 999, "999", "999"),
+      (.count, 12_500, "12,500", "12.5k"),
+      (.count, -1284, "−1,284", "−1.28k"),
+      (.count, 1_284_567, "1,284,567", "1.28M"),
+      (.count, 1_000_000_000_000_000, "1,000,000,000,000,000", "1,000T"),
+      (.count, .max, "9,223,372,036,854,775,807", "9,223,372.03T"),
+      (.count, .min, "−9,223,372,036,854,775,808", "−9,223,372.03T"),
+      (.money(currency: "USD"), 0, "0.00 USD", "0"),
+      (.money(currency: "USD"), 9990, "9.99 USD", "9.99"),
+      (.money(currency: "USD"), 1_284_500, "1,284.50 USD", "1.28k"),
+      // What two decimals can't say has three.
+      (.money(currency: "USD"), -1_284_567, "−1,284.567 USD", "−1.28k"),
+      (.money(currency: "JPY"), 1_000_000, "1,000 JPY", "1k"),
+      (.money(currency: "JPY"), 1_000_500, "1,000.5 JPY", "1k"),
+      (.money(currency: "KWD"), 1_234_500, "1,234.500 KWD", "1.23k"),
+      (.share, 0, "0.0 %", "0 %"),
+      (.share, 325, "3.25 %", "3.25 %"),
+      (.share, 10_000, "100.0 %", "100 %"),
+      (.share, -5, "−0.05 %", "−0.05 %"),
+    ] as [(ChartUnit, Int64, String, String)])
+  func numbers(unit: ChartUnit, value: Int64, whole: String, short: String) {
+    #expect(unit.text(value) == whole)
+    #expect(unit.short(value) == short)
+  }
+
+  // swift-format-ignore
+  @Test(
+    "A scale ends at round numbers around its values",
+    arguments: [
+      ([], true, 0...1, 1),
+      ([0], true, 0...1, 1),
+      ([3], true, 0...3, 1),
+      ([7, 12], true, 0...15, 5),
+      ([523, -340], true, -400...600, 200),
+      ([99], true, 0...100, 20),
+      ([100], true, 0...100, 20),
+      ([101], true, 0...150, 50),
+      ([-5], true, -5...0, 1),
+      ([50_293], true, 0...60_000, 20_000),
+      ([46_000, 50_293], false, 46_000...51_000, 1000),
+      ([46_000, 46_000], false, 46_000...46_001, 1),
+      ([.max], true, 0...100_000_000_000_000_000, 20_000_000_000_000_000),
+    ] as [([Int64], Bool, ClosedRange<Int64>, Int64)])
+  func scales(values: [Int64], includesZero: Bool, range: ClosedRange<Int64>, step: Int64) {
+    let scale = ChartScale(values, height: 200, includesZero: includesZero)
+    #expect(scale.lowest...scale.highest == range)
+    #expect(scale.step == step)
+    #expect(scale.marks.first == range.lowerBound)
+    #expect(scale.marks.last == range.upperBound)
+    #expect(scale.y(range.lowerBound) == 200)
+    #expect(scale.y(range.upperBound) == 0)
+  }
+
+  @Test func `zero is marked, and what lies beyond the edge is drawn at it`() {
+    let scale = ChartScale([523, -340], height: 200)
+    let ticks = scale.ticks(in: .count)
+    #expect(ticks.map(\.position) == ["200", "160", "120", "80", "40", "0"])
+    #expect(ticks.map(\.label) == ["−400", "−200", "0", "200", "400", "600"])
+    #expect(ticks.map(\.isZero) == [false, false, true, false, false, false])
+    #expect(scale.baseline == 120)
+    #expect(scale.y(10_000) == 0)
+    #expect(scale.y(-10_000) == 200)
+  }
+}

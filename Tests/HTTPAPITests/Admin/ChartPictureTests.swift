@@ -1,0 +1,181 @@
+import Subscriptions
+import Testing
+
+@testable import HTTPAPI
+
+struct ChartPictureTests {
+  /// The first days of November 2026.
+  private func days(_ count: Int) -> [ChartBucket] {
+    let first = CalendarDate(year: 2026, month: 11, day: 1).daysSince1970
+    return (0..<count).map {
+      ChartBucket(
+        at: Timestamp(CalendarDate(daysSince1970: first + $0)), label: "2026-11-0\($0 + 1)")
+    }
+  }
+
+  private func lines() -> ChartPicture {
+    ChartPicture(
+      linesOf: ChartData(
+        id: "c", title: "Active", buckets: days(4),
+        series: [
+          ChartSeries(name: "Active", values: [10, 20, nil, 15], hrefs: ["/1", "/2", "/3", "/4"]),
+          ChartSeries(name: "Trials", values: [0, 5, 5, 4]),
+        ],
+        height: 100))
+  }
+
+  @Test func `a line has gaps where nothing is known, and a lonely value is a dot`() {
+    let picture = lines()
+    #expect(picture.lines.map(\.seriesClass) == ["series-1", "series-2"])
+    #expect(
+      picture.lines.map(\.data) == ["M125 50L375 0", "M125 100L375 75L625 75L875 80"])
+    // Only the first series has an area.
+    #expect(picture.areas.map(\.data) == ["M125 100L125 50L375 0L375 100Z"])
+    #expect(picture.dots.map(\.x) == ["87.5"])
+    #expect(picture.dots.map(\.y) == ["25"])
+  }
+
+  @Test func `axes and bands fit the values`() {
+    let picture = lines()
+    #expect(picture.yTicks.map(\.label) == ["0", "5", "10", "15", "20"])
+    #expect(picture.yTicks.map(\.position) == ["100", "75", "50", "25", "0"])
+    #expect(picture.xTicks.map(\.label) == ["1 Nov 2026", "2 Nov", "3 Nov", "4 Nov"])
+    #expect(picture.xTicks.map(\.position) == ["12.5", "37.5", "62.5", "87.5"])
+    #expect(picture.bands.map(\.x) == ["0", "25", "50", "75"])
+    #expect(picture.bands.map(\.width) == ["25", "25", "25", "25"])
+    #expect((picture.height, picture.fullHeight) == (100, 124))
+  }
+
+  @Test func `words tell the same as the picture`() {
+    let picture = lines()
+    #expect(
+      picture.description
+        == "Active: 15 (2026-11-04), 10 at first (2026-11-01), between 10 and 20. "
+        + "Trials: 4 (2026-11-04), 0 at first (2026-11-01), between 0 and 5.")
+    #expect(
+      picture.bands.map(\.text) == [
+        "2026-11-01: Active 10, Trials 0", "2026-11-02: Active 20, Trials 5",
+        "2026-11-03: Trials 5", "2026-11-04: Active 15, Trials 4",
+      ])
+    #expect(picture.legend.map(\.value) == ["15", "4"])
+    #expect(
+      picture.table.rows.map { $0.cells.map(\.text) } == [
+        ["2026-11-04", "15", "4"], ["2026-11-03", "", "5"], ["2026-11-02", "20", "5"],
+        ["2026-11-01", "10", "0"],
+      ])
+    #expect(picture.table.rows.map { $0.cells[1].href } == ["/4", "/3", "/2", "/1"])
+    #expect(picture.table.rows.allSatisfy { $0.cells[2].href == nil })
+  }
+
+  @Test func `a line alone may leave zero out, and has no area then`() {
+    let picture = ChartPicture(
+      linesOf: ChartData(
+        id: "c", title: "MRR", unit: .money(currency: "USD"), buckets: days(2),
+        series: [ChartSeries(name: "MRR", values: [46_000_000, 50_293_000])], height: 100),
+      includesZero: false)
+    #expect(picture.yTicks.first?.label == "46k")
+    #expect(picture.areas.isEmpty)
+    #expect(picture.lines.map(\.data) == ["M250 100L750 14.14"])
+  }
+
+  @Test func `gains are stacked up from zero, losses down, and a line has their sum`() {
+    let picture = ChartPicture(
+      stacksOf: ChartData(
+        id: "c", title: "Moves", buckets: days(4),
+        series: [
+          ChartSeries(name: "New", values: [5, 3, 0, nil]),
+          ChartSeries(name: "Back", values: [5, 0, 2, nil]),
+          ChartSeries(name: "Gone", values: [-4, -3, 0, nil]),
+        ],
+        height: 120),
+      net: "Net")
+    #expect(
+      picture.bars.map { [$0.seriesClass, $0.x, $0.width, $0.y, $0.height] } == [
+        ["series-1", "7.5", "10", "40", "40"], ["series-2", "7.5", "10", "0", "40"],
+        ["series-3", "7.5", "10", "80", "32"], ["series-1", "32.5", "10", "56", "24"],
+        ["series-3", "32.5", "10", "80", "24"], ["series-2", "57.5", "10", "64", "16"],
+      ])
+    #expect(picture.yTicks.map(\.label) == ["−5", "0", "5", "10"])
+    #expect(picture.lines.map(\.data) == ["M125 32L375 80L625 64L875 80"])
+    #expect(picture.dots.map(\.y) == ["32", "80", "64", "80"])
+    #expect(picture.legend.map(\.label) == ["New", "Back", "Gone", "Net"])
+    #expect(picture.legend.map(\.value) == [nil, nil, nil, "0"])
+  }
+
+  @Test(
+    "Where nothing is known there is nothing to draw",
+    arguments: [(0, []), (0, [nil]), (3, [nil, nil, nil])] as [(Int, [Int64?])])
+  func empty(days: Int, values: [Int64?]) {
+    let data = ChartData(
+      id: "c", title: "Active", buckets: self.days(values.count),
+      series: [ChartSeries(name: "Active", values: values)])
+    for picture in [ChartPicture(linesOf: data), ChartPicture(stacksOf: data, net: "Net")] {
+      #expect(picture.isEmpty)
+      #expect(picture.lines.isEmpty && picture.bars.isEmpty && picture.dots.isEmpty)
+    }
+  }
+
+  @Test func `the largest numbers overflow nothing`() {
+    let data = ChartData(
+      id: "c", title: "Active", buckets: days(2),
+      series: [
+        ChartSeries(name: "A", values: [.max, .min]), ChartSeries(name: "B", values: [.max, .min]),
+      ])
+    for picture in [ChartPicture(linesOf: data), ChartPicture(stacksOf: data, net: "Net")] {
+      #expect(!picture.isEmpty)
+    }
+    #expect(Sparkline([.max, .min], name: "A")?.lastY == "33")
+  }
+
+  @Test func `three years of days have no more places to point at than a screen`() {
+    let picture = ChartPicture(
+      linesOf: ChartData(
+        id: "c", title: "Active", buckets: days(1100),
+        series: [ChartSeries(name: "Active", values: Array(repeating: 1, count: 1100))]))
+    #expect(picture.bands.count == 367)
+    #expect(picture.bands.first?.text.hasPrefix("2026-11-03") == true)
+    #expect(picture.bands.last?.text.hasPrefix("2026-11-01100") == true)
+  }
+
+  // swift-format-ignore
+  @Test(
+    "A sparkline goes from its least value to its greatest",
+    arguments: [
+      ([1, 2, 3], "M0 33L50 18L100 3", "M0 36L0 33L50 18L100 3L100 36Z", "3"),
+      ([5, 5], "M0 18L100 18", "M0 36L0 18L100 18L100 36Z", "18"),
+      ([nil, 1, nil, 3], "M33.33 33L100 3", "M33.33 36L33.33 33L100 3L100 36Z", "3"),
+      ([-1, 1], "M0 33L100 3", "M0 36L0 33L100 3L100 36Z", "3"),
+    ] as [([Int64?], String, String, String)])
+  func sparklines(values: [Int64?], line: String, area: String, lastY: String) throws {
+    let sparkline = try #require(Sparkline(values, name: "Active"))
+    #expect(sparkline.line == line)
+    #expect(sparkline.area == area)
+    #expect(sparkline.lastY == lastY)
+  }
+
+  @Test(
+    "One value is no line", arguments: [[], [1], [nil, nil], [nil, 1, nil]] as [[Int64?]])
+  func sparklinesWithoutLine(values: [Int64?]) {
+    #expect(Sparkline(values, name: "Active") == nil)
+  }
+
+  @Test func `cohorts are a triangle of shares, rounded down, with their heat`() {
+    let table = DataTable(
+      cohorts: [
+        Cohort(label: "Oct 2026", size: 3, retained: [3, 2, 1], hrefs: ["/0", "/1", "/2"]),
+        Cohort(label: "Nov 2026", size: 1000, retained: [1000, 999]),
+        Cohort(label: "Dec 2026", size: 0, retained: [0]),
+      ],
+      caption: "Retained", period: "Month")
+    #expect(table.columns.map(\.label) == ["Cohort", "Size", "Month 0", "1", "2"])
+    #expect(
+      table.rows.map { $0.cells.map(\.text) } == [
+        ["Oct 2026", "3", "100.0 %", "66.6 %", "33.3 %"],
+        ["Nov 2026", "1,000", "100.0 %", "99.9 %", ""],
+        ["Dec 2026", "0", "", "", ""],
+      ])
+    #expect(table.rows[0].cells.map(\.heat) == [nil, nil, 10, 6, 3])
+    #expect(table.rows[1].cells.map(\.heat) == [nil, nil, 10, 9, nil])
+    #expect(table.rows[0].cells.map(\.href) == [nil, nil, "/0", "/1", "/2"])
+  }
+}

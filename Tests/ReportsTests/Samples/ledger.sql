@@ -1,0 +1,218 @@
+-- A small ledger of movements, worked out by hand: what each report says of it stands in answers.sql.
+-- The moment is 2026-04-15 12:00 UTC. Accounts are a, b, c; times are UTC.
+
+SET search_path TO tenure;
+
+INSERT INTO product (product_id, valid_from, type, subscription_group, period, price_milliunits,
+    currency)
+VALUES ('month', '2025-01-01Z', 'auto_renewable', 'g', 'P1M', 10990, 'EUR'),
+    ('year', '2025-01-01Z', 'auto_renewable', 'g', 'P1Y', 59990, 'EUR'),
+    ('week', '2025-01-01Z', 'auto_renewable', 'h', 'P1W', 1990, 'USD'),
+    ('coins', '2025-01-01Z', 'consumable', NULL, NULL, 2500, 'EUR');
+
+INSERT INTO account_by_key (account_key, account_id, app_account_token)
+VALUES ('00000000-0000-0000-0000-00000000000a', 'a', gen_random_uuid()),
+    ('00000000-0000-0000-0000-00000000000b', 'b', gen_random_uuid()),
+    ('00000000-0000-0000-0000-00000000000c', 'c', gen_random_uuid());
+
+CREATE TEMPORARY TABLE told (
+    line text, kind text, at timestamptz, transaction_id text, product_id text, cause text,
+    origin_at timestamptz, number smallint, period_type text, currency text, amount bigint,
+    source text, mrr bigint, account text, known_from timestamptz, known_until timestamptz);
+
+INSERT INTO told VALUES
+-- s1, account a: three months, then switched off, and it ended. On 10 March nobody knew of the third
+-- charge until the 16th: until then it seemed to have ended.
+('s1', 'charged', '2026-01-10 10:00Z', 't11', 'month', '', NULL, 1, 'normal', 'EUR', 9990, 'app_store', 0, 'a', '2026-01-10 11:00Z', 'infinity'),
+('s1', 'charged', '2026-02-10 10:00Z', 't12', 'month', '', NULL, 1, 'normal', 'EUR', 9990, 'app_store', 0, 'a', '2026-02-10 11:00Z', 'infinity'),
+('s1', 'charged', '2026-03-10 10:00Z', 't13', 'month', '', NULL, 1, 'normal', 'EUR', 9990, 'app_store', 0, 'a', '2026-03-16 00:00Z', 'infinity'),
+('s1', 'started', '2026-01-10 10:00Z', 't11', 'month', '', '2026-01-10 10:00Z', 1, 'normal', 'EUR', 0, 'app_store', 119880, 'a', '2026-01-10 11:00Z', 'infinity'),
+('s1', 'ended', '2026-03-10 10:00Z', 't12', 'month', 'unknown', '2026-01-10 10:00Z', -1, 'normal', 'EUR', 0, 'app_store', -119880, 'a', '2026-02-10 11:00Z', '2026-03-16 00:00Z'),
+('s1', 'ended', '2026-04-10 10:00Z', 't13', 'month', 'voluntary', '2026-01-10 10:00Z', -1, 'normal', 'EUR', 0, 'app_store', -119880, 'a', '2026-03-16 00:00Z', 'infinity'),
+('s1', 'auto_renew_off', '2026-03-20 08:00Z', 't13', 'month', '', NULL, 1, 'normal', NULL, 0, NULL, 0, 'a', '2026-03-20 09:00Z', 'infinity'),
+('s1', 'state', '2026-01-10 10:00Z', 't11', 'month', 'active_renewing', NULL, 1, 'normal', NULL, 0, NULL, 0, 'a', '2026-01-10 11:00Z', 'infinity'),
+('s1', 'state', '2026-03-10 10:00Z', 't12', 'month', 'active_renewing', NULL, -1, 'normal', NULL, 0, NULL, 0, 'a', '2026-02-10 11:00Z', '2026-03-16 00:00Z'),
+('s1', 'state', '2026-03-10 10:00Z', 't12', 'month', 'expired', NULL, 1, 'normal', NULL, 0, NULL, 0, 'a', '2026-02-10 11:00Z', '2026-03-16 00:00Z'),
+('s1', 'state', '2026-03-20 08:00Z', 't13', 'month', 'active_renewing', NULL, -1, 'normal', NULL, 0, NULL, 0, 'a', '2026-03-20 09:00Z', 'infinity'),
+('s1', 'state', '2026-03-20 08:00Z', 't13', 'month', 'active_cancelled', NULL, 1, 'normal', NULL, 0, NULL, 0, 'a', '2026-03-20 09:00Z', 'infinity'),
+('s1', 'state', '2026-04-10 10:00Z', 't13', 'month', 'active_cancelled', NULL, -1, 'normal', NULL, 0, NULL, 0, 'a', '2026-03-20 09:00Z', 'infinity'),
+('s1', 'state', '2026-04-10 10:00Z', 't13', 'month', 'expired', NULL, 1, 'normal', NULL, 0, NULL, 0, 'a', '2026-03-20 09:00Z', 'infinity'),
+-- s2, account b: a trial that converts, a higher price, a refund of that month, then a year.
+('s2', 'charged', '2026-01-15 10:00Z', 't21', 'month', '', NULL, 1, 'trial', 'EUR', 0, 'app_store', 0, 'b', '2026-01-15 11:00Z', 'infinity'),
+('s2', 'charged', '2026-01-22 10:00Z', 't22', 'month', '', NULL, 1, 'normal', 'EUR', 9990, 'app_store', 0, 'b', '2026-01-22 11:00Z', 'infinity'),
+('s2', 'charged', '2026-02-22 10:00Z', 't23', 'month', '', NULL, 1, 'normal', 'EUR', 10990, 'catalogue', 0, 'b', '2026-02-22 11:00Z', 'infinity'),
+('s2', 'charged', '2026-03-22 10:00Z', 't24', 'month', '', NULL, 1, 'normal', 'EUR', 10990, 'app_store', 0, 'b', '2026-03-22 11:00Z', 'infinity'),
+('s2', 'charged', '2026-03-25 10:00Z', 't25', 'year', '', NULL, 1, 'normal', 'EUR', 59990, 'app_store', 0, 'b', '2026-03-25 11:00Z', 'infinity'),
+('s2', 'refunded', '2026-03-05 23:30Z', 't23', 'month', 'other', '2026-02-22 10:00Z', -1, 'normal', 'EUR', -10990, 'catalogue', 0, 'b', '2026-03-06 11:00Z', 'infinity'),
+('s2', 'trial_started', '2026-01-15 10:00Z', 't21', 'month', '', '2026-01-15 10:00Z', 1, 'trial', NULL, 0, NULL, 0, 'b', '2026-01-15 11:00Z', 'infinity'),
+('s2', 'trial_ended', '2026-01-22 10:00Z', 't21', 'month', 'converted', '2026-01-15 10:00Z', -1, 'trial', NULL, 0, NULL, 0, 'b', '2026-01-22 11:00Z', 'infinity'),
+('s2', 'started', '2026-01-22 10:00Z', 't22', 'month', '', '2026-01-22 10:00Z', 1, 'normal', 'EUR', 0, 'app_store', 119880, 'b', '2026-01-22 11:00Z', 'infinity'),
+('s2', 'repriced', '2026-02-22 10:00Z', 't23', 'month', '', '2026-01-22 10:00Z', 0, 'normal', 'EUR', 0, 'app_store', 12000, 'b', '2026-02-22 11:00Z', 'infinity'),
+('s2', 'changed_from', '2026-03-25 10:00Z', 't24', 'month', '', '2026-01-22 10:00Z', -1, 'normal', 'EUR', 0, 'app_store', -131880, 'b', '2026-03-25 11:00Z', 'infinity'),
+('s2', 'changed_to', '2026-03-25 10:00Z', 't25', 'year', '', '2026-01-22 10:00Z', 1, 'normal', 'EUR', 0, 'app_store', 59990, 'b', '2026-03-25 11:00Z', 'infinity'),
+('s2', 'ended', '2027-03-25 10:00Z', 't25', 'year', 'unknown', '2026-01-22 10:00Z', -1, 'normal', 'EUR', 0, 'app_store', -59990, 'b', '2026-03-25 11:00Z', 'infinity'),
+('s2', 'state', '2026-01-15 10:00Z', 't21', 'month', 'trial_renewing', NULL, 1, 'trial', NULL, 0, NULL, 0, 'b', '2026-01-15 11:00Z', 'infinity'),
+('s2', 'state', '2026-01-22 10:00Z', 't21', 'month', 'trial_renewing', NULL, -1, 'trial', NULL, 0, NULL, 0, 'b', '2026-01-15 11:00Z', 'infinity'),
+('s2', 'state', '2026-01-22 10:00Z', 't22', 'month', 'active_renewing', NULL, 1, 'normal', NULL, 0, NULL, 0, 'b', '2026-01-22 11:00Z', 'infinity'),
+('s2', 'state', '2026-03-25 10:00Z', 't24', 'month', 'active_renewing', NULL, -1, 'normal', NULL, 0, NULL, 0, 'b', '2026-03-25 11:00Z', 'infinity'),
+('s2', 'state', '2026-03-25 10:00Z', 't25', 'year', 'active_renewing', NULL, 1, 'normal', NULL, 0, NULL, 0, 'b', '2026-03-25 11:00Z', 'infinity'),
+('s2', 'state', '2027-03-25 10:00Z', 't25', 'year', 'active_renewing', NULL, -1, 'normal', NULL, 0, NULL, 0, 'b', '2026-03-25 11:00Z', 'infinity'),
+('s2', 'state', '2027-03-25 10:00Z', 't25', 'year', 'expired', NULL, 1, 'normal', NULL, 0, NULL, 0, 'b', '2026-03-25 11:00Z', 'infinity'),
+-- s3, nobody's: a trial that lapses; and s9, account c: one that is still open.
+('s3', 'charged', '2026-01-28 10:00Z', 't31', 'month', '', NULL, 1, 'trial', 'EUR', 0, 'app_store', 0, NULL, '2026-01-28 11:00Z', 'infinity'),
+('s3', 'trial_started', '2026-01-28 10:00Z', 't31', 'month', '', '2026-01-28 10:00Z', 1, 'trial', NULL, 0, NULL, 0, NULL, '2026-01-28 11:00Z', 'infinity'),
+('s3', 'trial_ended', '2026-02-04 10:00Z', 't31', 'month', 'lapsed', '2026-01-28 10:00Z', -1, 'trial', NULL, 0, NULL, 0, NULL, '2026-01-28 11:00Z', 'infinity'),
+('s3', 'state', '2026-01-28 10:00Z', 't31', 'month', 'trial_cancelled', NULL, 1, 'trial', NULL, 0, NULL, 0, NULL, '2026-01-28 11:00Z', 'infinity'),
+('s3', 'state', '2026-02-04 10:00Z', 't31', 'month', 'trial_cancelled', NULL, -1, 'trial', NULL, 0, NULL, 0, NULL, '2026-01-28 11:00Z', 'infinity'),
+('s3', 'state', '2026-02-04 10:00Z', 't31', 'month', 'expired', NULL, 1, 'trial', NULL, 0, NULL, 0, NULL, '2026-01-28 11:00Z', 'infinity'),
+('s9', 'charged', '2026-04-12 10:00Z', 't91', 'month', '', NULL, 1, 'trial', 'EUR', 0, 'app_store', 0, 'c', '2026-04-12 11:00Z', 'infinity'),
+('s9', 'trial_started', '2026-04-12 10:00Z', 't91', 'month', '', '2026-04-12 10:00Z', 1, 'trial', NULL, 0, NULL, 0, 'c', '2026-04-12 11:00Z', 'infinity'),
+('s9', 'trial_ended', '2026-04-19 10:00Z', 't91', 'month', 'lapsed', '2026-04-12 10:00Z', -1, 'trial', NULL, 0, NULL, 0, 'c', '2026-04-12 11:00Z', 'infinity'),
+('s9', 'state', '2026-04-12 10:00Z', 't91', 'month', 'trial_renewing', NULL, 1, 'trial', NULL, 0, NULL, 0, 'c', '2026-04-12 11:00Z', 'infinity'),
+('s9', 'state', '2026-04-19 10:00Z', 't91', 'month', 'trial_renewing', NULL, -1, 'trial', NULL, 0, NULL, 0, 'c', '2026-04-12 11:00Z', 'infinity'),
+('s9', 'state', '2026-04-19 10:00Z', 't91', 'month', 'expired', NULL, 1, 'trial', NULL, 0, NULL, 0, 'c', '2026-04-12 11:00Z', 'infinity'),
+-- s4, account c: saved in its grace period; then, after another grace period, Apple tries in vain.
+('s4', 'charged', '2026-01-05 10:00Z', 't41', 'month', '', NULL, 1, 'normal', 'EUR', 9990, 'app_store', 0, 'c', '2026-01-05 11:00Z', 'infinity'),
+('s4', 'charged', '2026-02-05 10:00Z', 't42', 'month', '', NULL, 1, 'normal', 'EUR', 9990, 'app_store', 0, 'c', '2026-02-10 11:00Z', 'infinity'),
+('s4', 'started', '2026-01-05 10:00Z', 't41', 'month', '', '2026-01-05 10:00Z', 1, 'normal', 'EUR', 0, 'app_store', 119880, 'c', '2026-01-05 11:00Z', 'infinity'),
+('s4', 'ended', '2026-03-11 10:00Z', 't42', 'month', 'billing', '2026-01-05 10:00Z', -1, 'normal', 'EUR', 0, 'app_store', -119880, 'c', '2026-03-05 11:00Z', 'infinity'),
+('s4', 'grace_entered', '2026-02-05 10:00Z', 't41', 'month', '', NULL, 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-02-05 11:00Z', 'infinity'),
+('s4', 'billing_recovered', '2026-02-10 10:00Z', 't42', 'month', '', '2026-02-05 10:00Z', 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-02-10 11:00Z', 'infinity'),
+('s4', 'grace_entered', '2026-03-05 10:00Z', 't42', 'month', '', NULL, 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-03-05 11:00Z', 'infinity'),
+('s4', 'retry_entered', '2026-03-11 10:00Z', 't42', 'month', '', NULL, 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-03-05 11:00Z', 'infinity'),
+('s4', 'billing_lost', '2026-05-04 10:00Z', 't42', 'month', '', '2026-03-05 10:00Z', 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-03-05 11:00Z', 'infinity'),
+('s4', 'state', '2026-01-05 10:00Z', 't41', 'month', 'active_renewing', NULL, 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-01-05 11:00Z', 'infinity'),
+('s4', 'state', '2026-02-05 10:00Z', 't41', 'month', 'active_renewing', NULL, -1, 'normal', NULL, 0, NULL, 0, 'c', '2026-01-05 11:00Z', 'infinity'),
+('s4', 'state', '2026-02-05 10:00Z', 't41', 'month', 'in_grace_period', NULL, 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-02-05 11:00Z', 'infinity'),
+('s4', 'state', '2026-02-10 10:00Z', 't42', 'month', 'in_grace_period', NULL, -1, 'normal', NULL, 0, NULL, 0, 'c', '2026-02-10 11:00Z', 'infinity'),
+('s4', 'state', '2026-02-10 10:00Z', 't42', 'month', 'active_renewing', NULL, 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-02-10 11:00Z', 'infinity'),
+('s4', 'state', '2026-03-05 10:00Z', 't42', 'month', 'active_renewing', NULL, -1, 'normal', NULL, 0, NULL, 0, 'c', '2026-02-10 11:00Z', 'infinity'),
+('s4', 'state', '2026-03-05 10:00Z', 't42', 'month', 'in_grace_period', NULL, 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-03-05 11:00Z', 'infinity'),
+('s4', 'state', '2026-03-11 10:00Z', 't42', 'month', 'in_grace_period', NULL, -1, 'normal', NULL, 0, NULL, 0, 'c', '2026-03-05 11:00Z', 'infinity'),
+('s4', 'state', '2026-03-11 10:00Z', 't42', 'month', 'in_billing_retry', NULL, 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-03-05 11:00Z', 'infinity'),
+('s4', 'state', '2026-05-04 10:00Z', 't42', 'month', 'in_billing_retry', NULL, -1, 'normal', NULL, 0, NULL, 0, 'c', '2026-03-05 11:00Z', 'infinity'),
+('s4', 'state', '2026-05-04 10:00Z', 't42', 'month', 'expired', NULL, 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-03-05 11:00Z', 'infinity'),
+-- s5, account a and, from the last charge on, b: weeks in dollars, refunded, bought again, switched off
+-- and on again, and due on 16 April.
+('s5', 'charged', '2026-02-27 10:00Z', 't51', 'week', '', NULL, 1, 'intro', 'USD', 990, 'app_store', 0, 'a', '2026-02-27 11:00Z', 'infinity'),
+('s5', 'charged', '2026-03-06 10:00Z', 't52', 'week', '', NULL, 1, 'normal', 'USD', 1990, 'app_store', 0, 'a', '2026-03-06 11:00Z', 'infinity'),
+('s5', 'refunded', '2026-03-08 10:00Z', 't52', 'week', 'issue_with_app', '2026-03-06 10:00Z', -1, 'normal', 'USD', -1990, 'app_store', 0, 'a', '2026-03-08 11:00Z', 'infinity'),
+('s5', 'charged', '2026-04-02 10:00Z', 't53', 'week', '', NULL, 1, 'normal', 'USD', 1990, 'app_store', 0, 'b', '2026-04-02 11:00Z', 'infinity'),
+('s5', 'charged', '2026-04-09 10:00Z', 't54', 'week', '', NULL, 1, 'normal', 'USD', 1990, 'app_store', 0, 'b', '2026-04-09 11:00Z', 'infinity'),
+('s5', 'started', '2026-02-27 10:00Z', 't51', 'week', '', '2026-02-27 10:00Z', 1, 'intro', 'USD', 0, 'app_store', 47520, 'a', '2026-02-27 11:00Z', 'infinity'),
+('s5', 'repriced', '2026-03-06 10:00Z', 't52', 'week', '', '2026-02-27 10:00Z', 0, 'normal', 'USD', 0, 'app_store', 48000, 'a', '2026-03-06 11:00Z', 'infinity'),
+('s5', 'ended', '2026-03-08 10:00Z', 't52', 'week', 'refunded', '2026-02-27 10:00Z', -1, 'normal', 'USD', 0, 'app_store', -95520, 'a', '2026-03-08 11:00Z', 'infinity'),
+('s5', 'resumed', '2026-04-02 10:00Z', 't53', 'week', '', '2026-02-27 10:00Z', 1, 'normal', 'USD', 0, 'app_store', 95520, 'b', '2026-04-02 11:00Z', 'infinity'),
+('s5', 'ended', '2026-04-16 10:00Z', 't54', 'week', 'unknown', '2026-02-27 10:00Z', -1, 'normal', 'USD', 0, 'app_store', -95520, 'b', '2026-04-09 11:00Z', 'infinity'),
+('s5', 'auto_renew_off', '2026-04-03 10:00Z', 't53', 'week', '', NULL, 1, 'normal', NULL, 0, NULL, 0, 'b', '2026-04-03 11:00Z', 'infinity'),
+('s5', 'auto_renew_on', '2026-04-04 10:00Z', 't53', 'week', '', NULL, 1, 'normal', NULL, 0, NULL, 0, 'b', '2026-04-04 11:00Z', 'infinity'),
+('s5', 'state', '2026-02-27 10:00Z', 't51', 'week', 'active_renewing', NULL, 1, 'intro', NULL, 0, NULL, 0, 'a', '2026-02-27 11:00Z', 'infinity'),
+('s5', 'state', '2026-03-08 10:00Z', 't52', 'week', 'active_renewing', NULL, -1, 'normal', NULL, 0, NULL, 0, 'a', '2026-03-08 11:00Z', 'infinity'),
+('s5', 'state', '2026-03-08 10:00Z', 't52', 'week', 'revoked', NULL, 1, 'normal', NULL, 0, NULL, 0, 'a', '2026-03-08 11:00Z', 'infinity'),
+('s5', 'state', '2026-04-02 10:00Z', 't53', 'week', 'revoked', NULL, -1, 'normal', NULL, 0, NULL, 0, 'b', '2026-04-02 11:00Z', 'infinity'),
+('s5', 'state', '2026-04-02 10:00Z', 't53', 'week', 'active_renewing', NULL, 1, 'normal', NULL, 0, NULL, 0, 'b', '2026-04-02 11:00Z', 'infinity'),
+('s5', 'state', '2026-04-16 10:00Z', 't54', 'week', 'active_renewing', NULL, -1, 'normal', NULL, 0, NULL, 0, 'b', '2026-04-09 11:00Z', 'infinity'),
+('s5', 'state', '2026-04-16 10:00Z', 't54', 'week', 'expired', NULL, 1, 'normal', NULL, 0, NULL, 0, 'b', '2026-04-09 11:00Z', 'infinity'),
+-- s8, account c: moves from euros to dollars; renews on 20 April.
+('s8', 'charged', '2026-01-20 10:00Z', 't81', 'month', '', NULL, 1, 'normal', 'EUR', 9990, 'app_store', 0, 'c', '2026-01-20 11:00Z', 'infinity'),
+('s8', 'charged', '2026-02-20 10:00Z', 't82', 'month', '', NULL, 1, 'normal', 'EUR', 9990, 'app_store', 0, 'c', '2026-02-20 11:00Z', 'infinity'),
+('s8', 'charged', '2026-03-20 10:00Z', 't83', 'month', '', NULL, 1, 'normal', 'USD', 10490, 'app_store', 0, 'c', '2026-03-20 11:00Z', 'infinity'),
+('s8', 'started', '2026-01-20 10:00Z', 't81', 'month', '', '2026-01-20 10:00Z', 1, 'normal', 'EUR', 0, 'app_store', 119880, 'c', '2026-01-20 11:00Z', 'infinity'),
+('s8', 'repriced', '2026-03-20 10:00Z', 't83', 'month', 'from', '2026-01-20 10:00Z', 0, 'normal', 'EUR', 0, 'app_store', -119880, 'c', '2026-03-20 11:00Z', 'infinity'),
+('s8', 'repriced', '2026-03-20 10:00Z', 't83', 'month', 'to', '2026-01-20 10:00Z', 0, 'normal', 'USD', 0, 'app_store', 125880, 'c', '2026-03-20 11:00Z', 'infinity'),
+('s8', 'ended', '2026-04-20 10:00Z', 't83', 'month', 'unknown', '2026-01-20 10:00Z', -1, 'normal', 'USD', 0, 'app_store', -125880, 'c', '2026-03-20 11:00Z', 'infinity'),
+('s8', 'state', '2026-01-20 10:00Z', 't81', 'month', 'active_renewing', NULL, 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-01-20 11:00Z', 'infinity'),
+('s8', 'state', '2026-04-20 10:00Z', 't83', 'month', 'active_renewing', NULL, -1, 'normal', NULL, 0, NULL, 0, 'c', '2026-03-20 11:00Z', 'infinity'),
+('s8', 'state', '2026-04-20 10:00Z', 't83', 'month', 'expired', NULL, 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-03-20 11:00Z', 'infinity'),
+-- Coins that nobody claimed, one of them without a known price; at midnight in Berlin it is March.
+('c1', 'charged', '2026-02-28 23:30Z', 'tc1', 'coins', '', NULL, 1, 'normal', 'EUR', 2500, 'catalogue', 0, NULL, '2026-03-01 00:00Z', 'infinity'),
+('c2', 'charged', '2026-04-15 10:00Z', 'tc2', 'mystery', '', NULL, 1, 'normal', NULL, 0, NULL, 0, NULL, '2026-04-15 10:30Z', 'infinity');
+
+-- The same month for somebody else of the family, and in the sandbox.
+INSERT INTO movement (environment, original_transaction_id, kind, at, transaction_id,
+    charge_original_transaction_id, product_id, product_type, subscription_group, cause, origin_at,
+    number, ownership_type, period_type, quantity, currency, amount_milliunits, price_source,
+    mrr_twelfths, account_key, known_from, known_until)
+SELECT e.environment, e.prefix || line, kind, at, e.prefix || transaction_id, e.prefix || line,
+    product_id, 'auto_renewable', 'g', cause, origin_at, number, e.ownership_type, period_type, 1,
+    currency, CASE e.prefix WHEN 'f' THEN 0 ELSE amount END, source,
+    CASE e.prefix WHEN 'f' THEN 0 ELSE mrr END,
+    CASE WHEN account IS NOT NULL
+        THEN ('00000000-0000-0000-0000-00000000000' || account)::uuid END,
+    known_from, known_until
+FROM told
+JOIN (VALUES ('production', '', 'purchased'), ('production', 'f', 'family_shared'),
+    ('sandbox', 'x', 'purchased')) AS e (environment, prefix, ownership_type)
+    ON e.prefix = '' OR line = 's1';
+
+-- The sums by the day, some of them folded.
+WITH delta AS (
+    SELECT m.environment, b.basis, m.kind, b.day, b.cohort, b.summed_cause AS cause, m.product_id,
+        m.ownership_type, m.period_type, coalesce(m.currency, '') AS currency,
+        coalesce(m.price_source, '') AS price_source, m.number, m.amount_milliunits,
+        m.mrr_twelfths, m.transaction_id
+    FROM movement AS m
+    CROSS JOIN LATERAL movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths) AS b
+    WHERE m.known_until = 'infinity'
+)
+INSERT INTO movement_day
+SELECT environment, basis, kind, day, cohort, cause, product_id, ownership_type, period_type,
+    currency, price_source, sum(number), sum(amount_milliunits), sum(mrr_twelfths)
+FROM delta WHERE hashtext(transaction_id) % 2 = 0
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11;
+
+UPDATE movement SET opened_by = nextval(pg_get_serial_sequence('movement_change', 'change_id'))
+WHERE known_until = 'infinity' AND hashtext(transaction_id) % 2 <> 0;
+INSERT INTO movement_change (change_id, environment, original_transaction_id)
+    OVERRIDING SYSTEM VALUE
+SELECT opened_by, environment, original_transaction_id FROM movement WHERE opened_by IS NOT NULL;
+
+DROP TABLE told;
+
+-- Rates of the operator: none before 2026.
+INSERT INTO exchange_rate VALUES ('EUR', 'USD', '2026-01-01', 0.9), ('EUR', 'USD', '2026-04-01', 0.95);
+
+-- Grants: one that ended, one that never ends, one provisional, which is no grant.
+INSERT INTO account_grant (account_id, grant_id, entitlement, source, starts_at, ends_at, reason)
+VALUES ('a', '00000000-0000-0000-0000-000000000001', 'pro', 'grant', '2026-02-01Z', '2026-03-15Z', 'r'),
+    ('b', '00000000-0000-0000-0000-000000000002', 'pro', 'grant', '2026-03-01Z', NULL, 'r');
+INSERT INTO account_grant VALUES ('c', '00000000-0000-0000-0000-000000000003', 'pro', 'provisional',
+    '2026-04-01Z', '2026-05-01Z', 'r', gen_random_uuid(), 'production', 's9');
+
+-- The lines and transactions behind some of it, for ownership, unclaimed and orders.
+INSERT INTO original_transaction (environment, original_transaction_id, auto_renew_product_id)
+VALUES ('production', 's2', 'year'), ('production', 's5', 'week'), ('production', 's8', 'month'),
+    ('production', 's9', 'month'), ('production', 'c1', NULL), ('production', 'c2', NULL),
+    ('production', 's1', NULL), ('production', 's3', NULL);
+INSERT INTO store_transaction (environment, original_transaction_id, transaction_id, product_id,
+    number, recorded_at, kind, purchased_at, charged_at, expires_at, expires_as_of, product_type,
+    quantity, ownership_type, period_type, price_milliunits, currency, is_commitment,
+    charge_original_transaction_id, charge_transaction_id, charge_product_id, owner_account_key, rule,
+    ground, is_provisional, decided_at, corrected_at, order_id, delivered_at)
+SELECT 'production', line, id, product, 1, recorded, what, charged, charged, expires,
+    CASE WHEN expires IS NOT NULL THEN recorded END,
+    CASE product WHEN 'coins' THEN 'consumable' END, 1, 'purchased', period, price, currency, false,
+    line, id, product, ('00000000-0000-0000-0000-00000000000' || account)::uuid, rule, 'g', false,
+    decided, corrected, ordered, delivered
+FROM (VALUES
+    ('s5', 't51', 'week', 'purchase', '2026-02-27 10:00Z'::timestamptz, '2026-03-06 10:00Z'::timestamptz, '2026-02-27 11:00Z'::timestamptz, 'intro', 990, 'USD', 'a', 'submitter', '2026-02-27 11:00Z'::timestamptz, NULL::timestamptz, '00000000-0000-0000-0000-000000000011'::uuid, '2026-02-27 12:00Z'::timestamptz),
+    ('s5', 't53', 'week', 'purchase', '2026-04-02 10:00Z', '2026-04-09 10:00Z', '2026-04-02 11:00Z', 'normal', 1990, 'USD', 'b', 'submitter', '2026-04-02 11:00Z', NULL, NULL, NULL),
+    ('s5', 't54', 'week', 'renewal', '2026-04-09 10:00Z', '2026-04-16 10:00Z', '2026-04-09 11:00Z', 'normal', 1990, 'USD', 'b', 'actively_auto_renewing', '2026-04-09 11:00Z', '2026-04-10 11:00Z', NULL, NULL),
+    ('s3', 't31', 'month', 'purchase', '2026-01-28 10:00Z', '2026-02-04 10:00Z', '2026-01-28 11:00Z', 'trial', 0, 'EUR', NULL, 'unclaimed', '2026-01-28 11:00Z', NULL, NULL, NULL),
+    ('c1', 'tc1', 'coins', 'purchase', '2026-02-28 23:30Z', NULL, '2026-03-01 00:00Z', 'normal', NULL, NULL, NULL, 'unclaimed', '2026-03-01 00:00Z', NULL, NULL, NULL),
+    ('c2', 'tc2', 'mystery', 'unknown', '2026-04-15 10:00Z', '2026-04-15 10:15Z', '2026-04-15 10:30Z', 'normal', NULL, NULL, NULL, 'unclaimed', '2026-04-15 10:30Z', NULL, NULL, NULL),
+    ('c1', 'tc3', 'coins', 'purchase', '2026-04-14 23:30Z', NULL, '2026-04-15 00:00Z', 'normal', NULL, NULL, 'a', 'submitter', '2026-04-15 00:00Z', NULL, '00000000-0000-0000-0000-000000000012', NULL)
+) AS t (line, id, product, what, charged, expires, recorded, period, price, currency, account, rule,
+    decided, corrected, ordered, delivered);
+INSERT INTO account_binding VALUES
+    ('production', 's5', 1, '00000000-0000-0000-0000-00000000000a', '2026-02-27 10:00Z', 's5', 't51', 'week', 'submitter'),
+    ('production', 's5', 2, '00000000-0000-0000-0000-00000000000b', '2026-04-02 10:00Z', 's5', 't53', 'week', 'submitter');
+INSERT INTO purchase_order VALUES
+    ('00000000-0000-0000-0000-00000000000a', '00000000-0000-0000-0000-000000000011', 'week', 'fulfilled', '2026-02-27 09:00Z', '2026-02-27 11:00Z', 'production', 's5', 't51'),
+    ('00000000-0000-0000-0000-00000000000a', '00000000-0000-0000-0000-000000000012', 'coins', 'refunded', '2026-04-14 23:00Z', '2026-04-15 00:00Z', 'production', 'c1', 'tc3'),
+    ('00000000-0000-0000-0000-00000000000b', '00000000-0000-0000-0000-000000000013', 'coins', 'open', '2026-04-15 09:00Z', NULL, NULL, NULL, NULL),
+    ('00000000-0000-0000-0000-00000000000b', '00000000-0000-0000-0000-000000000014', 'coins', 'expired', '2026-04-01 09:00Z', NULL, NULL, NULL, NULL);
+INSERT INTO administrator_action (acted_at, administrator, action, subject, reason, data)
+VALUES ('2026-04-14 10:00Z', 'ops', 'transfer', 't53', 'Asked for by mail.', '{}'),
+    ('2026-04-14 11:00Z', 'ops', 'transfer', 't54', 'The same.', '{}'),
+    ('2026-04-15 13:00Z', 'ops', 'grant', 'a', 'Later than the moment.', '{}');
