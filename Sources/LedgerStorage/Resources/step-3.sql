@@ -78,25 +78,39 @@ CREATE INDEX movement_by_time ON movement (environment, kind, at);
 CREATE INDEX movement_unclaimed ON movement (environment, at)
     WHERE kind = 'charged' AND account_key IS NULL;
 
+CREATE FUNCTION movement_summed_cause(kind text, cause text, mrr_twelfths bigint)
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths > 0 THEN 'rise'
+    WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths < 0 THEN 'fall'
+    ELSE cause END;
+COMMENT ON FUNCTION movement_summed_cause IS
+    'The cause under which a movement is summed up: that of a new price is rise or fall.';
+
+CREATE FUNCTION movement_cohort(basis text, origin_at timestamptz, time_zone text)
+RETURNS date
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE basis
+    WHEN 'origin' THEN (origin_at AT TIME ZONE time_zone)::date
+    WHEN 'cohort' THEN date_trunc('month', origin_at AT TIME ZONE time_zone)::date
+    ELSE '-infinity'::date END;
+COMMENT ON FUNCTION movement_cohort IS
+    'The day (basis origin) or month (cohort) that a movement goes back to; -infinity for basis at.';
+
 CREATE FUNCTION movement_basis(
     kind text, at timestamptz, origin_at timestamptz, cause text, mrr_twelfths bigint,
     time_zone text DEFAULT 'UTC')
 RETURNS TABLE (basis text, day date, cohort date, summed_cause text)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT 'at', (at AT TIME ZONE time_zone)::date, '-infinity'::date,
-        CASE WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths > 0 THEN 'rise'
-            WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths < 0 THEN 'fall'
-            ELSE cause
-        END
-    UNION ALL
-    SELECT 'origin', (at AT TIME ZONE time_zone)::date, (origin_at AT TIME ZONE time_zone)::date,
-        cause
-    WHERE kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost')
-    UNION ALL
-    SELECT 'cohort', (at AT TIME ZONE time_zone)::date,
-        date_trunc('month', origin_at AT TIME ZONE time_zone)::date, cause
-    WHERE kind IN ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced');
+    SELECT b.basis, (at AT TIME ZONE time_zone)::date, movement_cohort(b.basis, origin_at, time_zone),
+        movement_summed_cause(kind, cause, mrr_twelfths)
+    FROM (VALUES ('at'), ('origin'), ('cohort')) AS b (basis)
+    WHERE b.basis = 'at'
+        OR b.basis = 'origin'
+            AND kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost')
+        OR b.basis = 'cohort'
+            AND kind IN ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced');
 END;
 COMMENT ON FUNCTION movement_basis IS
     'Under which days a movement is summed up in movement_day and movement_change, and as what.';
@@ -220,15 +234,13 @@ RETURNS TABLE (
     number bigint, amount_milliunits bigint, mrr_twelfths bigint, account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT m.kind, b.summed_cause, m.at, b.day, b.cohort, m.origin_at, m.original_transaction_id,
-        m.transaction_id, m.product_id, m.ownership_type, m.period_type, m.offer_id, m.quantity,
-        m.currency, m.price_source, m.number::bigint, m.amount_milliunits, m.mrr_twelfths,
-        m.account_key
+    SELECT m.kind, movement_summed_cause(m.kind, m.cause, m.mrr_twelfths), m.at,
+        (m.at AT TIME ZONE time_zone)::date, movement_cohort(basis, m.origin_at, time_zone),
+        m.origin_at, m.original_transaction_id, m.transaction_id, m.product_id, m.ownership_type,
+        m.period_type, m.offer_id, m.quantity, m.currency, m.price_source, m.number::bigint,
+        m.amount_milliunits, m.mrr_twelfths, m.account_key
     FROM movement AS m
-    CROSS JOIN LATERAL movement_basis(
-        m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths, time_zone) AS b
     WHERE m.environment = movement_item.environment AND m.kind = ANY (kinds)
-        AND b.basis = movement_item.basis
         AND m.at >= coalesce(from_day::timestamp AT TIME ZONE time_zone, '-infinity')
         AND m.at < coalesce((to_day + 1)::timestamp AT TIME ZONE time_zone, 'infinity')
         AND m.at <= moment
