@@ -1341,7 +1341,17 @@ SELECT measure, environment, bundle_id, cause, day, sum(number)::bigint AS numbe
 FROM report_intake_item
 GROUP BY measure, environment, bundle_id, cause, day;
 COMMENT ON VIEW report_intake IS
-    'Report: backlog, retries, rejections, missed notifications, and what was given up.';
+    'How intake does: one row for each measure, environment, app, cause and day (UTC). Open now, and '
+    'without a day: submissions_open and notifications_open (not decided or processed yet, with the '
+    'cause of their retries), deliveries_waiting and deliveries_parked (events for the webhook), '
+    'jobs_overdue (due by the database''s clock, and not taken up) and jobs_parked (given up). By the '
+    'day of the verdict: submissions_rejected and notifications_rejected (Apple does not vouch for '
+    'them, by its code). By the day: apple_failures (requests about receipts to which no answer of use '
+    'came), notifications_refused (what was posted and is no notification of Apple''s), '
+    'notifications_listed (in Apple''s history, each reading of it counted; readings overlap), '
+    'notifications_missed (of those what had not arrived, late by the time since Apple signed it) and '
+    'notifications_unbelievable (of those what has wrong signatures). Environment and app are null where '
+    'they are not known (yet).';
 
 -- What the reports have in common. Each counts by days of a time zone, from from_date to to_date (both
 -- inclusive), a row for each day, ISO week or month; the first and the last row may be cut short.

@@ -175,6 +175,19 @@ ALTER TABLE job
         'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
         'fold_movements'));
 
+COMMENT ON VIEW report_intake IS
+    'How intake does: one row for each measure, environment, app, cause and day (UTC). Open now, and '
+    'without a day: submissions_open and notifications_open (not decided or processed yet, with the '
+    'cause of their retries), deliveries_waiting and deliveries_parked (events for the webhook), '
+    'jobs_overdue (due by the database''s clock, and not taken up) and jobs_parked (given up). By the '
+    'day of the verdict: submissions_rejected and notifications_rejected (Apple does not vouch for '
+    'them, by its code). By the day: apple_failures (requests about receipts to which no answer of use '
+    'came), notifications_refused (what was posted and is no notification of Apple''s), '
+    'notifications_listed (in Apple''s history, each reading of it counted; readings overlap), '
+    'notifications_missed (of those what had not arrived, late by the time since Apple signed it) and '
+    'notifications_unbelievable (of those what has wrong signatures). Environment and app are null where '
+    'they are not known (yet).';
+
 -- Reports.
 CREATE FUNCTION calendar_bucket(
     from_date date, to_date date, bucket text, time_zone text, moment timestamptz)
