@@ -82,7 +82,7 @@ extension Row {
     case .flag: try decode(Bool?.self, column: column.name).map { .flag($0) } ?? .none
     case .money:
       if let milliunits = try decode(Int64?.self, column: column.name) {
-        .money(milliunits: milliunits, currency: try decode(String?.self, column: "currency"))
+        try .money(milliunits: milliunits, currency: decode(String?.self, column: "currency"))
       } else {
         .none
       }
