@@ -2814,8 +2814,8 @@ BEGIN ATOMIC
             sum(s.amount_milliunits) AS amount,
             sum(s.amount_milliunits) FILTER (WHERE s.price_source = 'catalogue') AS from_catalogue
         FROM shown
-        CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product, environment,
-            include_family_shared, known_at, least(as_of, known_at)) AS s
+        CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
+            environment, include_family_shared, known_at, least(as_of, known_at)) AS s
         WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
             AND (include_trials OR s.period_type <> 'trial')
         GROUP BY 1, 2, 3, 4, 5
