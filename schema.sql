@@ -183,6 +183,8 @@ CREATE TABLE IF NOT EXISTS submission (
     apple_status   integer,
     -- What the answer to the app server said: the selected transactions and the warnings.
     outcome        text        CHECK (length(outcome) <= 16777216),
+    -- When its account was erased, and with it what was submitted and what Apple answered.
+    erased_at      timestamptz,
     CONSTRAINT submission_decided_has_date CHECK ((status = 'pending') = (decided_at IS NULL)),
     CONSTRAINT submission_rejected_has_problem CHECK (status <> 'rejected' OR problem IS NOT NULL),
     CONSTRAINT submission_verified_has_outcome
@@ -190,6 +192,8 @@ CREATE TABLE IF NOT EXISTS submission (
 );
 COMMENT ON TABLE submission IS
     'What was submitted, by whom, when, and what came of it. [by submission_id]';
+-- What an account submitted: administrators alone ask for it, so that it may fan out.
+CREATE INDEX IF NOT EXISTS submission_by_account ON submission (account_key, submission_id);
 CREATE INDEX IF NOT EXISTS submission_rejected
     ON submission (((decided_at AT TIME ZONE 'UTC')::date)) WHERE status = 'rejected';
 
@@ -234,6 +238,42 @@ COMMENT ON TABLE submission_exchange IS
 CREATE INDEX IF NOT EXISTS submission_exchange_failed
     ON submission_exchange (((asked_at AT TIME ZONE 'UTC')::date))
     WHERE fault IS NOT NULL OR http_status <> 200;
+
+-- Erases what an erased account submitted and what Apple answered about it. The programs may delete
+-- nothing of what arrived (see the privileges below), and need not be able to: this runs with the
+-- owner's rights, and looks for itself that the account is erased. What is still pending is decided by
+-- it: nobody can be asked about it any more. What was recorded of it stays in the ledger, where the
+-- account has a key and no name. So do notifications: Apple wrote them, about lines.
+CREATE OR REPLACE FUNCTION erase_submissions(erased_key uuid, moment timestamptz)
+RETURNS TABLE (submissions bigint, payloads bigint, exchanges bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    ids uuid[];
+BEGIN
+    IF EXISTS (
+        SELECT FROM account_by_key WHERE account_key = erased_key AND erased_at IS NOT NULL
+    ) THEN
+        ids := ARRAY(
+            SELECT submission_id FROM submission
+            WHERE account_key = erased_key AND erased_at IS NULL);
+    END IF;
+    UPDATE submission SET erased_at = moment, retry_at = NULL,
+        status = CASE status WHEN 'pending' THEN 'rejected' ELSE status END,
+        decided_at = coalesce(decided_at, moment),
+        problem = CASE status WHEN 'pending' THEN 'account_erased' ELSE problem END,
+        problem_detail = CASE status WHEN 'pending' THEN 'The account was erased.' END
+    WHERE submission_id = ANY (ids);
+    GET DIAGNOSTICS submissions = ROW_COUNT;
+    DELETE FROM submission_payload WHERE submission_id = ANY (ids);
+    GET DIAGNOSTICS payloads = ROW_COUNT;
+    DELETE FROM submission_exchange WHERE submission_id = ANY (ids);
+    GET DIAGNOSTICS exchanges = ROW_COUNT;
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION erase_submissions IS
+    'Erases what an erased account submitted, and says how much of it there was.';
 
 -- The inbox of Apple's notifications: durable before 200 is said, processed exactly once.
 CREATE TABLE IF NOT EXISTS notification (
@@ -720,6 +760,10 @@ CREATE TABLE IF NOT EXISTS account_grant (
     starts_at   timestamptz NOT NULL,
     ends_at     timestamptz,
     reason      text        NOT NULL CHECK (length(reason) BETWEEN 1 AND 1000),
+    -- From when on it was known.
+    recorded_at timestamptz NOT NULL DEFAULT now(),
+    -- When an administrator took it back: it ends then. The row stays, for its past does.
+    revoked_at  timestamptz,
     -- Of a provisional one: the submission that waits for Apple, and the line of the purchase.
     submission_id           uuid,
     environment             text CHECK (environment IN ('production', 'sandbox')),
@@ -727,6 +771,9 @@ CREATE TABLE IF NOT EXISTS account_grant (
     PRIMARY KEY (account_id, grant_id),
     CONSTRAINT account_grant_provisional_ends
         CHECK (source <> 'provisional' OR ends_at IS NOT NULL),
+    CONSTRAINT account_grant_revoked CHECK (revoked_at IS NULL
+        OR source = 'grant' AND starts_at <= revoked_at AND recorded_at <= revoked_at
+            AND (ends_at IS NULL OR revoked_at < ends_at)),
     CONSTRAINT account_grant_provisional_has_submission CHECK (
         (source = 'provisional') = (submission_id IS NOT NULL)
         AND (submission_id IS NULL) = (environment IS NULL)
@@ -739,6 +786,13 @@ CREATE UNIQUE INDEX IF NOT EXISTS account_grant_of_submission
 -- all accounts, of which few have such grants.
 CREATE INDEX IF NOT EXISTS account_grant_of_line
     ON account_grant (original_transaction_id) WHERE source = 'provisional';
+
+CREATE TABLE IF NOT EXISTS account_grant_account (
+    grant_id    uuid NOT NULL PRIMARY KEY,
+    account_key uuid NOT NULL
+);
+COMMENT ON TABLE account_grant_account IS
+    'Look-up: whom an administrator gave a grant. [by grant_id]';
 
 -- What an account was told that it has, by the events of the feed: the next event says what differs.
 -- Whoever writes it has locked the account's row.
@@ -907,11 +961,16 @@ offered AS (
         'app_store'::text AS source
     FROM bought AS b
     UNION ALL
-    SELECT account_id, entitlement, now() < coalesce(ends_at, 'infinity'),
-        CASE WHEN now() < coalesce(ends_at, 'infinity') THEN 'active' ELSE 'expired' END,
-        NULL, coalesce(ends_at, 'infinity'), coalesce(ends_at, 'infinity'), false, 'normal',
-        given.environment, given.original_transaction_id, NULL, source
+    SELECT account_id, entitlement, now() < ends,
+        CASE WHEN revoked_at <= now() THEN 'revoked' WHEN now() < ends THEN 'active'
+            ELSE 'expired'
+        END,
+        NULL, ends, ends, false, 'normal', given.environment, given.original_transaction_id, NULL,
+        source
     FROM account_grant AS given
+    CROSS JOIN LATERAL (
+        SELECT coalesce(least(given.ends_at, given.revoked_at), 'infinity') AS ends
+    ) AS access
     CROSS JOIN sandbox_access AS sandbox
     WHERE starts_at <= now()
         AND (given.environment IS DISTINCT FROM 'sandbox' OR sandbox.everybody
@@ -1213,6 +1272,8 @@ CREATE TABLE IF NOT EXISTS event (
 );
 COMMENT ON TABLE event IS 'The feed of changes. [local]';
 CREATE INDEX IF NOT EXISTS event_unplaced ON event (event_id) WHERE position IS NULL;
+-- What an account was told: for administrators.
+CREATE INDEX IF NOT EXISTS event_by_account ON event (account_key, event_id);
 
 -- How far the feed goes. Its row is locked by whoever gives events their places.
 CREATE TABLE IF NOT EXISTS feed (
@@ -1248,18 +1309,29 @@ CREATE INDEX IF NOT EXISTS webhook_delivery_next
 CREATE INDEX IF NOT EXISTS webhook_delivery_parked
     ON webhook_delivery (position) WHERE parked_at IS NOT NULL;
 
--- What administrators did, to whom, and why. Only ever appended.
+-- What administrators did, to whom, and why. Only ever appended: so it has accounts by their keys
+-- alone, and erasing a person changes nothing here.
 CREATE TABLE IF NOT EXISTS administrator_action (
     action_id     bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     acted_at      timestamptz NOT NULL,
-    -- The name of the API key.
+    -- The name of the API key; of commands, 'cli:' and the name of the system's user.
     administrator text        NOT NULL CHECK (length(administrator) BETWEEN 1 AND 255),
     action        text        NOT NULL CHECK (length(action) BETWEEN 1 AND 64),
     subject       text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 255),
-    reason        text        CHECK (length(reason) BETWEEN 1 AND 1000),
-    data          text        NOT NULL CHECK (length(data) <= 100000)
+    -- Where the accounts below are named in it, there stands '{account:KEY}'.
+    reason        text        CHECK (length(reason) BETWEEN 1 AND 50000),
+    -- JSON; it names no account.
+    data          text        NOT NULL CHECK (length(data) <= 100000),
+    -- Whom it concerns, and of a charge that was transferred, who had it before.
+    account_key          uuid,
+    previous_account_key uuid
 );
 COMMENT ON TABLE administrator_action IS 'The record of administrators'' acts. [local]';
+CREATE INDEX IF NOT EXISTS administrator_action_by_account
+    ON administrator_action (account_key, action_id) WHERE account_key IS NOT NULL;
+CREATE INDEX IF NOT EXISTS administrator_action_by_previous_account
+    ON administrator_action (previous_account_key, action_id)
+    WHERE previous_account_key IS NOT NULL;
 
 -- ------------------------------------------------------------------------------------------------
 -- Reports: each number has one definition, and it is here. Of the two of a report, the one
@@ -1570,9 +1642,10 @@ SELECT g.grant_id, g.account_id, g.entitlement, g.starts_at AS at, 1::bigint AS 
 FROM account_grant AS g
 WHERE g.source = 'grant'
 UNION ALL
-SELECT g.grant_id, g.account_id, g.entitlement, greatest(g.starts_at, g.ends_at), -1
+SELECT g.grant_id, g.account_id, g.entitlement, greatest(g.starts_at, least(g.ends_at, g.revoked_at)),
+    -1
 FROM account_grant AS g
-WHERE g.source = 'grant' AND g.ends_at IS NOT NULL;
+WHERE g.source = 'grant' AND coalesce(g.ends_at, g.revoked_at) IS NOT NULL;
 COMMENT ON VIEW grant_movement IS 'Grants of administrators: +1 where one begins, -1 where it ends.';
 
 -- subscriptions ----------------------------------------------------------------------------------
@@ -3363,6 +3436,9 @@ COMMENT ON FUNCTION report_audit IS
 -- tenure_reader.
 -- ------------------------------------------------------------------------------------------------
 
+-- Functions are everybody's unless this is said.
+REVOKE EXECUTE ON FUNCTION erase_submissions FROM PUBLIC;
+
 DO $$
 DECLARE
     name text;
@@ -3386,10 +3462,12 @@ BEGIN
         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tenure TO tenure_program;
         REVOKE UPDATE, DELETE ON ledger_entry, ledger_checkpoint, administrator_action
             FROM tenure_program;
-        -- What arrived stays as it arrived; the owner ages it out.
+        -- What arrived stays as it arrived; the owner ages it out. The bodies of a person's
+        -- submissions go with the person, by the owner's own function.
         REVOKE UPDATE, DELETE
             ON submission_payload, submission_exchange, notification, notification_exchange
             FROM tenure_program;
+        GRANT EXECUTE ON FUNCTION erase_submissions TO tenure_program;
         GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
         -- What was known stays known: a movement is closed, and neither changed nor deleted.
         REVOKE UPDATE, DELETE ON movement FROM tenure_program;
@@ -3405,6 +3483,7 @@ BEGIN
         GRANT USAGE ON SCHEMA tenure TO tenure_reader;
         GRANT SELECT ON ALL TABLES IN SCHEMA tenure TO tenure_reader;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_reader;
+        REVOKE EXECUTE ON FUNCTION erase_submissions FROM tenure_reader;
         -- Raw receipts, answers and bodies are no business of reports.
         REVOKE SELECT
             ON submission_payload, submission_exchange, notification, notification_exchange

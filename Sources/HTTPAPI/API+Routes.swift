@@ -70,6 +70,20 @@ extension API {
     admin
       .put("/v1/products/{product_id}", use: products.put)
 
+    let transfers = TransferController(transactions: transactions, entitlements: self.entitlements)
+    let grants = GrantController(ledger: ledger, entitlements: self.entitlements, now: now)
+    let erasures = ErasureController(ledger: ledger, now: now)
+    let exports = ExportController(
+      ledger: ledger, catalogue: catalogue, entitlements: self.entitlements, now: now)
+    let acts = AdministratorActController(ledger: ledger)
+    admin
+      .post("/v1/transactions/{transaction_id}/owner", use: transfers.transfer)
+      .post("/v1/grants", use: grants.grant)
+      .delete("/v1/grants/{grant_id}", use: grants.revoke)
+      .delete("/v1/accounts/{account_id}", use: erasures.erase)
+      .get("/v1/accounts/{account_id}/export", use: exports.export)
+      .get("/v1/administrator-acts", use: acts.list)
+
     let redelivery = RedeliveryController(ledger: ledger, now: now)
     admin
       .post("/v1/events/{event_id}/redelivery", use: redelivery.redeliver)

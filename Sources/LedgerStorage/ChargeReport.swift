@@ -9,7 +9,7 @@ package struct ChargeReport: Sendable {
   package let recorded: Line.RecordedDecision
   package let ownerAccountID: String?
   /// Why the charge is whose it is, in one sentence.
-  package let because: String
+  package var because: String
   package let orderID: UUID?
   package let deliveredAt: Timestamp?
   /// Whether the submission that is answered made the asking account the owner.

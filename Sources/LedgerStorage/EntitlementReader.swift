@@ -12,6 +12,9 @@ package struct EntitlementReader: Sendable {
     self.sandboxAccess = sandboxAccess
   }
 
+  /// By what it is judged now what accounts may use.
+  package var terms: AccessTerms { catalogue.terms(sandboxAccess) }
+
   /// What an account may use now.
   package func entitlements(of accountID: String, now: Timestamp) async throws -> [Entitlement] {
     entitlements(of: accountID, holding: try await ledger.holdings(of: accountID), at: now)
@@ -48,15 +51,19 @@ package struct EntitlementReader: Sendable {
   package func entitlements(of accountID: String, at moment: Timestamp, knownAt: Timestamp?)
     async throws -> [Entitlement]
   {
-    let holdings = try await ledger.allHoldings(of: accountID, knownAt: knownAt)
-    return entitlements(of: accountID, holding: holdings, at: moment)
+    let held = try await ledger.allHoldings(of: accountID, knownAt: knownAt)
+    var terms = terms
+    // What a product grants was told by how it was described then.
+    if let knownAt { terms.catalogue = terms.catalogue.known(at: knownAt) }
+    return terms.entitlements(
+      of: accountID, holding: held.holdings, granted: held.grants, at: moment)
   }
 
   /// What an account may use that holds what was read.
   package func entitlements(
     of accountID: String, holding held: AccountHoldings, at moment: Timestamp
   ) -> [Entitlement] {
-    catalogue.terms(sandboxAccess).entitlements(
+    terms.entitlements(
       of: accountID, holding: held.holdings, granted: held.grants, at: moment)
   }
 }

@@ -117,7 +117,7 @@ final class HoldingReader: Sendable {
   {
     var grants: SQL = """
       SELECT account_id, grant_id, entitlement, starts_at, ends_at, source, environment,
-        original_transaction_id
+        original_transaction_id, revoked_at
       FROM tenure.account_grant WHERE account_id = ANY(\(accountIDs))
       """
     if let submission { grants.append(" AND submission_id IS DISTINCT FROM \(submission)") }

@@ -9,6 +9,14 @@ package struct Account: Hashable, Sendable {
   /// The token to pass to StoreKit: one for an account, for ever.
   package let appAccountToken: UUID
   package let createdAt: Timestamp
+
+  /// The name that takes the place of the app's own when the person is erased.
+  static func pseudonym(of key: AccountKey) -> String {
+    "erased-\(key.rawValue.uuidString.lowercased())"
+  }
+
+  /// Whether the person was erased: the id is a pseudonym.
+  package var isErased: Bool { id == Self.pseudonym(of: key) }
 }
 
 extension Ledger {
@@ -72,7 +80,7 @@ extension Ledger {
     """
   }
 
-  private func account(from rows: Rows, id: String) throws -> Account? {
+  func account(from rows: Rows, id: String) throws -> Account? {
     try rows.decodeFirst(AccountKey.self, UUID.self, Timestamp.self).map {
       Account(id: id, key: $0, appAccountToken: $1, createdAt: $2)
     }

@@ -19,6 +19,7 @@ extension Ledger {
 
   func context(
     of family: StoredFamily, claimant: AccountKey?, evidence: [Evidence],
+    placing placed: Set<AccountKey> = [],
     knowing known: [AccountKey: KnownAccount] = [:], in transaction: Transaction
   ) async throws -> Context {
     let tokens = Set(evidence.compactMap(\.appAccountToken)).sorted {
@@ -40,6 +41,7 @@ extension Ledger {
     accounts.formUnion(context.tokenHolders.values)
     accounts.formUnion(family.line.history.tokenHolders.values)
     if let claimant { accounts.insert(claimant) }
+    accounts.formUnion(placed)
     guard !accounts.isEmpty else { return context }
     // Orders matter only after auto-renew was switched off: see `AutoRenewal.wasSwitchedOn`.
     let wasSwitchedOff =

@@ -25,7 +25,7 @@ extension Ledger {
     -> AccountHoldings
   {
     var result = AccountHoldings()
-    result.grants = try await holdings(of: accountID).grants
+    result.grants = try await grants(of: accountID, knownAt: knownAt)
     guard let account = try await account(accountID) else { return result }
     var seen: Set<LineID> = []
     for id in try await lines(of: account.key) where !seen.contains(id) {

@@ -66,7 +66,7 @@ extension StoredOrder {
 extension Ledger {
   /// Opens an order, creating the account if it is new; the job that lets it expire waits with it.
   ///
-  /// - Throws: ``LedgerError/unknownProduct(_:)``.
+  /// - Throws: ``LedgerError/unknownProduct(_:)``, ``LedgerError/erasedAccount(_:)``.
   package func openOrder(
     accountID: String, productID: ProductID, at now: Timestamp
   ) async throws -> StoredOrder {
@@ -74,6 +74,7 @@ extension Ledger {
       "SELECT 1 FROM tenure.product WHERE product_id = \(productID) LIMIT 1")
     guard known.count == 1 else { throw LedgerError.unknownProduct(productID) }
     let account = try await findOrCreateAccount(accountID, at: now)
+    guard !account.isErased else { throw LedgerError.erasedAccount(accountID) }
     let order = PurchaseOrder(
       id: UUID(), account: account.key, productID: productID, createdAt: now, status: .open)
     _ = try await database.batch([

@@ -7,11 +7,17 @@ package struct Arrival: Sendable {
   package var evidence: [Evidence]
   /// The transactions that are claimed, and by whom; nil: nobody claims anything.
   package var claim: AccountClaim?
+  /// What an administrator says of charges that are recorded.
+  package var placements: [Placement]
   package var source: EntrySource
 
-  package init(evidence: [Evidence], claim: AccountClaim? = nil, source: EntrySource) {
+  package init(
+    evidence: [Evidence], claim: AccountClaim? = nil, placements: [Placement] = [],
+    source: EntrySource
+  ) {
     self.evidence = evidence
     self.claim = claim
+    self.placements = placements
     self.source = source
   }
 
@@ -135,14 +141,16 @@ extension Ledger {
       let ids = Set(family.members.keys)
       let evidence = locked.evidence.filter { ids.contains($0.line) }
       let claims = arrival.claim?.acts(on: ids, in: family.line, evidence: evidence) ?? []
+      let placements = arrival.placements.filter { ids.contains($0.transaction.line) }
       let context = try await context(
-        of: family, claimant: arrival.claim?.account, evidence: evidence, knowing: accounts,
-        in: transaction)
+        of: family, claimant: arrival.claim?.account, evidence: evidence,
+        placing: Set(placements.compactMap(\.account)), knowing: accounts, in: transaction)
       line.updateContext(context.apply)
 
       // Later than everything before, for the dates order what happened on linked lines.
       let recordedAt = max(now, family.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
-      let entries = line.record(evidence, acts: claims, at: recordedAt)
+      let entries = line.record(
+        evidence, acts: claims + placements.map(Act.placement), at: recordedAt)
       let rule = OwnershipRule(recordedOn: line)
       let changes = entries.compactMap { entry -> OwnershipChange? in
         if case .ownership(let change) = entry.content { change } else { nil }

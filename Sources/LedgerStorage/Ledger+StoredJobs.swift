@@ -1,4 +1,5 @@
 import Foundation
+import JSONText
 import Postgres
 package import Subscriptions
 
@@ -86,10 +87,27 @@ extension Ledger {
   ///
   /// - Parameters:
   ///   - selection: Which ones.
+  ///   - administrator: Who asks for it; nil: nobody of whom there is to be a record.
   ///   - now: When.
   /// - Returns: How many.
   /// - Throws: What the database says.
-  package func restartJobs(_ selection: JobSelection, at now: Timestamp) async throws -> Int {
+  package func restartJobs(
+    _ selection: JobSelection, by administrator: Administrator? = nil, at now: Timestamp
+  ) async throws -> Int {
+    let count = try await database.withTransaction { transaction in
+      let count = try await transaction.query(restart(selection, at: now)).decodeOnly(Int.self)
+      guard count > 0, let administrator else { return count }
+      let act = NewAct(
+        action: .retryJobs, subject: selection.inWords, administrator: administrator,
+        data: NewAct.data { $0.member("jobs", count) })
+      try await transaction.commit(with: [act.insert(at: now)])
+      return count
+    }
+    if count > 0 { bell.ring(.jobs) }
+    return count
+  }
+
+  private func restart(_ selection: JobSelection, at now: Timestamp) -> SQL {
     let condition: SQL =
       switch selection {
       case .named(let names):
@@ -100,8 +118,7 @@ extension Ledger {
       case .parked(let kind): "parked_at IS NOT NULL AND kind = \(kind)"
       case .allParked: "parked_at IS NOT NULL"
       }
-    let count = try await database.query(
-      """
+    return """
       WITH restarted AS (
         UPDATE tenure.job SET parked_at = NULL, created_at = \(now), run_at = \(now), attempts = 0
         WHERE locked_until IS NULL AND \(condition)
@@ -113,8 +130,16 @@ extension Ledger {
       )
       SELECT count(*) FROM restarted
       """
-    ).decodeOnly(Int.self)
-    if count > 0 { bell.ring(.jobs) }
-    return count
+  }
+}
+
+extension JobSelection {
+  /// Which jobs, for the record of administrators' acts.
+  fileprivate var inWords: String {
+    switch self {
+    case .named(let names): names.joined(separator: " ")
+    case .parked(let kind): "parked \(kind)"
+    case .allParked: "parked"
+    }
   }
 }

@@ -11,9 +11,10 @@ extension Ledger {
   ///   - new: What was submitted. The account is created if it is new.
   ///   - retryAt: When a worker takes over, unless the submission is decided before.
   /// - Returns: The submission, pending.
-  /// - Throws: What the database says.
+  /// - Throws: ``LedgerError/erasedAccount(_:)``.
   package func store(_ new: NewSubmission, retryAt: Timestamp) async throws -> Submission {
     let account = try await findOrCreateAccount(new.accountID, at: new.receivedAt)
+    guard !account.isErased else { throw LedgerError.erasedAccount(new.accountID) }
     _ = try await database.batch([
       """
       INSERT INTO tenure.submission (submission_id, account_key, received_at, transaction_id,
@@ -187,16 +188,21 @@ extension Ledger {
       let (locked, before, after) = try await lock(
         linesOf: verified.evidence, before: Standing.lock(submission.id),
         after: [
-          KnownAccount.select([account]),
           OrdersAtHand.lock(
-            of: account, named: submission.orderID, selected: verified.selected),
-        ] + Self.lockClaimant(of: submission),
+            of: account, named: submission.orderID, selected: verified.selected)
+        ] + Self.lockClaimant(of: submission)
+          // Behind the account's lock: whoever erases the person has ended then.
+          + [KnownAccount.select([account])],
         in: transaction)
       guard let standing = try Standing(from: before) else {
         await transaction.rollBack()
         return (nil, [])
       }
-      let claims = standing.isOpen || standing.status == .rejected
+      let accounts = try KnownAccount.accounts(from: after[after.count - 1])
+      // What Apple said of an erased person's purchases is evidence, and nobody's claim; nothing of
+      // it is kept beside that, or told.
+      let isErased = accounts[account].map { $0.erasedAt != nil } ?? false
+      let claims = (standing.isOpen || standing.status == .rejected) && !isErased
 
       let arrival = Arrival(
         evidence: verified.evidence,
@@ -206,9 +212,10 @@ extension Ledger {
             receivedAt: submission.receivedAt) : nil,
         source: EntrySource(verified.source, id: submission.id.uuidString.lowercased()))
       let (recording, writes) = try await record(
-        arrival, on: locked, knowing: try KnownAccount.accounts(from: after[0]),
-        catalogue: terms.catalogue, at: now, in: transaction)
-      var claimant = try Self.claimant(of: submission, from: after, after: standing.attempts)
+        arrival, on: locked, knowing: accounts, catalogue: terms.catalogue, at: now,
+        in: transaction)
+      var claimant = try Self.claimant(
+        of: submission, from: after.dropLast(), after: standing.attempts)
       claimant.apply(recording)
       var result = RecordedSubmission(recording: recording)
       var orders = OrderMatching(recording: recording, terms: terms, now: now)
@@ -216,17 +223,21 @@ extension Ledger {
         named: claims ? submission.orderID : nil, by: submission.account,
         among: claims ? verified.selected : [],
         atHand: OrdersAtHand(
-          of: account, named: submission.orderID, selected: verified.selected, from: after[1]),
+          of: account, named: submission.orderID, selected: verified.selected, from: after[0]),
         in: self, transaction, result: &result)
       let consequences = try await consequences(
-        of: recording, orders: orders.changes, terms: terms, at: now, knowing: [claimant],
-        in: transaction)
+        of: recording, orders: orders.changes, terms: terms, at: now,
+        knowing: isErased ? [] : [claimant], in: transaction)
+      let exchanges = isErased ? [] : verified.exchanges
       let statements =
         writes + orders.statements + consequences.statements + verified.lineSources
-        + Self.insert(verified.exchanges, of: submission, after: standing.lastExchange)
+        + Self.insert(exchanges, of: submission, after: standing.lastExchange)
         + ProvisionalGrant.replace([], of: submission, after: standing.attempts, at: now)
       guard claims else {
-        try await transaction.commit(with: statements + [Self.countAttempt(of: submission)])
+        // It may have been stored at the very moment when its account was erased.
+        let erasure = isErased ? Self.eraseSubmissions(of: account, at: now) : []
+        try await transaction.commit(
+          with: statements + [Self.countAttempt(of: submission)] + erasure)
         return (nil, consequences.channels)
       }
       let outcome = try outcome(result)
@@ -355,7 +366,8 @@ extension Ledger {
       let results = try await transaction.batch(
         lock + reads + Self.lockClaimant(of: submission))
       guard let standing = try Standing(from: results) else { return [] }
-      let statements = Self.insert(exchanges, of: submission, after: standing.lastExchange)
+      let statements = Self.insert(
+        standing.isErased ? [] : exchanges, of: submission, after: standing.lastExchange)
       guard standing.isOpen else {
         try await transaction.commit(with: statements + [Self.countAttempt(of: submission)])
         return []
@@ -388,7 +400,7 @@ extension Ledger {
   }
 
   private static func claimant(
-    of submission: Submission, from results: [Rows], after attempts: Int
+    of submission: Submission, from results: some Collection<Rows>, after attempts: Int
   ) throws -> ToldAccount {
     let accounts = try ToldAccount.accounts(
       [submission.account: submission.accountID],
@@ -405,6 +417,8 @@ extension Ledger {
     var retryAt: Timestamp?
     /// How often Apple was asked; before the first time nothing was granted provisionally.
     var attempts: Int
+    /// Whether it was erased with its account: nothing of it is kept any more.
+    var isErased: Bool
     /// The number of its last exchange; 0 for none.
     var lastExchange: Int
 
@@ -415,7 +429,8 @@ extension Ledger {
     static func lock(_ id: UUID) -> [SQL] {
       [
         """
-        SELECT status, retry_at, attempts FROM tenure.submission WHERE submission_id = \(id)
+        SELECT status, retry_at, attempts, erased_at IS NOT NULL FROM tenure.submission
+        WHERE submission_id = \(id)
         FOR UPDATE
         """,
         """
@@ -428,12 +443,13 @@ extension Ledger {
     /// Nil if there is no such submission.
     init?(from results: [Rows]) throws {
       guard
-        let (status, retryAt, attempts) = try results[0].decodeFirst(
-          Submission.Status.self, Timestamp?.self, Int.self)
+        let (status, retryAt, attempts, isErased) = try results[0].decodeFirst(
+          Submission.Status.self, Timestamp?.self, Int.self, Bool.self)
       else { return nil }
       self.status = status
       self.retryAt = retryAt
       self.attempts = attempts
+      self.isErased = isErased
       lastExchange = try results[1].decodeOnly(Int.self)
     }
   }

@@ -1,3 +1,4 @@
+import JSONText
 import Postgres
 package import Subscriptions
 
@@ -147,29 +148,35 @@ extension Ledger {
   ///
   /// - Parameters:
   ///   - id: The event.
+  ///   - administrator: Who asks for it; nil: nobody of whom there is to be a record.
   ///   - now: From when on it is due.
   /// - Returns: Whether it will be pushed.
   /// - Throws: What the database says.
-  package func redeliver(_ id: Int64, at now: Timestamp) async throws -> Redelivery {
+  package func redeliver(
+    _ id: Int64, by administrator: Administrator? = nil, at now: Timestamp
+  ) async throws -> Redelivery {
     try await placeEvents()
     let redelivery: Redelivery = try await database.withTransaction { transaction in
       let isOn = try await transaction.query("SELECT pushed_to IS NOT NULL FROM tenure.feed")
         .decodeOnly(Bool.self)
       guard isOn else { return .webhooksOff }
-      let stream = try await transaction.query(
+      let found = try await transaction.query(
         """
         INSERT INTO tenure.webhook_delivery AS d (event_id, stream, position, due_since)
         SELECT event_id, \(SQL.eventStream), position, \(now) FROM tenure.event AS e
         WHERE event_id = \(id) AND position IS NOT NULL
         ON CONFLICT (event_id) DO UPDATE SET attempts = 0, due_since = excluded.due_since,
           parked_at = NULL, last_error = NULL
-        RETURNING d.stream
+        RETURNING d.stream, (SELECT e.account_key FROM tenure.event AS e WHERE e.event_id = \(id))
         """
-      ).decodeFirst(String.self)
-      guard let stream else { return .unknownEvent }
-      try await transaction.commit(with: [
-        Job.schedule(.deliverEvents(stream: stream), runAt: now, at: now)
-      ])
+      ).decodeFirst(String.self, AccountKey?.self)
+      guard let (stream, account) = found else { return .unknownEvent }
+      let act = administrator.map {
+        NewAct(action: .redeliverEvent, subject: "\(id)", administrator: $0, account: account)
+      }
+      try await transaction.commit(
+        with: [Job.schedule(.deliverEvents(stream: stream), runAt: now, at: now)]
+          + (act.map { [$0.insert(at: now)] } ?? []))
       return .scheduled
     }
     if redelivery == .scheduled { bell.ring(.jobs) }
@@ -178,13 +185,30 @@ extension Ledger {
 
   /// Pushes what was given up again, as much as goes into one commit.
   ///
-  /// - Parameter now: From when on it is due.
+  /// - Parameters:
+  ///   - administrator: Who asks for it; nil: nobody of whom there is to be a record.
+  ///   - now: From when on it is due.
   /// - Returns: How many there were; 0: there are none left.
   /// - Throws: What the database says.
-  package func redeliverParked(at now: Timestamp) async throws -> Int {
+  package func redeliverParked(
+    by administrator: Administrator? = nil, at now: Timestamp
+  ) async throws -> Int {
+    let count = try await database.withTransaction { transaction in
+      let count = try await transaction.query(Self.pushParkedAgain(at: now)).decodeOnly(Int.self)
+      guard count > 0, let administrator else { return count }
+      let act = NewAct(
+        action: .redeliverParkedEvents, subject: "parked", administrator: administrator,
+        data: NewAct.data { $0.member("events", count) })
+      try await transaction.commit(with: [act.insert(at: now)])
+      return count
+    }
+    if count > 0 { bell.ring(.jobs) }
+    return count
+  }
+
+  private static func pushParkedAgain(at now: Timestamp) -> SQL {
     let task = Job.Task.deliverEvents(stream: "")
-    let count = try await database.query(
-      """
+    return """
       WITH again AS (
         UPDATE tenure.webhook_delivery SET attempts = 0, due_since = \(now), parked_at = NULL,
           last_error = NULL
@@ -201,9 +225,6 @@ extension Ledger {
       )
       SELECT count(*) FROM again
       """
-    ).decodeOnly(Int.self)
-    if count > 0 { bell.ring(.jobs) }
-    return count
   }
 
   /// How far the pushing of events is behind, and what it has given up.

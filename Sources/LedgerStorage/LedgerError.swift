@@ -6,6 +6,12 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
   case unknownProduct(ProductID)
   /// A submission of this id is not stored.
   case unknownSubmission(UUID)
+  /// An account of this name was never seen.
+  case unknownAccount(String)
+  /// The person was erased: nothing can be given to the account, or taken from it.
+  case erasedAccount(String)
+  case unknownTransaction(TransactionID)
+  case unknownGrant(UUID)
   /// The stored form of an entry can't be read: a newer Tenure wrote it, or somebody changed it.
   case unreadableEntry(line: LineID, number: Int)
   /// The database's schema is not the one that this version works with.
@@ -15,6 +21,10 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
     switch self {
     case .unknownProduct(let id): "Product \(id) is not in the catalogue."
     case .unknownSubmission(let id): "There is no submission \(id)."
+    case .unknownAccount(let id): "Account \(id) was never seen; PUT creates it."
+    case .erasedAccount(let id): "Account \(id) is that of a person who was erased."
+    case .unknownTransaction(let id): "Transaction \(id) was never recorded."
+    case .unknownGrant(let id): "There is no grant \(id.uuidString.lowercased())."
     case .unreadableEntry(let line, let number):
       "Entry \(number) of \(line) can't be read by this version of Tenure."
     case .schemaVersion(nil, _):

@@ -84,9 +84,9 @@ extension ProvisionalGrant {
       + grants.map { grant in
         """
         INSERT INTO tenure.account_grant (account_id, grant_id, entitlement, source, starts_at,
-          ends_at, reason, submission_id, environment, original_transaction_id)
+          ends_at, reason, recorded_at, submission_id, environment, original_transaction_id)
         VALUES (\(submission.accountID), gen_random_uuid(), \(grant.entitlement), 'provisional',
-          \(submission.receivedAt), \(grant.endsAt), \(reason), \(submission.id),
+          \(submission.receivedAt), \(grant.endsAt), \(reason), \(now), \(submission.id),
           \(grant.line.environment), \(grant.line.originalTransactionID))
         ON CONFLICT (account_id, submission_id, entitlement) DO UPDATE
         SET ends_at = excluded.ends_at, environment = excluded.environment,

@@ -58,7 +58,7 @@ extension Rows {
   func checkGrants() throws {
     try check(
       String.self, UUID.self, String.self, Timestamp.self, Timestamp?.self,
-      Entitlement.Source.self, Environment?.self, OriginalTransactionID?.self)
+      Entitlement.Source.self, Environment?.self, OriginalTransactionID?.self, Timestamp?.self)
   }
 
   /// Reads a row of `account_grant`, whose columns were checked.
@@ -72,6 +72,13 @@ extension Rows {
     let environment = try cursor.next(Environment?.self)
     let original = try cursor.next(OriginalTransactionID?.self)
     if let environment, let original { grant.line = LineID(environment, original) }
+    grant.revokedAt = try cursor.next(Timestamp?.self)
     return (accountID, grant)
+  }
+
+  /// Reads all rows of `account_grant`.
+  func decodeGrants() throws -> [(accountID: String, grant: Grant)] {
+    try checkGrants()
+    return try (0..<count).map(decodeGrant)
   }
 }

@@ -58,20 +58,26 @@ package struct Grant: Hashable, Sendable {
   /// Nil: never.
   package var endsAt: Timestamp?
   package var source: Entitlement.Source
+  /// When an administrator took it back; nil: nobody did.
+  package var revokedAt: Timestamp?
   /// The line of the purchase that a provisional one stands for; nil for any other.
   package var line: LineID?
 
   package init(
     id: UUID, entitlement: String, startsAt: Timestamp, endsAt: Timestamp?,
-    source: Entitlement.Source = .grant, line: LineID? = nil
+    revokedAt: Timestamp? = nil, source: Entitlement.Source = .grant, line: LineID? = nil
   ) {
     self.id = id
     self.entitlement = entitlement
     self.startsAt = startsAt
     self.endsAt = endsAt
+    self.revokedAt = revokedAt
     self.source = source
     self.line = line
   }
+
+  /// Until when it gives access: its end, or the revocation before it; nil: for ever.
+  package var accessEnd: Timestamp? { [endsAt, revokedAt].compactMap(\.self).min() }
 }
 
 extension Entitlement {
@@ -105,9 +111,12 @@ extension Entitlement {
   }
 
   private init(_ grant: Grant, at moment: Timestamp) {
+    let isRevoked = grant.revokedAt.map { $0 <= moment } ?? false
+    let isOver = grant.accessEnd.map { $0 <= moment } ?? false
     self.init(
-      name: grant.entitlement, state: grant.endsAt.map { moment < $0 } ?? true ? .active : .expired,
-      expiresAt: grant.endsAt, accessEndsAt: grant.endsAt, willRenew: false, periodType: .normal,
+      name: grant.entitlement, state: isRevoked ? .revoked : isOver ? .expired : .active,
+      expiresAt: grant.accessEnd, accessEndsAt: grant.accessEnd, willRenew: false,
+      periodType: .normal,
       environment: grant.line?.environment,
       originalTransactionID: grant.line?.originalTransactionID, source: grant.source)
   }

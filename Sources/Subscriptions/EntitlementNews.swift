@@ -66,7 +66,7 @@ package enum EntitlementNews {
         if case .gracePeriod(let until) = holding.renewal?.phase { moments.append(until) }
         return moments
       }
-    let granted = grants.lazy.flatMap { [$0.startsAt, $0.endsAt] }
+    let granted = grants.lazy.flatMap { [$0.startsAt, $0.accessEnd] }
     return (held.compactMap(\.self) + granted.compactMap(\.self)).filter { now < $0 }.min()
   }
 }

@@ -76,6 +76,11 @@ package struct Catalogue: Sendable {
     return versions.last { $0.validFrom <= moment } ?? versions.first
   }
 
+  /// The catalogue as it was at `moment`: without the versions that were added later.
+  package func known(at moment: Timestamp) -> Catalogue {
+    Catalogue(versions.values.joined().filter { $0.validFrom <= moment })
+  }
+
   /// Every product as it is described last, by id.
   package var products: [Product] {
     versions.values.compactMap(\.last).sorted { $0.id < $1.id }

@@ -116,6 +116,9 @@ struct OpenAPITests {
     #expect(
       values(data?["counterpart"])
         == Set([EventData.Counterpart.anotherAccount, .nobody].map(\.rawValue)))
+    let act = description.schema(named: "AdministratorAct")["properties"]
+    #expect(
+      values(act?["action"]) == Set(AdministratorAct.Action.allCases.map(\.rawValue)))
     let order = description.schema(named: "Order")["properties"]
     #expect(values(order?["status"]) == Set(PurchaseOrder.Status.allCases.map(\.rawValue)))
   }
@@ -160,6 +163,9 @@ struct OpenAPITests {
     #expect(
       description.schema(named: "TransactionID")["maxLength"]?.integer
         == Int64(TextField.transactionID.maximumLength))
+    #expect(
+      description.schema(named: "Reason")["maxLength"]?.integer
+        == Int64(TextField.reason.maximumLength))
     let limit = description.document["components"]?["parameters"]?["Limit"]?["schema"]
     #expect(limit?["default"]?.integer == Int64(Page.defaultLimit))
     #expect(limit?["maximum"]?.integer == Int64(Page.maximumLimit))

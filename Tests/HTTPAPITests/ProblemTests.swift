@@ -29,7 +29,7 @@ struct ProblemTests {
       (.get, "/v1/products/p", "PUT"),
       (.post, "/v1/products", "GET, HEAD"),
       (.put, "/v1/receipts", "POST"),
-      (.patch, "/v1/accounts/a", "GET, HEAD, PUT"),
+      (.patch, "/v1/accounts/a", "DELETE, GET, HEAD, PUT"),
       (.options, "/healthz", "GET, HEAD"),
       (.head, "/v1/orders", "POST"),
     ])

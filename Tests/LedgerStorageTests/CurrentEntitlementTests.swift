@@ -151,16 +151,18 @@ struct CurrentEntitlementTests {
     ON CONFLICT DO NOTHING;
 
     INSERT INTO tenure.account_grant (account_id, grant_id, entitlement, source, starts_at, ends_at,
-      reason, submission_id, environment, original_transaction_id)
+      reason, recorded_at, revoked_at, submission_id, environment, original_transaction_id)
     SELECT 'account ' || account, gen_random_uuid(), pg_temp.one('basic', 'event', 'vip'), source,
       pg_temp.hour(starts),
       CASE WHEN source = 'provisional' OR ends < 8 THEN pg_temp.hour(starts + 1 + ends) END, 'test',
+      pg_temp.hour(starts),
+      CASE WHEN source = 'grant' AND revoked < 0.4 THEN pg_temp.hour(starts + revoked * ends) END,
       CASE WHEN source = 'provisional' THEN gen_random_uuid() END,
       CASE WHEN source = 'provisional' THEN pg_temp.one('production', 'sandbox') END,
       CASE WHEN source = 'provisional' THEN pg_temp.one('9', '10', '100') END
     FROM (
       SELECT account, pg_temp.one('grant', 'provisional') AS source, random() * 8 - 6 AS starts,
-        random() * 10 AS ends
+        random() * 10 AS ends, random() AS revoked
       FROM generate_series(1, \(accounts.count), 3) AS account, generate_series(1, 2)
     ) AS random;
     """

@@ -37,6 +37,9 @@ func key(_ id: TransactionID, line: LineID = lineID, product: ProductID = "month
   TransactionKey(line: line, transactionID: id, productID: product)
 }
 
+/// Somebody at the support desk.
+let support = Administrator(name: "ops", reason: "They asked for it.")
+
 /// An exchange with Apple, told from others by its answer.
 func exchange(_ answer: String) -> SubmissionExchange {
   SubmissionExchange(

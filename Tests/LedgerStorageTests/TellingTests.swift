@@ -312,7 +312,7 @@ private struct LifeStep: Sendable {
 }
 
 /// A generator whose sequence follows from its seed.
-private struct SplitMix: RandomNumberGenerator {
+struct SplitMix: RandomNumberGenerator {
   private var state: UInt64
 
   init(_ seed: UInt64) { state = seed }

@@ -199,12 +199,12 @@ struct EntitlementTests {
     init(
       _ name: String, from start: Double, to end: Double?, at moment: Timestamp,
       _ state: Entitlement.State?, _ source: Entitlement.Source?,
-      as given: Entitlement.Source = .grant
+      as given: Entitlement.Source = .grant, revoked: Double? = nil
     ) {
       self.name = name
       grant = Grant(
         id: strangeToken, entitlement: "premium", startsAt: day(start),
-        endsAt: end.map { day($0) }, source: given)
+        endsAt: end.map { day($0) }, revokedAt: revoked.map { day($0) }, source: given)
       at = moment
       self.state = state
       self.source = source
@@ -225,6 +225,10 @@ struct EntitlementTests {
     Given("over, as is the month",   from: 5,  to: 40,  at: day(40),            .expired, .grant),
     Given("provisional",             from: 31, to: 32,  at: day(31),            .active,  .provisional, as: .provisional),
     Given("alone, not begun",        from: 15, to: 40,  at: day(-1),            nil,      nil),
+    Given("taken back, the month on", from: 5, to: 40,  at: day(10),            .active,  .appStore, revoked: 8),
+    Given("not taken back yet",      from: 5,  to: nil, at: day(34),            .active,  .grant, revoked: 35),
+    Given("taken back",              from: 5,  to: nil, at: day(35),            .revoked, .grant, revoked: 35),
+    Given("taken back, end passed",  from: 5,  to: 40,  at: day(50),            .revoked, .grant, revoked: 35),
   ]
 
   @Test("Grants", arguments: grants)

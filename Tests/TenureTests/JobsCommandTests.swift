@@ -52,6 +52,9 @@ struct JobsCommandTests {
       let nothing = try await run(["retry", "--all"])
       #expect(nothing.status == 0)
       #expect(nothing.output == "started again  0\n")
+      let acts = try await ledger.administratorActs(limit: 10)
+      #expect(acts.map(\.action) == ["retry_jobs"])
+      #expect(acts.first?.administrator.hasPrefix("cli") == true)
     }
   }
 

@@ -31,6 +31,10 @@ extension Problem {
     switch error {
     case .unknownProduct: self.init(.unknownProduct, error.description)
     case .unknownSubmission: self.init(.unknownSubmission, error.description)
+    case .unknownAccount: self.init(.unknownAccount, error.description)
+    case .unknownTransaction: self.init(.unknownTransaction, error.description)
+    case .unknownGrant: self.init(.unknownGrant, error.description)
+    case .erasedAccount: self.init(.accountErased, error.description)
     case .schemaVersion: self = .unavailable(error.description)
     default: self.init(.internalError, error.description)
     }

@@ -12,11 +12,13 @@ enum ProblemCode: String, CaseIterable, Sendable {
   case unknownSubmission = "unknown_submission"
   case unknownTransaction = "unknown_transaction"
   case unknownOriginalTransaction = "unknown_original_transaction"
+  case unknownGrant = "unknown_grant"
   case unknownEvent = "unknown_event"
   case unknownReport = "unknown_report"
   case methodNotAllowed = "method_not_allowed"
   case ambiguous
   case notTheOwner = "not_the_owner"
+  case accountErased = "account_erased"
   case webhooksOff = "webhooks_off"
   case cursorExpired = "cursor_expired"
   case contentTooLarge = "content_too_large"
@@ -34,10 +36,11 @@ enum ProblemCode: String, CaseIterable, Sendable {
     case .unauthorized, .wrongSecret: .unauthorized
     case .forbidden: .forbidden
     case .notFound, .unknownProduct, .unknownOrder, .unknownAccount, .unknownSubmission,
-      .unknownTransaction, .unknownOriginalTransaction, .unknownEvent, .unknownReport:
+      .unknownTransaction, .unknownOriginalTransaction, .unknownGrant, .unknownEvent,
+      .unknownReport:
       .notFound
     case .methodNotAllowed: .methodNotAllowed
-    case .ambiguous, .notTheOwner, .webhooksOff: .conflict
+    case .ambiguous, .notTheOwner, .accountErased, .webhooksOff: .conflict
     case .cursorExpired: .gone
     case .contentTooLarge: .contentTooLarge
     case .unsupportedMediaType: .unsupportedMediaType
@@ -60,11 +63,13 @@ enum ProblemCode: String, CaseIterable, Sendable {
     case .unknownSubmission: "There is no such submission"
     case .unknownTransaction: "The transaction was never recorded"
     case .unknownOriginalTransaction: "The original transaction was never recorded"
+    case .unknownGrant: "There is no such grant"
     case .unknownEvent: "There is no such event"
     case .unknownReport: "There is no such report"
     case .methodNotAllowed: "The path does not have this method"
     case .ambiguous: "More than one thing goes by this id"
     case .notTheOwner: "The account does not own the transaction"
+    case .accountErased: "The account's person was erased"
     case .webhooksOff: "Events are not pushed"
     case .cursorExpired: "The feed can't be read on from there"
     case .contentTooLarge: "The request's body is too large"

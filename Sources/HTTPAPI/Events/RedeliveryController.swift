@@ -14,7 +14,8 @@ struct RedeliveryController: Sendable {
     guard let id = Int64(try context.parameters.require(name)) else {
       throw Problem.invalid(name, "must be the id of an event")
     }
-    switch try await ledger.redeliver(id, at: now()) {
+    let administrator = try context.administrator()
+    switch try await ledger.redeliver(id, by: administrator, at: now()) {
     case .scheduled: return Response(ScheduledRedelivery(eventID: id), status: .accepted)
     case .webhooksOff:
       throw Problem(.webhooksOff, "No worker was ever given a webhook: set TENURE_WEBHOOK_URL.")

@@ -20,6 +20,20 @@ extension Request {
   /// is
   ///   not the JSON that is expected.
   func json<Body: Decodable>(_: Body.Type, upTo limit: Int = BodyLimit.small) async throws -> Body {
+    let buffer = try await collectJSON(upTo: limit)
+    return try JSONDecoder().decode(Body.self, from: Data(buffer.readableBytesView))
+  }
+
+  /// Reads the body as JSON; nil if there is none.
+  ///
+  /// - Throws: As ``json(_:upTo:)`` does.
+  func jsonIfPresent<Body: Decodable>(_: Body.Type) async throws -> Body? {
+    let buffer = try await collectJSON(upTo: BodyLimit.small)
+    guard buffer.readableBytes > 0 else { return nil }
+    return try JSONDecoder().decode(Body.self, from: Data(buffer.readableBytesView))
+  }
+
+  private func collectJSON(upTo limit: Int) async throws -> ByteBuffer {
     // Without a Content-Type it is for us to say what it is (RFC 9110, section 8.3).
     if let mediaType = headers[.contentType], !Self.isJSON(mediaType) {
       throw Problem(
@@ -28,13 +42,11 @@ extension Request {
     if let length = headers[.contentLength].flatMap({ Int($0) }), length > limit {
       throw Problem.contentTooLarge(limit: limit)
     }
-    let buffer: ByteBuffer
     do {
-      buffer = try await body.collect(upTo: limit)
+      return try await body.collect(upTo: limit)
     } catch is NIOTooManyBytesError {
       throw Problem.contentTooLarge(limit: limit)
     }
-    return try JSONDecoder().decode(Body.self, from: Data(buffer.readableBytesView))
   }
 
   private static func isJSON(_ mediaType: String) -> Bool {

@@ -44,12 +44,7 @@ struct Query {
   }
 
   func moment(_ name: String) throws -> Timestamp? {
-    try self[name].map { text in
-      guard let moment = Timestamp(rfc3339: text) else {
-        throw Problem.invalid(name, "must be a time of RFC 3339, as in 2026-11-21T09:30:00Z")
-      }
-      return moment
-    }
+    try self[name].map { try Timestamp(parsing: $0, field: name) }
   }
 
   func flag(_ name: String) throws -> Bool? {
@@ -79,6 +74,16 @@ struct Query {
       }
       return environment
     }
+  }
+}
+
+extension Timestamp {
+  /// - Throws: A ``Problem`` that names the field.
+  init(parsing text: String, field: String) throws {
+    guard let moment = Timestamp(rfc3339: text) else {
+      throw Problem.invalid(field, "must be a time of RFC 3339, as in 2026-11-21T09:30:00Z")
+    }
+    self = moment
   }
 }
 

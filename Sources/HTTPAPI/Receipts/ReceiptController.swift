@@ -46,6 +46,8 @@ struct ReceiptController: Sendable {
     case .rejected(let id, let reason):
       var problem = Problem(
         ProblemCode(rawValue: reason.code) ?? .receiptRejected, reason.detail)
+      // Whatever became of it, a submission that counts for nothing is answered alike.
+      problem.status = .unprocessableContent
       problem.submission = Problem.RejectedSubmission(
         id: id.text, appleStatus: reason.appleStatus, exchanges: exchanges)
       return Response(problem)

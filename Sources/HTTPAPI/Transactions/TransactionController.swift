@@ -51,7 +51,7 @@ struct TransactionController: Sendable {
   /// Finds the charge that a request's transaction id names, or is an alias of.
   ///
   /// - Throws: A ``Problem`` where there is none, or more than one.
-  private func find(_ request: Request, _ context: APIContext) async throws
+  func find(_ request: Request, _ context: APIContext) async throws
     -> (ChargeReport, RecordedFamily)
   {
     let id = TransactionID(try context.parameter(.transactionID))

@@ -217,7 +217,7 @@ struct BareStatements: Sendable {
       """,
       """
       SELECT account_id, grant_id, entitlement, starts_at, ends_at, source, environment,
-        original_transaction_id
+        original_transaction_id, revoked_at
       FROM tenure.account_grant WHERE account_id = ANY(\([sample.accountID]))
         AND submission_id IS DISTINCT FROM \(submissionID)
       """,

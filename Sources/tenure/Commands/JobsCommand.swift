@@ -91,7 +91,7 @@ struct JobsCommand: AsyncParsableCommand {
           .named(ids)
         }
       let count = try await JobsCommand.withLedger(options) {
-        try await $0.restartJobs(selection, at: $1)
+        try await $0.restartJobs(selection, by: .commandLine, at: $1)
       }
       guard count > 0 || ids.isEmpty else {
         throw NoSuchJob(description: "no job of that name waits or was given up")

@@ -86,7 +86,11 @@ struct WebhooksCommand: AsyncParsableCommand {
 
     private func redeliverParked(_ ledger: Ledger) async throws -> Int {
       var count = 0
-      while case let more = try await ledger.redeliverParked(at: .now), more > 0 { count += more }
+      while case let more = try await ledger.redeliverParked(by: .commandLine, at: .now),
+        more > 0
+      {
+        count += more
+      }
       print("\(count) events that were given up will be pushed again.")
       return 0
     }
@@ -95,7 +99,7 @@ struct WebhooksCommand: AsyncParsableCommand {
     private func redeliver(_ ledger: Ledger) async throws -> Int {
       var refused = 0
       for id in ids {
-        switch try await ledger.redeliver(id, at: .now) {
+        switch try await ledger.redeliver(id, by: .commandLine, at: .now) {
         case .scheduled: print("\(id) will be pushed again.")
         case .unknownEvent:
           refused += 1

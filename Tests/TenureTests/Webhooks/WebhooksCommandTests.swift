@@ -62,6 +62,10 @@ struct WebhooksCommandTests {
       let rest = try await run(["redeliver", "--parked"], database)
       #expect(rest.output == "1 events that were given up will be pushed again.\n")
       #expect(try await ledger.webhookStanding().parked == 0)
+      let acts = try await ledger.administratorActs(limit: 10)
+      #expect(acts.map(\.action) == ["redeliver_parked_events", "redeliver_event"])
+      #expect(acts.allSatisfy { $0.administrator.hasPrefix("cli") })
+      #expect(acts.last?.accountID == "anna")
       for arguments in [["redeliver"], ["redeliver", "--parked", "1"], ["redeliver", "x"]] {
         #expect(try await run(arguments, database).status != 0, "\(arguments)")
       }

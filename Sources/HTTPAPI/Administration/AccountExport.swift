@@ -1,0 +1,224 @@
+import Foundation
+import Hummingbird
+import HummingbirdCore
+import JSONText
+import LedgerStorage
+import NIOCore
+import Subscriptions
+
+/// Writes all that is known of an account, piece by piece: a submission or a line is in memory as
+/// long as it is written, and the lists are read by pages.
+///
+/// It has no secrets, for none are stored; what was submitted is in it as it was sent, and what
+/// Apple answered to it.
+struct AccountExport: Sendable {
+  /// How many rows are read at once.
+  private static let page = 100
+
+  let account: Account
+  let erasedAt: Timestamp?
+  let exportedAt: Timestamp
+  let entitlements: [Entitlement]
+  let ledger: Ledger
+  let catalogue: Catalogue
+
+  func write(to writer: inout any ResponseBodyWriter) async throws {
+    let grants = try await ledger.storedGrants(of: account.id)
+    try await send(to: &writer) { json in
+      json.write(json: "{")
+      json.member("exported_at", exportedAt)
+      json.key("account")
+      json.object { json in
+        json.member("account_id", account.id)
+        json.member("app_account_token", account.appAccountToken)
+        json.member("created_at", account.createdAt)
+        json.member("erased_at", erasedAt)
+      }
+      json.member("entitlements", entitlements)
+      json.member("grants", grants)
+    }
+    try await list("orders", to: &writer) { (last: UUID?) in
+      try await ledger.orders(of: account, after: last, limit: Self.page)
+    } cursor: {
+      $0.order.id
+    } piece: {
+      $0.answered(at: exportedAt)
+    }
+    try await writeCharges(to: &writer)
+    try await list("submissions", to: &writer) { (last: UUID?) in
+      try await ledger.submissionIDs(of: account.key, after: last, limit: Self.page)
+    } cursor: {
+      $0
+    } piece: {
+      try await submission($0)
+    }
+    try await list("events", to: &writer) { (last: Int64?) in
+      try await ledger.events(of: account.key, after: last, limit: Self.page)
+    } cursor: {
+      $0.id
+    } piece: {
+      JSONPiece(text: $0.text)
+    }
+    try await list("administrator_acts", to: &writer) { (last: Int64?) in
+      try await ledger.administratorActs(on: account.key, before: last, limit: Self.page)
+    } cursor: {
+      $0.id
+    } piece: {
+      $0
+    }
+    try await send(to: &writer) { $0.write(json: "}") }
+  }
+
+  // MARK: Lists
+
+  /// Writes a list that is read by pages.
+  ///
+  /// - Parameters:
+  ///   - name: The member's name.
+  ///   - writer: Where to.
+  ///   - page: Reads what follows a place; nil: from the beginning.
+  ///   - cursor: The place of an element.
+  ///   - piece: The element as it is written; nil: not at all.
+  /// - Throws: What reading and writing throw.
+  private func list<Element, Cursor, Piece: JSONWritable>(
+    _ name: String, to writer: inout any ResponseBodyWriter,
+    page: (Cursor?) async throws -> [Element], cursor: (Element) -> Cursor,
+    piece: (Element) async throws -> Piece?
+  ) async throws {
+    try await send(to: &writer) { $0.write(json: ",\"\(name)\":[") }
+    var (last, isFirst): (Cursor?, Bool) = (nil, true)
+    while true {
+      let elements = try await page(last)
+      for element in elements {
+        guard let piece = try await piece(element) else { continue }
+        try await send(to: &writer) { json in
+          if !isFirst { json.write(json: ",") }
+          piece.write(to: &json)
+        }
+        isFirst = false
+      }
+      guard elements.count == Self.page, let end = elements.last else { break }
+      last = cursor(end)
+    }
+    try await send(to: &writer) { $0.write(json: "]") }
+  }
+
+  /// Writes the charges that the account owns, and what it claimed, line by line.
+  private func writeCharges(to writer: inout any ResponseBodyWriter) async throws {
+    try await send(to: &writer) { $0.write(json: ",\"lines\":[") }
+    var seen: Set<LineID> = []
+    for line in try await ledger.lines(of: account.key) where !seen.contains(line) {
+      guard let family = try await ledger.family(of: line) else { continue }
+      let isFirst = seen.isEmpty
+      // Lines that Apple links come as one.
+      seen.formUnion(family.line.heads.keys)
+      try await send(to: &writer) { json in
+        if !isFirst { json.write(json: ",") }
+        ExportedLine(line, family: family, account: account, catalogue: catalogue).write(to: &json)
+      }
+    }
+    try await send(to: &writer) { $0.write(json: "]") }
+  }
+
+  private func submission(_ id: UUID) async throws -> ExportedSubmission? {
+    guard let submission = try await ledger.submission(id) else { return nil }
+    return ExportedSubmission(
+      submission: submission, payload: try await ledger.payload(of: id),
+      exchanges: try await ledger.exchanges(of: id))
+  }
+
+  private func send(
+    to writer: inout any ResponseBodyWriter, _ write: (inout JSONWriter) -> Void
+  ) async throws {
+    var json = JSONWriter(capacity: 4096)
+    write(&json)
+    try await writer.write(ByteBuffer(bytes: json.bytes))
+  }
+}
+
+/// What is JSON already.
+private struct JSONPiece: JSONWritable {
+  let text: String
+
+  func write(to json: inout JSONWriter) { json.write(json: text) }
+}
+
+/// What an account has to do with a line: the charges that it owns, and its claims.
+private struct ExportedLine: JSONWritable {
+  private let line: LineID
+  private let charges: [ChargeReport]
+  private let claims: [(claim: Claim, recordedAt: Timestamp)]
+  private let catalogue: Catalogue
+
+  init(_ line: LineID, family: RecordedFamily, account: Account, catalogue: Catalogue) {
+    self.line = line
+    self.catalogue = catalogue
+    charges = family.rule.charges.compactMap { charge in
+      guard
+        var report = ChargeReport(of: charge.id, in: family, catalogue: catalogue),
+        report.recorded.decision.owner == account.key
+      else { return nil }
+      // In words that name nobody else.
+      report.because = Explanation(report.recorded.decision, toldTo: account.key).sentence
+      return report
+    }
+    claims = family.line.history.acts.compactMap { act in
+      guard case .claim(let claim) = act.act, claim.account == account.key else { return nil }
+      return (claim, act.recorded.at)
+    }
+  }
+
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("environment", line.environment)
+      json.member("original_transaction_id", line.originalTransactionID)
+      json.key("transactions")
+      json.array(charges) { json, report in
+        json.object { json in
+          json.transactionMembers(report, in: catalogue)
+          json.member("order_id", report.orderID)
+          json.member("delivered_at", report.deliveredAt)
+        }
+      }
+      json.key("claims")
+      json.array(claims) { json, item in
+        json.object { json in
+          json.member("transaction_id", item.claim.transaction.transactionID)
+          json.member("product_id", item.claim.transaction.productID)
+          json.member("received_at", item.claim.receivedAt)
+          json.member("recorded_at", item.recordedAt)
+        }
+      }
+    }
+  }
+}
+
+/// A submission with what was sent and what Apple answered.
+private struct ExportedSubmission: JSONWritable {
+  let submission: Submission
+  /// Nil: it was aged out, or erased.
+  let payload: SubmissionPayload?
+  let exchanges: [SubmissionExchange]
+
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("submission_id", submission.id)
+      json.member("received_at", submission.receivedAt)
+      json.member("status", submission.status.rawValue)
+      json.member("environment", submission.environment)
+      json.member("bundle_id", submission.bundleID)
+      json.member("transaction_id", submission.transactionID)
+      json.member("order_id", submission.orderID)
+      json.member("restore", submission.isRestore)
+      json.member("problem", submission.problem?.code)
+      switch payload {
+      case .receipt(let data): json.member("receipt_data", data)
+      case .signedData(let transactions, let renewalInfo):
+        json.member("signed_transactions", transactions)
+        json.member("signed_renewal_info", renewalInfo)
+      case nil: break
+      }
+      json.member("exchanges", exchanges)
+    }
+  }
+}

@@ -1,0 +1,64 @@
+import Hummingbird
+import HummingbirdCore
+import JSONText
+import LedgerStorage
+import Subscriptions
+
+/// The record of what administrators did.
+struct AdministratorActController: Sendable {
+  let ledger: Ledger
+
+  @Sendable
+  func list(_ request: Request, context: APIContext) async throws -> Response {
+    let page = try Page(request.uri)
+    let last = try page.after.map { text in
+      guard let id = Int64(text), id > 0 else {
+        throw Problem.invalid("after", "must be what a page before gave as `next`")
+      }
+      return id
+    }
+    var account: Account?
+    if let id = try Query(request.uri)?.text(.accountID) {
+      account = try await ledger.account(id)
+      guard account != nil else {
+        throw Problem(.unknownAccount, "The account was never seen.")
+      }
+    }
+    // One more than is shown, to know whether there is a next page.
+    let found = try await ledger.administratorActs(
+      on: account?.key, before: last, limit: page.limit + 1)
+    let acts = Array(found.prefix(page.limit))
+    return Response(
+      ActList(acts: acts, next: acts.count < found.count ? acts.last.map { "\($0.id)" } : nil),
+      capacity: 64 + acts.count * 400)
+  }
+}
+
+private struct ActList: JSONWritable {
+  let acts: [AdministratorAct]
+  let next: String?
+
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("acts", acts)
+      json.member("next", next)
+    }
+  }
+}
+
+extension AdministratorAct: JSONWritable {
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("id", String(id))
+      json.member("acted_at", actedAt)
+      json.member("administrator", administrator)
+      json.member("action", action)
+      json.member("subject", subject)
+      json.member("account_id", accountID)
+      json.member("previous_account_id", previousAccountID)
+      json.member("reason", reason)
+      json.key("data")
+      json.write(json: data)
+    }
+  }
+}

@@ -1,0 +1,74 @@
+import Foundation
+import HTTPTypes
+import Hummingbird
+import JSONText
+import LedgerStorage
+import Subscriptions
+
+/// Entitlements that administrators give and take back.
+struct GrantController: Sendable {
+  let ledger: Ledger
+  let entitlements: EntitlementReader
+  let now: @Sendable () -> Timestamp
+
+  private struct GrantRequest: Decodable {
+    var accountID: String
+    var entitlement: String
+    var expiresAt: String?
+    var reason: String
+
+    enum CodingKeys: String, CodingKey {
+      case accountID = "account_id"
+      case entitlement
+      case expiresAt = "expires_at"
+      case reason
+    }
+  }
+
+  @Sendable
+  func grant(_ request: Request, context: APIContext) async throws -> Response {
+    let body = try await request.json(GrantRequest.self)
+    let accountID = try TextField.accountID.checked(body.accountID)
+    let entitlement = try TextField.entitlement.checked(body.entitlement)
+    let administrator = try context.administrator(
+      reason: try TextField.reason.checked(body.reason))
+    let now = now()
+    let endsAt = try body.expiresAt.map { try Timestamp(parsing: $0, field: "expires_at") }
+    guard endsAt.map({ now < $0 }) ?? true else {
+      throw Problem.invalid("expires_at", "must be in the future")
+    }
+    let grant = try await ledger.grant(
+      entitlement, to: accountID, until: endsAt, by: administrator, terms: entitlements.terms,
+      at: now)
+    return Response(grant, status: .created)
+  }
+
+  @Sendable
+  func revoke(_ request: Request, context: APIContext) async throws -> Response {
+    let id = try context.uuidParameter("grant_id")
+    let administrator = try context.administrator(reason: try await request.reason())
+    return Response(
+      try await ledger.revokeGrant(
+        id, by: administrator, terms: entitlements.terms, at: now()))
+  }
+}
+
+extension TextField {
+  fileprivate static let entitlement = TextField(name: "entitlement", maximumLength: 255)
+}
+
+extension StoredGrant: JSONWritable {
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("grant_id", grant.id)
+      json.member("account_id", accountID)
+      json.member("entitlement", grant.entitlement)
+      json.member("source", grant.source)
+      json.member("starts_at", grant.startsAt)
+      json.member("expires_at", grant.endsAt)
+      json.member("revoked_at", grant.revokedAt)
+      json.member("recorded_at", recordedAt)
+      json.member("reason", reason)
+    }
+  }
+}

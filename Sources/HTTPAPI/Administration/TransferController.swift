@@ -1,0 +1,50 @@
+import HTTPTypes
+import Hummingbird
+import LedgerStorage
+import Subscriptions
+
+/// Charges that administrators place.
+struct TransferController: Sendable {
+  let transactions: TransactionController
+  let entitlements: EntitlementReader
+
+  private struct TransferRequest: Decodable {
+    /// Nil: the charge is released.
+    var accountID: String?
+    var reason: String
+    var effectiveFrom: String?
+
+    enum CodingKeys: String, CodingKey {
+      case accountID = "account_id"
+      case reason
+      case effectiveFrom = "effective_from"
+    }
+
+    init(from decoder: any Decoder) throws {
+      let values = try decoder.container(keyedBy: CodingKeys.self)
+      // To release a charge is said, and not forgotten.
+      accountID =
+        try values.contains(.accountID) && values.decodeNil(forKey: .accountID)
+        ? nil : values.decode(String.self, forKey: .accountID)
+      reason = try values.decode(String.self, forKey: .reason)
+      effectiveFrom = try values.decodeIfPresent(String.self, forKey: .effectiveFrom)
+    }
+  }
+
+  /// Says whose a charge is; answers what there is to know of it then.
+  @Sendable
+  func transfer(_ request: Request, context: APIContext) async throws -> Response {
+    let body = try await request.json(TransferRequest.self)
+    let accountID = try body.accountID.map(TextField.accountID.checked)
+    let effectiveFrom = try body.effectiveFrom.map {
+      try Timestamp(parsing: $0, field: "effective_from")
+    }
+    let administrator = try context.administrator(
+      reason: try TextField.reason.checked(body.reason))
+    let (report, _) = try await transactions.find(request, context)
+    try await transactions.ledger.transfer(
+      report.charge.id, to: accountID, effectiveFrom: effectiveFrom, by: administrator,
+      terms: entitlements.terms, at: transactions.now())
+    return try await transactions.show(request, context: context)
+  }
+}

@@ -1,0 +1,160 @@
+import Foundation
+import JSONText
+import Postgres
+package import Subscriptions
+
+/// Who acts on the ledger by hand, and why.
+package struct Administrator: Hashable, Sendable {
+  /// The name of the API key; of commands, `cli:` and the name of the system's user.
+  package let name: String
+  /// In the administrator's own words; nil where nobody asks for it.
+  package let reason: String?
+
+  /// The longest reason: a few sentences.
+  package static let maximumReasonLength = 1000
+  /// What the record of acts has room for.
+  private static let maximumNameLength = 255
+
+  /// A name of any length is made fit for storing.
+  package init(name: String, reason: String? = nil) {
+    self.name = String(name.prefix(Self.maximumNameLength))
+    self.reason = reason
+  }
+
+  /// Whoever runs a command.
+  package static var commandLine: Administrator {
+    let user = NSUserName()
+    return Administrator(name: user.isEmpty ? "cli" : "cli:\(user)")
+  }
+}
+
+/// What an administrator did, as the record of acts has it.
+package struct AdministratorAct: Sendable {
+  /// What administrators can do.
+  package enum Action: String, CaseIterable, Sendable {
+    case transfer
+    case grant
+    case revokeGrant = "revoke_grant"
+    case eraseAccount = "erase_account"
+    case exportAccount = "export_account"
+    case redeliverEvent = "redeliver_event"
+    case redeliverParkedEvents = "redeliver_parked_events"
+    case retryJobs = "retry_jobs"
+  }
+
+  package let id: Int64
+  package let actedAt: Timestamp
+  package let administrator: String
+  /// An ``Action``, or what a newer version calls one.
+  package let action: String
+  /// What was acted on: the account's pseudonymous key, a grant's id, a transaction, an event.
+  package let subject: String
+  package let reason: String?
+  /// Whom it concerns; nil: no account.
+  package let accountID: String?
+  /// Of a charge that was transferred, who had it before.
+  package let previousAccountID: String?
+  /// What more there is to say of it, as an object of JSON.
+  package let data: String
+}
+
+/// An act that is to be recorded, in the database transaction that carries it out.
+struct NewAct: Sendable {
+  var action: AdministratorAct.Action
+  var subject: String
+  var administrator: Administrator
+  /// Whom it concerns.
+  var account: AccountKey?
+  /// Who had what is transferred.
+  var previousAccount: AccountKey?
+  /// The app's names for the accounts, so that the reason is kept without them.
+  var names: [AccountKey: String] = [:]
+  /// An object of JSON that names no account.
+  var data = "{}"
+
+  private static let maximumSubjectLength = 255
+
+  func insert(at now: Timestamp) -> SQL {
+    let reason = administrator.reason.map { KeyedText.withKeys($0, of: names) }
+    return """
+      INSERT INTO tenure.administrator_action (acted_at, administrator, action, subject, reason,
+        data, account_key, previous_account_key)
+      VALUES (\(now), \(administrator.name), \(action),
+        \(String(subject.prefix(Self.maximumSubjectLength))), \(reason), \(data), \(account),
+        \(previousAccount))
+      """
+  }
+
+  static func data(_ value: some JSONWritable) -> String {
+    var json = JSONWriter(capacity: 128)
+    value.write(to: &json)
+    return json.text
+  }
+
+  /// Makes the object of JSON.
+  static func data(_ members: (inout JSONWriter) -> Void) -> String {
+    var json = JSONWriter(capacity: 128)
+    json.object(members)
+    return json.text
+  }
+}
+
+extension AdministratorAct.Action: PostgresEncodable {}
+
+/// Text that names accounts, kept without their names.
+///
+/// The record of acts is only ever appended to; so what it says of a person must not need to be
+/// changed when the person is erased. Where a reason names an account that it concerns, there
+/// stands the account's key instead, and whoever reads it is told the name that the account has
+/// now: its own, or a pseudonym.
+enum KeyedText {
+  private enum Piece {
+    case text(Substring)
+    case account(AccountKey)
+  }
+
+  /// Puts keys in the place of names where these stand as words.
+  static func withKeys(_ text: String, of names: [AccountKey: String]) -> String {
+    var pieces = [Piece.text(text[...])]
+    // The longest first, for one name may be a part of another.
+    let names = names.filter { !$0.value.isEmpty }.sorted {
+      ($0.value.count, $0.value) > ($1.value.count, $1.value)
+    }
+    for (key, name) in names {
+      pieces = pieces.flatMap { piece -> [Piece] in
+        guard case .text(let text) = piece else { return [piece] }
+        return split(text, at: name, key)
+      }
+    }
+    return pieces.map { piece in
+      switch piece {
+      case .text(let text): String(text)
+      case .account(let key): "{account:\(key.rawValue.uuidString.lowercased())}"
+      }
+    }.joined()
+  }
+
+  /// Puts names in the place of keys.
+  static func withNames(_ text: String, of names: [AccountKey: String]) -> String {
+    text.replacing(/\{account:([0-9a-f\-]{36})\}/) { match in
+      UUID(uuidString: String(match.1)).flatMap { names[AccountKey(rawValue: $0)] } ?? "erased"
+    }
+  }
+
+  private static func split(_ text: Substring, at name: String, _ key: AccountKey) -> [Piece] {
+    var (pieces, rest): ([Piece], Substring) = ([], text)
+    for range in text.ranges(of: name) {
+      let isWord =
+        !(text[..<range.lowerBound].last.map(isPartOfWord) ?? false)
+        && !(text[range.upperBound...].first.map(isPartOfWord) ?? false)
+      guard isWord else { continue }
+      pieces += [.text(text[rest.startIndex..<range.lowerBound]), .account(key)]
+      rest = text[range.upperBound...]
+    }
+    return pieces + [.text(rest)]
+  }
+
+  private static func isPartOfWord(_ character: Character) -> Bool {
+    character.isLetter || character.isNumber
+  }
+}

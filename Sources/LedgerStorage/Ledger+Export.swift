@@ -1,0 +1,88 @@
+package import Foundation
+import Postgres
+package import Subscriptions
+
+/// All that is known of one account, page by page: it may be any amount.
+extension Ledger {
+  /// When the person was erased whose account this is; nil: it was not.
+  package func erasedAt(_ account: AccountKey) async throws -> Timestamp? {
+    try KnownAccount.accounts(from: await database.query(KnownAccount.select([account])))[account]?
+      .erasedAt
+  }
+
+  /// The orders of an account, by their ids.
+  ///
+  /// - Parameters:
+  ///   - account: The account.
+  ///   - last: The order behind which to read on; nil: from the first.
+  ///   - limit: How many at the most.
+  /// - Returns: The orders.
+  /// - Throws: What the database says.
+  package func orders(of account: Account, after last: UUID?, limit: Int) async throws
+    -> [StoredOrder]
+  {
+    let condition = last.map { "AND order_id > \($0)" as SQL } ?? ""
+    return try await database.query(
+      """
+      SELECT order_id, product_id, status, created_at, fulfilled_at, environment, transaction_id
+      FROM tenure.purchase_order
+      WHERE account_key = \(account.key) \(condition)
+      ORDER BY order_id LIMIT \(limit)
+      """
+    ).decode(
+      UUID.self, ProductID.self, PurchaseOrder.Status.self, Timestamp.self, Timestamp?.self,
+      Environment?.self, TransactionID?.self
+    ).map { id, product, status, createdAt, fulfilledAt, environment, transaction in
+      StoredOrder(
+        order: PurchaseOrder(
+          id: id, account: account.key, productID: product, createdAt: createdAt, status: status),
+        accountID: account.id, appAccountToken: account.appAccountToken, fulfilledAt: fulfilledAt,
+        environment: environment, transactionID: transaction,
+        expiresAt: createdAt + orderLifetime)
+    }
+  }
+
+  /// The ids of what an account submitted, in the order of arrival.
+  ///
+  /// - Parameters:
+  ///   - account: The account.
+  ///   - last: The submission behind which to read on; nil: from the first.
+  ///   - limit: How many at the most.
+  /// - Returns: The ids.
+  /// - Throws: What the database says.
+  package func submissionIDs(of account: AccountKey, after last: UUID?, limit: Int) async throws
+    -> [UUID]
+  {
+    let condition = last.map { "AND submission_id > \($0)" as SQL } ?? ""
+    return try await database.query(
+      """
+      SELECT submission_id FROM tenure.submission
+      WHERE account_key = \(account) \(condition)
+      ORDER BY submission_id LIMIT \(limit)
+      """
+    ).decode(UUID.self)
+  }
+
+  /// What the feed has told an account, as far as it is kept, in order.
+  ///
+  /// - Parameters:
+  ///   - account: The account.
+  ///   - last: The event behind which to read on; nil: from the first.
+  ///   - limit: How many at the most.
+  /// - Returns: The events with their ids, each as an object of JSON in the form of the HTTP API.
+  /// - Throws: What the database says.
+  package func events(of account: AccountKey, after last: Int64?, limit: Int) async throws
+    -> [(id: Int64, text: String)]
+  {
+    let start = last ?? 0
+    return try await database.query(
+      """
+      SELECT e.event_id, \(SQL.eventInFeed)
+      FROM tenure.event AS e
+      LEFT JOIN tenure.account_by_key AS a ON a.account_key = e.account_key
+      WHERE e.account_key = \(account) AND e.event_id > \(start)
+      ORDER BY e.event_id LIMIT \(limit)
+      """
+    ).decode(Int64.self, String.self).map { (id: $0, text: $1) }
+  }
+}

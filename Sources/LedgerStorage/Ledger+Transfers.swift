@@ -1,0 +1,115 @@
+import JSONText
+import Postgres
+package import Subscriptions
+
+/// Charges that administrators place: the rule's first row.
+extension Ledger {
+  /// Says whose a charge is, whatever the rest of the rule says.
+  ///
+  /// The placement and the decisions, holdings, orders, what is told and the record of the act are
+  /// all written in one database transaction.
+  ///
+  /// What was charged on the line before `effectiveFrom` keeps its owner; whoever renews or buys
+  /// after that finds the placed account as the owner of this charge. To place it once more just
+  /// as it is placed changes nothing, and is not recorded.
+  ///
+  /// - Parameters:
+  ///   - transaction: The charge, or an alias of it.
+  ///   - accountID: Whose it is from now on; nil: nobody's, until it is placed again.
+  ///   - effectiveFrom: From when on it counts for later charges of the line; nil: now.
+  ///   - administrator: Who says so, and why.
+  ///   - terms: By what it is judged what accounts may use.
+  ///   - now: The recording date.
+  /// - Returns: Whether it was news.
+  /// - Throws: ``LedgerError/unknownTransaction(_:)``, ``LedgerError/unknownAccount(_:)``,
+  ///   ``LedgerError/erasedAccount(_:)``.
+  @discardableResult
+  package func transfer(
+    _ transaction: TransactionKey, to accountID: String?, effectiveFrom: Timestamp? = nil,
+    by administrator: Administrator, terms: AccessTerms, at now: Timestamp
+  ) async throws -> Bool {
+    let (isNews, channels) = try await database.withTransaction {
+      database -> (Bool, Set<Bell.Channel>) in
+      var reader = FamilyReader(isLocking: true)
+      try await reader.read([transaction.line], in: database)
+      guard let family = reader.families.first(where: { $0.members[transaction.line] != nil }),
+        let charge = family.rule.position(of: transaction).map({ family.rule.charges[$0] })
+      else { throw LedgerError.unknownTransaction(transaction.transactionID) }
+      // Locked before anything is written under its name, so that nobody erases it meanwhile.
+      var account: Account?
+      if let accountID { account = try await lockAccount(accountID, in: database) }
+
+      if let last = family.placement(of: charge), last.account == account?.key,
+        last.effectiveFrom == effectiveFrom ?? last.effectiveFrom
+      {
+        await database.rollBack()
+        return (false, [])
+      }
+      let placement = Placement(
+        account: account?.key, transaction: charge.id, effectiveFrom: effectiveFrom ?? now)
+      let (recording, writes) = try await record(
+        Arrival(
+          evidence: [], placements: [placement],
+          source: EntrySource(.administrator, id: administrator.entrySourceID)),
+        on: LockedLines(families: [family], evidence: []), at: now, in: database)
+      var orders = OrderMatching(recording: recording, terms: terms, now: now)
+      try await orders.matchDecided(in: self, database)
+      let consequences = try await consequences(
+        of: recording, orders: orders.changes, terms: terms, at: now, in: database)
+      let act = NewAct(
+        transferring: charge, from: family.line.decisions[charge.id]?.decision.owner,
+        by: placement, administrator, names: recording.families[charge.id.line]?.names ?? [:])
+      try await database.commit(
+        with: writes + orders.statements + consequences.statements + [act.insert(at: now)])
+      return (true, consequences.channels)
+    }
+    bell.ring(channels)
+    return isNews
+  }
+
+  /// Locks an account and reads it.
+  ///
+  /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``.
+  func lockAccount(_ id: String, in transaction: Transaction) async throws -> Account {
+    let results = try await transaction.batch(ToldAccount.lock([id]) + [Self.select(account: id)])
+    guard let account = try account(from: results[1], id: id) else {
+      throw LedgerError.unknownAccount(id)
+    }
+    guard !account.isErased else { throw LedgerError.erasedAccount(id) }
+    return account
+  }
+}
+
+extension StoredFamily {
+  /// What an administrator said last of a charge; nil: nothing.
+  fileprivate func placement(of charge: Charge) -> Placement? {
+    line.history.acts.reversed().lazy.compactMap { recorded in
+      if case .placement(let placement) = recorded.act { placement } else { nil }
+    }.first { charge.transactions.contains($0.transaction) }
+  }
+}
+
+extension Administrator {
+  /// The name as entries have room for it.
+  fileprivate var entrySourceID: String { String(name.prefix(128)) }
+}
+
+extension NewAct {
+  fileprivate init(
+    transferring charge: Charge, from owner: AccountKey?, by placement: Placement,
+    _ administrator: Administrator, names: [AccountKey: String]
+  ) {
+    let id = charge.id
+    self.init(
+      action: .transfer, subject: "\(id.line)/\(id.transactionID)", administrator: administrator,
+      account: placement.account, previousAccount: owner,
+      names: names.filter { $0.key == placement.account || $0.key == owner },
+      data: Self.data { json in
+        json.member("environment", id.line.environment)
+        json.member("original_transaction_id", id.line.originalTransactionID)
+        json.member("transaction_id", id.transactionID)
+        json.member("product_id", id.productID)
+        json.member("effective_from", placement.effectiveFrom)
+      })
+  }
+}

@@ -1,0 +1,386 @@
+import AppStore
+import AppStoreSimulator
+import Foundation
+import HTTPTypes
+import LedgerStorage
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import HTTPAPI
+
+/// What administrators do by the API, and the record of it.
+struct AdministrationTests {
+  private func states(_ account: String, _ api: TestAPI, _ query: String = "") async throws
+    -> [JSONValue]
+  {
+    let answer = try await api.get("/v1/accounts/\(account)/entitlements\(query)")
+    return answer["entitlements"]?.array?.compactMap { $0["state"] } ?? []
+  }
+
+  /// A charge of 4711's on a shop with one product, and 4712 beside it.
+  private func withCharge(
+    _ body: @escaping @Sendable (TestAPI, TransactionID) async throws -> Void
+  ) async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try api.addCustomer("anna")
+      let bought = try api.apple.simulation.buy("monthly", on: "anna")
+      _ = try await api.submit("4711", from: "anna")
+      _ = try await api.call(.put, "/v1/accounts/4712")
+      try await body(api, bought.transactionID)
+    }
+  }
+
+  private func acts(_ api: TestAPI, _ query: String = "") async throws -> [JSONValue] {
+    try await api.get("/v1/administrator-acts\(query)", as: .admin)["acts"]?.array ?? []
+  }
+
+  // MARK: Transfers
+
+  @Test func `a charge is transferred, and it is told who did so and why`() async throws {
+    try await withCharge { api, id in
+      let path = "/v1/transactions/\(id)/owner"
+      let body: JSONValue = ["account_id": "4712", "reason": "4711 bought it for 4712."]
+      let answer = try await api.call(.post, path, body, as: .admin)
+      #expect(answer.status == 200)
+      #expect(answer["owner_account_id"] == "4712")
+      #expect(answer["decision"]?["rule"] == "administrator")
+      let kinds = answer["history"]?.array?.compactMap { $0["kind"]?.string } ?? []
+      #expect(kinds.suffix(2) == ["placement", "placed"])
+      #expect(answer["history"]?.array?.last?["source"]?["id"] == "ops")
+      #expect(try await states("4711", api) == [])
+      #expect(try await states("4712", api) == ["active"])
+      // Once more is the same.
+      #expect(try await api.call(.post, path, body, as: .admin).body == answer.body)
+
+      let acts = try await acts(api)
+      #expect(acts.count == 1)
+      #expect(acts[0]["administrator"] == "ops")
+      #expect(acts[0]["action"] == "transfer")
+      #expect(acts[0]["account_id"] == "4712")
+      #expect(acts[0]["previous_account_id"] == "4711")
+      #expect(acts[0]["reason"] == "4711 bought it for 4712.")
+      #expect(acts[0]["data"]?["transaction_id"]?.string == id.rawValue)
+      for account in ["4711", "4712"] {
+        #expect(try await self.acts(api, "?account_id=\(account)").count == 1)
+      }
+    }
+  }
+
+  @Test func `a charge is released by null, and not by silence`() async throws {
+    try await withCharge { api, id in
+      let path = "/v1/transactions/\(id)/owner"
+      let silent = try await api.call(.post, path, ["reason": "r"], as: .admin)
+      #expect(silent.status == 400)
+      #expect(silent.field == "account_id")
+      let released = try await api.call(
+        .post, path, ["account_id": .null, "reason": "r"], as: .admin)
+      #expect(released["owner_account_id"] == .null)
+      _ = try await api.submit("4712", from: "anna")
+      #expect(try await states("4712", api) == [])
+    }
+  }
+
+  @Test func `what a transfer needs is asked for`() async throws {
+    try await withCharge { api, id in
+      let path = "/v1/transactions/\(id)/owner"
+      let bad: [(JSONValue, Int, String, String?)] = [
+        (["account_id": "4712"], 400, "invalid_request", "reason"),
+        (["account_id": "4712", "reason": ""], 400, "invalid_request", "reason"),
+        (["account_id": "4712", "reason": 1], 400, "invalid_request", "reason"),
+        (
+          ["account_id": "4712", "reason": .string(String(repeating: "a", count: 1001))], 400,
+          "invalid_request", "reason"
+        ),
+        (["account_id": "", "reason": "r"], 400, "invalid_request", "account_id"),
+        (
+          ["account_id": "4712", "reason": "r", "effective_from": "yesterday"], 400,
+          "invalid_request", "effective_from"
+        ),
+        (["account_id": "never seen", "reason": "r"], 404, "unknown_account", nil),
+      ]
+      for (body, status, code, field) in bad {
+        let answer = try await api.call(.post, path, body, as: .admin)
+        #expect(answer.status == status, "\(body)")
+        #expect(answer.code == code, "\(body)")
+        #expect(answer.field == field, "\(body)")
+      }
+      let unknown = try await api.call(
+        .post, "/v1/transactions/1/owner", ["account_id": "4712", "reason": "r"], as: .admin)
+      #expect(unknown.status == 404)
+      #expect(unknown.code == "unknown_transaction")
+      #expect(try await acts(api) == [])
+    }
+  }
+
+  @Test func `a transfer takes effect from when it is said to`() async throws {
+    try await withCharge { api, id in
+      api.apple.simulation.advance(by: .days(40))
+      let renewal = try #require(
+        try await api.submit("4711", from: "anna")["transactions"]?[0]["transaction_id"]?.string)
+      let answer = try await api.call(
+        .post, "/v1/transactions/\(id)/owner",
+        ["account_id": "4712", "reason": "r", "effective_from": "2026-01-15T00:00:00Z"], as: .admin)
+      #expect(answer.status == 200)
+      let moved = try await api.get("/v1/transactions/\(renewal)")
+      #expect(moved["owner_account_id"] == "4712")
+      #expect(moved["decision"]?["rule"] == "actively_auto_renewing")
+    }
+  }
+
+  // MARK: Grants
+
+  @Test func `a grant is given, taken back, and known then as it was then`() async throws {
+    try await withCharge { api, _ in
+      let given = try await api.call(
+        .post, "/v1/grants",
+        [
+          "account_id": "4712", "entitlement": "gold", "expires_at": "2026-03-01T00:00:00Z",
+          "reason": "A present.",
+        ], as: .admin)
+      #expect(given.status == 201)
+      #expect(given["expires_at"] == "2026-03-01T00:00:00.000Z")
+      #expect(given["revoked_at"] == .null)
+      let id = try #require(given["grant_id"]?.string)
+      #expect(try await states("4712", api) == ["active"])
+      let feed = try await api.get("/v1/events")
+      #expect(feed["events"]?.array?.last?["type"] == "entitlement.granted")
+
+      api.apple.simulation.advance(by: .days(2))
+      let path = "/v1/grants/\(id)"
+      let missing = try await api.call(.delete, path, as: .admin)
+      #expect(missing.status == 400)
+      #expect(missing.field == "reason")
+      let ended = try await api.call(.delete, "\(path)?reason=a%20mistake", as: .admin)
+      #expect(ended.status == 200)
+      #expect(ended["revoked_at"] == "2026-01-03T00:00:00.000Z")
+      #expect(try await states("4712", api) == ["revoked"])
+      let again = try await api.call(.delete, path, ["reason": "twice"], as: .admin)
+      #expect(again.body == ended.body)
+      let told = try await api.get("/v1/events")
+      #expect(told["events"]?.array?.last?["type"] == "entitlement.revoked")
+      #expect(told["events"]?.array?.last?["data"]?["entitlement"]?["source"] == "grant")
+
+      // at, known at, states
+      let cases: [(String, String, [JSONValue])] = [
+        ("2026-01-02T00:00:00Z", "2026-01-02T00:00:00Z", ["active"]),
+        ("2026-02-01T00:00:00Z", "2026-01-02T00:00:00Z", ["active"]),
+        ("2026-02-01T00:00:00Z", "2026-01-03T00:00:00Z", ["revoked"]),
+        ("2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z", ["active"]),
+        ("2026-01-02T00:00:00Z", "2025-12-31T00:00:00Z", []),
+      ]
+      api.apple.simulation.advance(by: .days(2))
+      for (at, knownAt, states) in cases {
+        #expect(
+          try await self.states("4712", api, "?at=\(at)&known_at=\(knownAt)") == states,
+          "at \(at), known at \(knownAt)")
+      }
+      #expect(try await acts(api).compactMap { $0["action"]?.string } == ["revoke_grant", "grant"])
+      #expect(try await acts(api)[0]["reason"] == "a mistake")
+    }
+  }
+
+  @Test func `what was described later was not known before`() async throws {
+    try await TestAPI.run { api in
+      try api.addCustomer("anna")
+      try api.apple.simulation.buy("monthly", on: DeviceID("anna"))
+      _ = try await api.submit("4711", from: "anna")
+      api.apple.simulation.advance(by: .days(1))
+      try await api.describe("monthly", "premium")
+      #expect(try await states("4711", api) == ["active"])
+      let at = "?at=2026-01-01T12:00:00Z"
+      #expect(try await states("4711", api, at) == ["active"])
+      #expect(try await states("4711", api, at + "&known_at=2026-01-01T12:00:00Z") == [])
+      #expect(try await states("4711", api, at + "&known_at=2026-01-02T00:00:00Z") == ["active"])
+    }
+  }
+
+  @Test func `what a grant needs is asked for`() async throws {
+    try await withCharge { api, _ in
+      let bad: [(JSONValue, Int, String, String?)] = [
+        (["account_id": "4712", "entitlement": "gold"], 400, "invalid_request", "reason"),
+        (["account_id": "4712", "reason": "r"], 400, "invalid_request", "entitlement"),
+        (["entitlement": "gold", "reason": "r"], 400, "invalid_request", "account_id"),
+        (
+          [
+            "account_id": "4712", "entitlement": "gold", "reason": "r",
+            "expires_at": "2026-01-01T00:00:00Z",
+          ], 400, "invalid_request", "expires_at"
+        ),
+        (
+          ["account_id": "never seen", "entitlement": "gold", "reason": "r"], 404,
+          "unknown_account", nil
+        ),
+      ]
+      for (body, status, code, field) in bad {
+        let answer = try await api.call(.post, "/v1/grants", body, as: .admin)
+        #expect(answer.status == status, "\(body)")
+        #expect(answer.code == code, "\(body)")
+        #expect(answer.field == field, "\(body)")
+      }
+      let unknown = try await api.call(
+        .delete, "/v1/grants/00000000-0000-0000-0000-000000000000", ["reason": "r"], as: .admin)
+      #expect(unknown.status == 404)
+      #expect(unknown.code == "unknown_grant")
+    }
+  }
+
+  // MARK: Erasures and exports
+
+  @Test func `a person is erased, and the books are kept`() async throws {
+    try await withCharge { api, id in
+      let submission = try #require(
+        try await api.submit("4711", from: "anna")["submission_id"]?.string)
+      let missing = try await api.call(.delete, "/v1/accounts/4711", as: .admin)
+      #expect(missing.status == 400)
+      #expect(missing.field == "reason")
+      let answer = try await api.call(
+        .delete, "/v1/accounts/4711", ["reason": "4711 asked for it."], as: .admin)
+      #expect(answer.status == 200)
+      let pseudonym = try #require(answer["account_id"]?.string)
+      #expect(pseudonym.hasPrefix("erased-"))
+      #expect(answer["removed"]?["submissions"] == 2)
+      #expect(answer["removed"]?["holdings"] == 1)
+
+      #expect(try await api.get("/v1/accounts/4711").code == "unknown_account")
+      #expect(try await states("4711", api) == [])
+      let charge = try await api.get("/v1/transactions/\(id)")
+      #expect(charge["owner_account_id"]?.string == pseudonym)
+      #expect(!charge.names("4711"))
+      let feed = try await api.get("/v1/events")
+      #expect(!feed.names("4711"))
+      let sent = try await api.get("/v1/receipts/\(submission)", as: .admin)
+      #expect(sent["exchanges"] == [])
+      let act = try await acts(api)[0]
+      #expect(act["account_id"]?.string == pseudonym)
+      #expect(act["reason"]?.string == "\(pseudonym) asked for it.")
+      #expect(try await api.ledger.audit().differences == [])
+
+      // The name is free, and the pseudonym is nobody's to use.
+      #expect(try await api.call(.put, "/v1/accounts/4711").status == 200)
+      let refusals = [
+        try await api.submit(pseudonym, from: "anna"),
+        try await api.call(
+          .post, "/v1/orders", ["account_id": .string(pseudonym), "product_id": "monthly"]),
+        try await api.call(
+          .post, "/v1/transactions/\(id)/owner",
+          ["account_id": .string(pseudonym), "reason": "r"], as: .admin),
+        try await api.call(
+          .post, "/v1/grants",
+          ["account_id": .string(pseudonym), "entitlement": "gold", "reason": "r"], as: .admin),
+      ]
+      for refusal in refusals {
+        #expect(refusal.status == 409)
+        #expect(refusal.code == "account_erased")
+      }
+      let again = try await api.call(
+        .delete, "/v1/accounts/\(pseudonym)?reason=r", as: .admin)
+      #expect(again.status == 200)
+      #expect(again["removed"]?["submissions"] == 0)
+      let unknown = try await api.call(.delete, "/v1/accounts/nobody?reason=r", as: .admin)
+      #expect(unknown.status == 404)
+      #expect(unknown.code == "unknown_account")
+    }
+  }
+
+  @Test func `a submission that waits for Apple says that its account was erased`() async throws {
+    try await withCharge { api, _ in
+      api.apple.setDown(true)
+      let pending = try await api.submit("4712", from: "anna")
+      #expect(pending.status == 202)
+      let path = "/v1/receipts/\(pending["submission_id"]?.string ?? "")"
+      _ = try await api.call(.delete, "/v1/accounts/4712?reason=r", as: .admin)
+      let answer = try await api.get(path)
+      #expect(answer.status == 422)
+      #expect(answer.code == "account_erased")
+    }
+  }
+
+  @Test func `all that is known of an account is one document`() async throws {
+    try await withCharge { api, id in
+      let order = try await api.call(
+        .post, "/v1/orders", ["account_id": "4711", "product_id": "monthly"])
+      _ = try await api.call(
+        .post, "/v1/grants", ["account_id": "4711", "entitlement": "gold", "reason": "A present."],
+        as: .admin)
+      _ = try await api.submit("4711", signed: ["a.b.c"])
+      // What another account does is in nobody else's document.
+      _ = try await api.submit("4712", from: "anna")
+
+      let answer = try await api.get(
+        "/v1/accounts/4711/export?reason=asked", as: .admin)
+      #expect(answer.status == 200)
+      #expect(answer["account"]?["account_id"] == "4711")
+      #expect(answer["account"]?["erased_at"] == .null)
+      #expect(answer["entitlements"]?.array?.count == 2)
+      #expect(answer["grants"]?[0]["reason"] == "A present.")
+      #expect(answer["orders"]?[0]["order_id"] == order["order_id"])
+      let line = answer["lines"]?[0]
+      #expect(line?["transactions"]?[0]["transaction_id"]?.string == id.rawValue)
+      #expect(line?["claims"]?.array?.count == 1)
+      let submissions = answer["submissions"]?.array ?? []
+      #expect(submissions.count == 2)
+      #expect(submissions[0]["receipt_data"]?.string?.isEmpty == false)
+      #expect(submissions[0]["exchanges"]?.array?.isEmpty == false)
+      #expect(submissions[1]["status"] == "rejected")
+      #expect(submissions[1]["signed_transactions"] == ["a.b.c"])
+      #expect(answer["events"]?.array?.isEmpty == false)
+      #expect(answer["administrator_acts"]?.array?.count == 2)
+      #expect(answer.names("4711"))
+      #expect(!answer.names("4712"))
+      let acts = try await acts(api)
+      #expect(acts[0]["action"] == "export_account")
+      #expect(acts[0]["reason"] == "asked")
+
+      let unknown = try await api.get("/v1/accounts/nobody/export", as: .admin)
+      #expect(unknown.code == "unknown_account")
+    }
+  }
+
+  // MARK: The record
+
+  @Test func `acts come by pages, the last one first`() async throws {
+    try await withCharge { api, _ in
+      for number in 1...5 {
+        _ = try await api.call(
+          .post, "/v1/grants",
+          ["account_id": "4712", "entitlement": .string("e\(number)"), "reason": "r"], as: .admin)
+      }
+      var (path, found): (String, [String]) = ("/v1/administrator-acts?limit=2", [])
+      for _ in 0..<5 {
+        let page = try await api.get(path, as: .admin)
+        found += page["acts"]?.array?.compactMap { $0["data"]?["entitlement"]?.string } ?? []
+        guard let next = page["next"]?.string else { break }
+        path = "/v1/administrator-acts?limit=2&after=\(next)"
+      }
+      #expect(found == ["e5", "e4", "e3", "e2", "e1"])
+      let bad = try await api.get("/v1/administrator-acts?after=x", as: .admin)
+      #expect(bad.field == "after")
+      let unknown = try await api.get("/v1/administrator-acts?account_id=nobody", as: .admin)
+      #expect(unknown.code == "unknown_account")
+    }
+  }
+
+  @Test func `a redelivery is recorded`() async throws {
+    try await withCharge { api, _ in
+      _ = try await api.ledger.pushEvents(at: Timestamp(milliseconds: 0))
+      let feed = try await api.get("/v1/events?limit=1")
+      let id = try #require(feed["events"]?[0]["id"]?.string)
+      let answer = try await api.call(.post, "/v1/events/\(id)/redelivery", as: .admin)
+      #expect(answer.status == 202)
+      let act = try await acts(api)[0]
+      #expect(act["action"] == "redeliver_event")
+      #expect(act["subject"]?.string == id)
+      #expect(act["administrator"] == "ops")
+      #expect(act["reason"] == .null)
+    }
+  }
+}
+
+extension Answer {
+  /// Whether an account is named, as a value or in a sentence.
+  fileprivate func names(_ account: String) -> Bool {
+    text.contains("\"\(account)\"") || text.contains("“\(account)”")
+  }
+}

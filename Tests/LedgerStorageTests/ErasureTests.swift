@@ -1,0 +1,245 @@
+import Foundation
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+@Suite("Persons who are erased")
+struct ErasureTests {
+  private let name = "anna@example.com"
+
+  /// A ledger with all that an account can leave behind.
+  private func withAnna(_ body: @Sendable (Ledger) async throws -> Void) async throws {
+    try await withLedger { [name] ledger in
+      _ = try await ledger.describe(
+        Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
+      _ = try await ledger.pushEvents(at: start)
+      _ = try await ledger.openOrder(accountID: name, productID: "monthly", at: start)
+      let submission = try await ledger.store(by: name, on: 0.1)
+      try await ledger.verify(
+        submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.1,
+        exchanges: [exchange("about \(name)")], terms: .shop)
+      _ = try await ledger.grant(
+        "gold", to: name, until: nil,
+        by: Administrator(name: "ops", reason: "\(name) is a friend of the house."), terms: .shop,
+        at: day(1))
+      _ = try await ledger.pushEvents(at: day(1))
+      try await body(ledger)
+    }
+  }
+
+  /// The tables and columns in which a text stands.
+  private func places(of text: String, in ledger: Ledger) async throws -> [String] {
+    let columns = try await ledger.database.query(
+      """
+      SELECT table_name::text, column_name::text, data_type = 'bytea' FROM information_schema.columns
+      JOIN information_schema.tables USING (table_schema, table_name)
+      WHERE table_schema = 'tenure' AND table_type = 'BASE TABLE'
+      """
+    ).decode(String.self, String.self, Bool.self)
+    var places: [String] = []
+    for (table, column, isBytes) in columns {
+      let value: SQL =
+        isBytes ? "encode(\"\(unescaped: column)\", 'escape')" : "\"\(unescaped: column)\"::text"
+      let count = try await ledger.database.query(
+        "SELECT count(*) FROM tenure.\(unescaped: table) WHERE position(\(text) IN \(value)) > 0"
+      ).decodeOnly(Int.self)
+      if count > 0 { places.append("\(table).\(column)") }
+    }
+    return places
+  }
+
+  private func chain(_ ledger: Ledger) async throws -> [[UInt8]] {
+    try await ledger.database.query(
+      "SELECT hash FROM tenure.ledger_entry ORDER BY original_transaction_id, number"
+    ).decode([UInt8].self)
+  }
+
+  @Test func `nothing has the name any more, and every chain is as it was`() async throws {
+    try await withAnna { ledger in
+      let before = try await places(of: name, in: ledger)
+      #expect(before.contains("account.account_id"))
+      #expect(before.contains("holding.account_id"))
+      #expect(before.contains("told_entitlement.account_id"))
+      let hashes = try await chain(ledger)
+      let key = try #require(try await ledger.account(name)).key
+
+      let erasure = try await ledger.erase(
+        name, by: Administrator(name: "ops", reason: "\(name) asked for it."), at: day(5))
+      #expect(try await places(of: name, in: ledger) == [])
+      #expect(try await chain(ledger) == hashes)
+      #expect(erasure.pseudonym == "erased-\(key.rawValue.uuidString.lowercased())")
+      #expect(erasure.erasedAt == day(5))
+      var expected = Erasure.Removed()
+      (expected.holdings, expected.grants, expected.toldEntitlements) = (1, 1, 2)
+      (expected.submissions, expected.payloads, expected.exchanges) = (1, 1, 1)
+      expected.jobs = 1
+      expected.deliveries = erasure.removed.deliveries
+      #expect(erasure.removed == expected)
+      #expect(erasure.removed.deliveries > 0)
+      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.owner(of: "1") == erasure.pseudonym)
+      let reasons = try await ledger.administratorActs(limit: 10).compactMap(\.reason)
+      #expect(
+        reasons == [
+          "\(erasure.pseudonym) asked for it.", "\(erasure.pseudonym) is a friend of the house.",
+        ])
+    }
+  }
+
+  @Test func `nothing is told of it afterwards, and no renewal is its own`() async throws {
+    try await withAnna { ledger in
+      let erasure = try await ledger.erase(name, by: support, at: day(5))
+      let count = try await ledger.told().count
+      try await ledger.work(until: 40)
+      try await ledger.hear([charge("2", on: 30)], on: 40.1)
+      #expect(try await ledger.told().dropFirst(count).allSatisfy { $0.account == nil })
+      #expect(try await ledger.owner(of: "2") == nil)
+      #expect(
+        try await ledger.toldKinds(erasure.pseudonym).filter { $0.hasPrefix("entitlement.") }
+          == ["entitlement.granted", "entitlement.granted"])
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test func `the name is free: who uses it next is a new account`() async throws {
+    try await withAnna { ledger in
+      let old = try #require(try await ledger.account(name))
+      _ = try await ledger.erase(name, by: support, at: day(5))
+      #expect(try await ledger.account(name) == nil)
+      try await ledger.submit(
+        [charge("1", on: 0), charge("2", on: 30)], claiming: [key("1"), key("2")], by: name,
+        on: 30.1, terms: .shop)
+      let new = try #require(try await ledger.account(name))
+      #expect(new.key != old.key)
+      #expect(new.appAccountToken != old.appAccountToken)
+      #expect(try await ledger.owner(of: "2") == name)
+      #expect(try await ledger.owner(of: "1") == Account.pseudonym(of: old.key))
+      #expect(try await ledger.usable(by: name, on: 31) == ["premium": day(60)])
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test func `a renewal that was reported a day early stays decided as it was`() async throws {
+    try await withAnna { ledger in
+      try await ledger.hear([charge("2", on: 30)], on: 29.2)
+      #expect(try await ledger.owner(of: "2") == name)
+      let erasure = try await ledger.erase(name, by: support, at: day(29.5))
+      #expect(erasure.erasedAt == day(30) + .milliseconds(1))
+      #expect(try await ledger.owner(of: "2") == erasure.pseudonym)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test func `what waits for Apple is decided, and a late answer is nobody's claim`() async throws {
+    try await withAnna { ledger in
+      let submission = try await ledger.store(by: name, on: 2)
+      let erasure = try await ledger.erase(name, by: support, at: day(5))
+      #expect(erasure.removed.submissions == 2)
+      #expect(erasure.removed.jobs == 2)
+      let found = try #require(try await ledger.submission(submission.id))
+      #expect(found.status == .rejected)
+      #expect(found.problem?.code == "account_erased")
+      #expect(try await ledger.payload(of: submission.id) == nil)
+
+      let line = LineID(.production, "7000")
+      let late = try await ledger.verify(
+        submission, [charge("70", on: 2, line: line)], claiming: [key("70", line: line)], on: 6,
+        exchanges: [exchange("late")], terms: .shop)
+      #expect(late == nil)
+      #expect(try await ledger.exchanges(of: submission.id) == [])
+      #expect(try await ledger.owner(of: "70", line: line) == nil)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test func `once more, by the pseudonym, removes what was on its way, or nothing`() async throws {
+    try await withAnna { ledger in
+      let account = try #require(try await ledger.account(name))
+      let first = try await ledger.erase(name, by: support, at: day(5))
+      await #expect(throws: LedgerError.unknownAccount(name)) {
+        try await ledger.erase(name, by: support, at: day(6))
+      }
+      let second = try await ledger.erase(first.pseudonym, by: support, at: day(6))
+      #expect(second.erasedAt == first.erasedAt)
+      #expect(second.removed == Erasure.Removed())
+      #expect(try await ledger.administratorActs(limit: 10).count == 2)
+
+      // A submission that was stored at the very moment.
+      _ = try await ledger.database.execute(
+        """
+        INSERT INTO tenure.submission (submission_id, account_key, received_at, restore, status)
+        VALUES (gen_random_uuid(), \(account.key), \(day(5)), false, 'pending')
+        """)
+      let third = try await ledger.erase(first.pseudonym, by: support, at: day(7))
+      #expect(third.removed.submissions == 1)
+      await #expect(throws: LedgerError.erasedAccount(first.pseudonym)) {
+        _ = try await ledger.store(by: first.pseudonym, on: 8)
+      }
+      await #expect(throws: LedgerError.erasedAccount(first.pseudonym)) {
+        _ = try await ledger.openOrder(
+          accountID: first.pseudonym, productID: "monthly", at: day(8))
+      }
+    }
+  }
+
+  @Test func `the programs' role erases bodies of erased accounts, and no others`() async throws {
+    try await withAnna { ledger in
+      func payloads() async throws -> Int {
+        try await ledger.database.query("SELECT count(*) FROM tenure.submission_payload")
+          .decodeOnly(Int.self)
+      }
+      let account = try #require(try await ledger.account(name))
+      func erase() async throws {
+        try await ledger.database.withTransaction { transaction in
+          _ = try await transaction.batch(
+            ["SET LOCAL ROLE tenure_program"]
+              + Ledger.eraseSubmissions(of: account.key, at: day(5)))
+        }
+      }
+      try await erase()
+      #expect(try await payloads() == 1)
+      await #expect(throws: PostgresError.self) {
+        try await ledger.database.withTransaction { transaction in
+          _ = try await transaction.batch([
+            "SET LOCAL ROLE tenure_program", "DELETE FROM tenure.submission_payload",
+          ])
+        }
+      }
+      _ = try await ledger.database.execute(
+        "UPDATE tenure.account_by_key SET erased_at = now() WHERE account_key = \(account.key)")
+      try await erase()
+      #expect(try await payloads() == 0)
+      let rights = try await ledger.database.query(
+        """
+        SELECT has_function_privilege('tenure_program', 'tenure.erase_submissions(uuid, timestamptz)',
+          'EXECUTE'), has_function_privilege('tenure_reader',
+          'tenure.erase_submissions(uuid, timestamptz)', 'EXECUTE')
+        """
+      ).decodeOnly(Bool.self, Bool.self)
+      #expect(rights == (true, false))
+    }
+  }
+
+  @Test func `who erases waits for who records, and finds what was recorded`() async throws {
+    try await withAnna { [name] ledger in
+      let line = LineID(.production, "7000")
+      let submission = try await ledger.store(by: name, on: 2)
+      // Somebody else has the account: the recording waits, and after it the erasure.
+      try await ledger.database.withTransaction { other in
+        _ = try await other.batch(ToldAccount.lock([name]))
+        async let recorded = ledger.verify(
+          submission, [charge("70", on: 2, line: line)], claiming: [key("70", line: line)], on: 2,
+          terms: .shop)
+        try await ledger.waitForALock()
+        async let erased = ledger.erase(name, by: support, at: day(5))
+        try await other.commit()
+        _ = try await (recorded, erased)
+      }
+      #expect(try await ledger.owner(of: "70", line: line) != name)
+      #expect(try await ledger.holdings(of: name).holdings.isEmpty)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+}

@@ -1,0 +1,124 @@
+import Foundation
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+/// Random lives in which administrators transfer, grant, take back and erase.
+@Suite("The ledger under administrators")
+struct SupportLifeTests {
+  @Test(arguments: 0..<6)
+  func `whatever they do, the audit is clean and accounts have what was decided`(life: Int)
+    async throws
+  {
+    let seed = UInt64.random(in: .min ... .max)
+    print("the ledger under administrators: seed \(seed)")
+    var random = SplitMix(seed)
+    var steps: [SupportStep] = []
+    var date = 0.0
+    for _ in 0..<40 {
+      date += Double.random(in: 0...6, using: &random)
+      steps.append(SupportStep(on: date, &random))
+    }
+    try await withLedger { [steps, date] ledger in
+      var grants: [UUID] = []
+      for step in steps {
+        try await step.happen(in: ledger, grants: &grants)
+        #expect(try await ledger.audit().differences == [], "seed \(seed), day \(step.date)")
+      }
+      let end = date + 1
+      try await ledger.work(until: end)
+      let usable = try FeedReplay(await ledger.told()).usable
+      let names = try await ledger.database.query("SELECT account_id FROM tenure.account")
+        .decode(String.self)
+      for name in names {
+        // What the rows say is what the entries, folded again, say.
+        let folded = try await ledger.allHoldings(of: name, knownAt: day(end))
+        let decided = Dictionary(
+          uniqueKeysWithValues: AccessTerms.shop.entitlements(
+            of: name, holding: folded.holdings, granted: folded.grants, at: day(end)
+          ).filter(\.isActive).map { ($0.name, $0.accessEndsAt) })
+        #expect(try await ledger.usable(by: name, on: end) == decided, "\(name), seed \(seed)")
+        // Whoever was erased is told nothing any more.
+        guard !name.hasPrefix("erased-") else { continue }
+        #expect(usable[name] ?? [:] == decided, "\(name), seed \(seed)")
+      }
+    }
+  }
+}
+
+/// Something that happens in a random life.
+private struct SupportStep: Sendable {
+  private static let accounts = ["anna", "ben", "carl"]
+
+  let date: Double
+  private let account: String
+  private let other: String?
+  private let line: LineID
+  private let number: Int
+  private let way: Int
+  private let effectiveFrom: Double?
+  private let end: Double?
+  private let choice: Int
+
+  init(on date: Double, _ random: inout SplitMix) {
+    self.date = date
+    account = Self.accounts[Int.random(in: 0..<3, using: &random)]
+    other = Int.random(in: 0..<4, using: &random) == 0 ? nil : account
+    line = LineID(
+      .production, OriginalTransactionID("\(Int.random(in: 1...3, using: &random))000"))
+    number = Int.random(in: max(0, Int(date / 12) - 3)...Int(date / 12), using: &random)
+    way = Int.random(in: 0..<12, using: &random)
+    effectiveFrom =
+      Bool.random(using: &random) ? nil : date + Double.random(in: -30...5, using: &random)
+    end = Bool.random(using: &random) ? nil : date + Double.random(in: 1...30, using: &random)
+    choice = Int.random(in: 0..<100, using: &random)
+  }
+
+  private var transaction: TransactionKey {
+    key(TransactionID("\(line.originalTransactionID.rawValue)\(number)"), line: line)
+  }
+
+  /// A charge of twelve days, which may be known, and perhaps a word on what follows.
+  private var evidence: [Evidence] {
+    [
+      charge(
+        transaction.transactionID, on: Double(number * 12), days: 12, line: line, asOf: date,
+        revokedOn: choice < 15 ? Double(number * 12) + 1 : nil)
+    ] + (choice.isMultiple(of: 3) ? [status(choice.isMultiple(of: 2), on: date, line: line)] : [])
+  }
+
+  func happen(in ledger: Ledger, grants: inout [UUID]) async throws {
+    switch way {
+    case 0, 1: try await ledger.hear(evidence, on: date)
+    case 2, 3, 4, 5:
+      try await ledger.submit(
+        evidence, claiming: [transaction], by: account, on: date, terms: .shop)
+    case 6, 7, 8:
+      _ = try await ledger.findOrCreateAccount(account, at: day(date))
+      let charges = try await ledger.family(of: line)?.rule.charges ?? []
+      guard !charges.isEmpty else { return }
+      try await ledger.transfer(
+        charges[choice % charges.count].id, to: other, effectiveFrom: effectiveFrom.map(day),
+        by: support, terms: .shop, at: day(date))
+    case 9:
+      _ = try await ledger.findOrCreateAccount(account, at: day(date))
+      grants.append(
+        try await ledger.grant(
+          "gold", to: account, until: end.map(day), by: support, terms: .shop, at: day(date)
+        ).grant.id)
+    case 10:
+      guard !grants.isEmpty else { return }
+      do {
+        _ = try await ledger.revokeGrant(
+          grants[choice % grants.count], by: support, terms: .shop, at: day(date))
+      } catch LedgerError.erasedAccount {
+        // It was given to somebody who is erased.
+      }
+    default:
+      guard try await ledger.account(account) != nil else { return }
+      _ = try await ledger.erase(account, by: support, at: day(date))
+    }
+  }
+}

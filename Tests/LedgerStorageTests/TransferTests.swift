@@ -1,0 +1,144 @@
+import Foundation
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+@Suite("Charges that administrators transfer")
+struct TransferTests {
+  /// A ledger on which anna's subscription has begun, and ben is known.
+  private func withSubscription(_ body: @Sendable (Ledger) async throws -> Void) async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
+      _ = try await ledger.findOrCreateAccount("ben", at: start)
+      try await body(ledger)
+    }
+  }
+
+  private func transfer(
+    _ ledger: Ledger, _ id: TransactionID = "1", to account: String?, on date: Double,
+    from effective: Double? = nil
+  ) async throws -> Bool {
+    try await ledger.transfer(
+      key(id), to: account, effectiveFrom: effective.map(day), by: support, terms: .shop,
+      at: day(date))
+  }
+
+  @Test func `the charge and what follows on the line are the other account's, and both are told`()
+    async throws
+  {
+    try await withSubscription { ledger in
+      let count = try await ledger.told().count
+      #expect(try await transfer(ledger, to: "ben", on: 5))
+      #expect(try await ledger.owner(of: "1") == "ben")
+      #expect(try await ledger.rule(of: "1") == .administrator)
+      #expect(try await ledger.usable(by: "anna", on: 6).isEmpty)
+      #expect(try await ledger.usable(by: "ben", on: 6) == ["premium": day(30)])
+      let told = try await ledger.told().dropFirst(count)
+      #expect(
+        told.filter { $0.account == "anna" }.map(\.kind.rawValue)
+          == ["transaction.owner_corrected", "binding.closed", "entitlement.revoked"])
+      #expect(
+        told.filter { $0.account == "ben" }.map(\.kind.rawValue)
+          == ["transaction.owner_corrected", "binding.opened", "entitlement.granted"])
+
+      // It renews; whoever sends it, it is ben's.
+      try await ledger.submit(
+        [charge("2", on: 30)], claiming: [key("2")], by: "anna", on: 30.1, terms: .shop)
+      #expect(try await ledger.owner(of: "2") == "ben")
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test func `a charge that is released is nobody's, whoever sends it again`() async throws {
+    try await withSubscription { ledger in
+      #expect(try await transfer(ledger, to: nil, on: 5))
+      #expect(try await ledger.owner(of: "1") == nil)
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "ben", on: 6)
+      #expect(try await ledger.owner(of: "1") == nil)
+      #expect(try await ledger.usable(by: "anna", on: 6).isEmpty)
+      #expect(try await transfer(ledger, to: "ben", on: 7))
+      #expect(try await ledger.owner(of: "1") == "ben")
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test func `what was charged before it takes effect keeps its owner`() async throws {
+    let cases: [(Double?, String)] = [(20, "ben"), (nil, "anna"), (45, "anna")]
+    for (effective, owner) in cases {
+      try await withSubscription { ledger in
+        try await ledger.submit(
+          [charge("2", on: 30)], claiming: [key("2")], by: "anna", on: 30.1, terms: .shop)
+        #expect(try await transfer(ledger, to: "ben", on: 40, from: effective))
+        #expect(try await ledger.owner(of: "1") == "ben")
+        #expect(try await ledger.owner(of: "2") == owner)
+        #expect(try await ledger.audit().differences == [])
+      }
+    }
+  }
+
+  @Test func `once more the same changes nothing and leaves no trace`() async throws {
+    try await withSubscription { ledger in
+      #expect(try await transfer(ledger, to: "ben", on: 5))
+      let (entries, events) = (try await ledger.entryCount(), try await ledger.told().count)
+      #expect(try await transfer(ledger, to: "ben", on: 6) == false)
+      #expect(try await transfer(ledger, to: "ben", on: 6, from: 5) == false)
+      #expect(try await ledger.entryCount() == entries)
+      #expect(try await ledger.told().count == events)
+      #expect(try await ledger.administratorActs(limit: 10).count == 1)
+      #expect(try await transfer(ledger, to: "ben", on: 6, from: 4))
+      #expect(try await transfer(ledger, to: "anna", on: 7))
+      #expect(try await ledger.administratorActs(limit: 10).count == 3)
+    }
+  }
+
+  @Test func `an alias stands for its charge`() async throws {
+    try await withSubscription { ledger in
+      try await ledger.submit(
+        [charge("1a", on: 0)], claiming: [key("1a")], by: "ben", on: 1, terms: .shop)
+      #expect(try await ledger.owner(of: "1a") == "anna")
+      #expect(try await transfer(ledger, "1a", to: "ben", on: 5))
+      #expect(try await ledger.owner(of: "1") == "ben")
+      #expect(try await transfer(ledger, "1", to: "ben", on: 6) == false)
+    }
+  }
+
+  @Test func `a transferred charge fulfils the order that waits for it`() async throws {
+    try await withSubscription { ledger in
+      _ = try await ledger.describe(
+        Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
+      let order = try await ledger.openOrder(accountID: "ben", productID: "monthly", at: start)
+      #expect(try await transfer(ledger, to: "ben", on: 5))
+      let found = try await ledger.order(order.order.id)
+      #expect(found?.order.status == .fulfilled)
+      #expect(found?.transactionID == "1")
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test func `who or what is not known is refused, and nothing is written`() async throws {
+    try await withSubscription { ledger in
+      let entries = try await ledger.entryCount()
+      await #expect(throws: LedgerError.unknownTransaction("9")) {
+        try await transfer(ledger, "9", to: "ben", on: 5)
+      }
+      await #expect(throws: LedgerError.unknownAccount("carl")) {
+        try await transfer(ledger, to: "carl", on: 5)
+      }
+      let line = LineID(.sandbox, "1")
+      await #expect(throws: LedgerError.unknownTransaction("1")) {
+        try await ledger.transfer(
+          key("1", line: line), to: "ben", by: support, terms: .shop, at: day(5))
+      }
+      #expect(try await ledger.family(of: line) == nil)
+      let erased = try await ledger.erase("ben", by: support, at: day(5))
+      await #expect(throws: LedgerError.erasedAccount(erased.pseudonym)) {
+        try await transfer(ledger, to: erased.pseudonym, on: 6)
+      }
+      #expect(try await ledger.entryCount() == entries)
+      #expect(try await ledger.administratorActs(limit: 10).map(\.action) == ["erase_account"])
+    }
+  }
+}
