@@ -760,14 +760,14 @@ CREATE TABLE IF NOT EXISTS account_grant (
     starts_at   timestamptz NOT NULL,
     ends_at     timestamptz,
     reason      text        NOT NULL CHECK (length(reason) BETWEEN 1 AND 1000),
-    -- From when on it was known.
-    recorded_at timestamptz NOT NULL DEFAULT now(),
-    -- When an administrator took it back: it ends then. The row stays, for its past does.
-    revoked_at  timestamptz,
     -- Of a provisional one: the submission that waits for Apple, and the line of the purchase.
     submission_id           uuid,
     environment             text CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    -- From when on it was known.
+    recorded_at timestamptz NOT NULL DEFAULT now(),
+    -- When an administrator took it back: it ends then. The row stays, for its past does.
+    revoked_at  timestamptz,
     PRIMARY KEY (account_id, grant_id),
     CONSTRAINT account_grant_provisional_ends
         CHECK (source <> 'provisional' OR ends_at IS NOT NULL),

@@ -51,7 +51,8 @@ extension Ledger {
         Arrival(
           evidence: [], placements: [placement],
           source: EntrySource(.administrator, id: administrator.entrySourceID)),
-        on: LockedLines(families: [family], evidence: []), at: now, in: database)
+        on: LockedLines(families: [family], evidence: []), catalogue: terms.catalogue, at: now,
+        in: database)
       var orders = OrderMatching(recording: recording, terms: terms, now: now)
       try await orders.matchDecided(in: self, database)
       let consequences = try await consequences(
