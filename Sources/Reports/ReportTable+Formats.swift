@@ -61,7 +61,7 @@ extension ReportTable {
 extension ReportColumn {
   fileprivate var title: String {
     let unit = ["_ms", "_milliunits"].first { name.hasSuffix($0) } ?? ""
-    return name.dropLast(unit.count).replacing("_", with: " ")
+    return String(name.dropLast(unit.count)).replacing("_", with: " ")
   }
 
   fileprivate var isRightAligned: Bool {

@@ -177,8 +177,9 @@ struct SampleReportTests {
   func `a choice that cannot be is refused`(
     parameter: ReportParameter, change: @Sendable (inout ReportChoices) -> Void
   ) {
-    var choices = ReportChoices()
-    change(&choices)
+    var changed = ReportChoices()
+    change(&changed)
+    let choices = changed
     let fault = #expect(throws: ReportFault.self) { try choices.check(for: .churn) }
     #expect(fault?.parameter == parameter)
   }
