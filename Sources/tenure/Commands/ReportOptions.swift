@@ -63,7 +63,7 @@ struct ReportOptions: ParsableArguments {
 
   /// What was given, as the report's choices.
   ///
-  /// - Throws: A `ValidationError` for what that report does not have, or for a number out of range.
+  /// - Throws: A `ValidationError` for what that report does not have, and for a number too large.
   func choices(for report: Report) throws -> ReportChoices {
     for parameter in given where !report.parameters.contains(parameter) {
       throw ValidationError(
