@@ -12,7 +12,7 @@ extension Job.Task {
     // Its deliveries are given up one by one, each for itself.
     case .deliverEvents: .forEver
     // Nobody would miss them in time.
-    case .compareNotifications, .survey, .trimEvents: .forEver
+    case .compareNotifications, .survey, .trimEvents, .foldMovements: .forEver
     }
   }
 }

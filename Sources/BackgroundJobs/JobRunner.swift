@@ -50,6 +50,7 @@ struct JobRunner: Sendable {
     case .survey: try await survey(job)
     case .deliverEvents: try await deliverEvents(job)
     case .trimEvents: try await trimEvents(job)
+    case .foldMovements: try await foldMovements(job)
     }
   }
 

@@ -113,6 +113,11 @@ struct AuditedFamily: Sendable {
     stored.lastRecordedAt.map { HoldingRow.rows(of: folded, rule: rule, asOf: $0) } ?? []
   }
 
+  /// What the journal must say of the family now.
+  func movements(in catalogue: Catalogue) -> Set<MovementRow> {
+    MovementRow.rows(of: folded, rule: rule, in: catalogue)
+  }
+
   /// The rows by which others find the family.
   var lookups: Set<LookupRow> {
     var lookups: Set<LookupRow> = []

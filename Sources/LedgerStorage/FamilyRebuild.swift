@@ -8,21 +8,34 @@ struct FamilyRebuild {
   private let stored: StoredFamily
   private let folded: Line
   private let entries: [StoredEntry]
+  private let movements: Set<MovementRow>
+  private let catalogue: Catalogue
 
   /// - Parameters:
   ///   - stored: The family as its tables have it.
   ///   - folded: What its entries, folded again, give.
   ///   - entries: The entries of all its lines.
-  init(_ stored: StoredFamily, folded: Line, entries: [StoredEntry]) {
+  ///   - movements: What the journal says of them now.
+  ///   - catalogue: By what the journal is written.
+  init(
+    _ stored: StoredFamily, folded: Line, entries: [StoredEntry], movements: Set<MovementRow>,
+    catalogue: Catalogue
+  ) {
     self.stored = stored
     self.folded = folded
     self.entries = entries
+    self.movements = movements
+    self.catalogue = catalogue
   }
 
-  /// - Parameter names: The account ids behind the keys of all accounts that occur.
+  /// The journal keeps what it said before, and when: only what is wrong now is closed.
+  ///
+  /// - Parameters:
+  ///   - names: The account ids behind the keys of all accounts that occur.
+  ///   - now: From when on the journal says what is right.
   /// - Throws: ``LedgerError/unreadableEntry(line:number:)``.
   /// - Returns: The statements, in order.
-  func statements(names: [AccountKey: String]) throws -> [SQL] {
+  func statements(names: [AccountKey: String], at now: Timestamp) throws -> [SQL] {
     let nothing = StoredFamily(
       stored.members.values.map { member in
         var empty = member
@@ -32,14 +45,17 @@ struct FamilyRebuild {
         empty.acts = []
         return empty
       })
+    let rule = OwnershipRule(recordedOn: folded)
     let writes = FamilyWrites(
-      stored: nothing, line: folded, rule: OwnershipRule(recordedOn: folded),
+      stored: nothing, line: folded, rule: rule,
       entries: try entries.map { SourcedEntry(entry: try $0.entry(), source: $0.source) },
-      names: names)
+      names: names, catalogue: nil)
     return stored.members.keys.sorted().flatMap { Self.clear($0, names: names) }
       + stored.rows.keys.filter { folded.history[$0] == nil }.sorted().map(Self.delete)
       + LineLookups(folded.history.transactions).inserts
       + writes.projections(heads: stored.members.mapValues(\.head))
+      + MovementRow.write(
+        from: movements, to: MovementRow.rows(of: folded, rule: rule, in: catalogue), at: now)
   }
 
   /// Empties what ``FamilyWrites`` writes only by addition.

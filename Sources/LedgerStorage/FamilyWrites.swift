@@ -15,6 +15,7 @@ struct FamilyWrites {
   private let confirmations: [LineID: StoredLine.Confirmation]
   private let entries: [SourcedEntry]
   private let names: [AccountKey: String]
+  private let catalogue: Catalogue?
 
   /// - Parameters:
   ///   - stored: The family as its tables have it.
@@ -22,9 +23,10 @@ struct FamilyWrites {
   ///   - rule: The charges and decisions of `line`.
   ///   - entries: The entries that made it so.
   ///   - names: The account ids behind the keys of all accounts that own something here.
+  ///   - catalogue: By what the journal is written; nil: it is left as it is.
   init(
     stored: StoredFamily, line: Line, rule: OwnershipRule, entries: [SourcedEntry],
-    names: [AccountKey: String]
+    names: [AccountKey: String], catalogue: Catalogue?
   ) {
     self.stored = stored
     storedRule = stored.rule
@@ -37,6 +39,7 @@ struct FamilyWrites {
     }
     self.entries = entries
     self.names = names
+    self.catalogue = catalogue
   }
 
   /// The entries, chained to those before, and all that follows from them, in an order that every
@@ -74,7 +77,7 @@ struct FamilyWrites {
     let heads = stored.members.mapValues(\.head).merging(heads) { $1 }
     return heads.sorted { $0.key < $1.key }.map { headUpdate($0.key, $0.value) }
       + transactionUpserts() + entryProjections() + lookups() + bindingWrites()
-      + holdingWrites()
+      + holdingWrites() + movementWrites()
   }
 
   /// Brings the line's row up to date: the head of its chain, and its current state.
@@ -195,6 +198,20 @@ struct FamilyWrites {
     return removed.sorted().compactMap { row in names[row.account].map(row.delete) }
       + after.subtracting(before).sorted()
       .compactMap { row in names[row.account].map(row.upsert) }
+  }
+
+  /// The journal's difference, most often in one statement.
+  ///
+  /// What was known is worked out anew, by the catalogue of now, and not read: a survey sees to what
+  /// an older one left.
+  private func movementWrites() -> [SQL] {
+    guard let catalogue, let recordedAt = entries.map(\.entry.recordedAt).max() else { return [] }
+    let after = MovementRow.rows(of: line, rule: rule, in: catalogue)
+    guard !isNewlyLinked else {
+      return MovementRow.replaceAll(of: stored.members.keys, by: after, at: recordedAt)
+    }
+    let before = MovementRow.rows(of: stored.line, rule: storedRule, in: catalogue)
+    return MovementRow.write(from: before, to: after, at: recordedAt)
   }
 
   /// Whether lines become one by these entries.

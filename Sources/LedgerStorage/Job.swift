@@ -25,6 +25,8 @@ package struct Job: Hashable, Sendable {
     case survey
     /// Delete events that are older than the retention. It comes again every hour.
     case trimEvents
+    /// Fold what recordings changed of the journal's sums. It comes again every minute.
+    case foldMovements
   }
 
   /// What waits for each other: none of a lane's jobs takes the place of another lane's.
@@ -65,6 +67,7 @@ extension Job.Task {
     case .deliverEvents: "deliver_events"
     case .survey: "survey"
     case .trimEvents: "trim_events"
+    case .foldMovements: "fold_movements"
     }
   }
 
@@ -72,6 +75,7 @@ extension Job.Task {
   package static let kinds = [
     "verify_submission", "process_notification", "poll_line", "compare_notifications",
     "tell_account", "expire_order", "deliver_events", "survey", "trim_events",
+    "fold_movements",
   ]
 
   /// What it is about; one job of a kind for each.
@@ -86,7 +90,7 @@ extension Job.Task {
     case .tellAccount(let key): key.rawValue.uuidString.lowercased()
     case .expireOrder(let id): id.uuidString.lowercased()
     case .deliverEvents(let stream): stream
-    case .survey, .trimEvents: "all"
+    case .survey, .trimEvents, .foldMovements: "all"
     }
   }
 
@@ -97,7 +101,7 @@ extension Job.Task {
     case .pollLine(let line): line.environment == .production ? .polls : .sandboxPolls
     case .tellAccount, .expireOrder: .clock
     case .deliverEvents: .webhooks
-    case .compareNotifications, .survey, .trimEvents: .upkeep
+    case .compareNotifications, .survey, .trimEvents, .foldMovements: .upkeep
     }
   }
 
@@ -130,6 +134,7 @@ extension Job.Task {
     case "deliver_events": self = .deliverEvents(stream: subject)
     case "survey": self = .survey
     case "trim_events": self = .trimEvents
+    case "fold_movements": self = .foldMovements
     default: return nil
     }
   }

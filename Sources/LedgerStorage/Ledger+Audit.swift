@@ -25,6 +25,8 @@ extension Ledger {
     checkpointAge: Duration = .minutes(10), progress: @Sendable (Int) -> Void = { _ in }
   ) async throws -> LedgerAudit {
     var audit = LedgerAudit()
+    let catalogue = try await settledCatalogue()
+    audit.isJournalPending = catalogue == nil
     var marks = try await checkpoints(age: checkpointAge)
     audit.checkpoints = marks.count - 1
     var visited: Set<LineID> = []
@@ -34,9 +36,12 @@ extension Ledger {
       guard !page.isEmpty else { break }
       last = page.last
       for id in page where !visited.contains(id) {
-        var found = try await auditedFamily(of: id, locking: false)
+        var found = try await auditedFamily(of: id, catalogue: catalogue, locking: false)
         if found?.audit.isClean == false {
-          found = try await auditedFamily(of: id, locking: true)
+          // Products may have been described since the audit began.
+          let catalogue = try await settledCatalogue()
+          audit.isJournalPending = audit.isJournalPending || catalogue == nil
+          found = try await auditedFamily(of: id, catalogue: catalogue, locking: true)
         }
         guard let found else { continue }
         // Only a family of several lines is met again.
@@ -51,6 +56,7 @@ extension Ledger {
     for row in strays {
       audit.report(.projection, row.line, "\(row.description) should not be there")
     }
+    try await checkJournal(&audit)
     let (orders, broken) = try await brokenOrders()
     audit.orders = orders
     for order in broken {
@@ -81,7 +87,8 @@ extension Ledger {
   package func rebuild(
     progress: @Sendable (Int) -> Void = { _ in }
   ) async throws -> (lines: Int, rewritten: Int) {
-    let (lines, mended) = try await rebuildLines(progress: progress)
+    let catalogue = try await catalogue()
+    let (lines, mended) = try await rebuildLines(by: catalogue, progress: progress)
     var rewritten = mended
     let strays = try await strayRows().strays
     for row in strays {
@@ -89,12 +96,15 @@ extension Ledger {
       _ = try await database.execute(row.delete)
     }
     // What stood in the way of a row that should be there is gone now.
-    if !strays.isEmpty { rewritten.formUnion(try await rebuildLines { _ in }.rewritten) }
+    if !strays.isEmpty {
+      rewritten.formUnion(try await rebuildLines(by: catalogue) { _ in }.rewritten)
+    }
+    rewritten.formUnion(try await mendJournal())
     return (lines, rewritten.count)
   }
 
   private func rebuildLines(
-    progress: @Sendable (Int) -> Void
+    by catalogue: Catalogue, progress: @Sendable (Int) -> Void
   ) async throws -> (lines: Int, rewritten: Set<LineID>) {
     var lines = 0
     var rewritten: Set<LineID> = []
@@ -105,7 +115,7 @@ extension Ledger {
       last = page.last
       for id in page {
         let wasRewritten = try await database.withTransaction { transaction in
-          try await rebuild(id, in: transaction)
+          try await rebuild(id, by: catalogue, in: transaction)
         }
         if wasRewritten { rewritten.insert(id) }
       }
@@ -114,9 +124,13 @@ extension Ledger {
     }
   }
 
-  private func rebuild(_ id: LineID, in transaction: Transaction) async throws -> Bool {
+  private func rebuild(_ id: LineID, by catalogue: Catalogue, in transaction: Transaction)
+    async throws -> Bool
+  {
     var wasRewritten = false
-    while let found = try await audited(id, locking: true, in: transaction), found.isMendable {
+    while let found = try await audited(id, catalogue: catalogue, locking: true, in: transaction),
+      found.isMendable
+    {
       wasRewritten = true
       let repairs = found.linkRepairs
       guard repairs.isEmpty else {
@@ -124,9 +138,13 @@ extension Ledger {
         _ = try await transaction.batch(repairs)
         continue
       }
+      let results = try await transaction.batch(
+        found.members.map(MovementRow.select) + ["SELECT clock_timestamp()"])
       let writes = try FamilyRebuild(
-        found.stored, folded: found.folded, entries: found.chain
-      ).statements(names: found.names)
+        found.stored, folded: found.folded, entries: found.chain,
+        movements: Set(try results.dropLast().flatMap(MovementRow.decode)), catalogue: catalogue
+      ).statements(
+        names: found.names, at: try results[found.members.count].decodeOnly(Timestamp.self))
       _ = try await transaction.batch(writes)
       break
     }
@@ -147,20 +165,28 @@ extension Ledger {
 
   // MARK: One family
 
-  private func auditedFamily(of id: LineID, locking: Bool) async throws -> AuditedFamily? {
+  private func auditedFamily(of id: LineID, catalogue: Catalogue?, locking: Bool) async throws
+    -> AuditedFamily?
+  {
     try await database.withTransaction(
       isolation: locking ? .readCommitted : .repeatableRead, readOnly: !locking
     ) { transaction in
-      try await audited(id, locking: locking, in: transaction)
+      try await audited(id, catalogue: catalogue, locking: locking, in: transaction)
     }
   }
 
   /// Reads a family, folds its entries, and compares.
   ///
+  /// - Parameters:
+  ///   - id: One of its lines.
+  ///   - catalogue: By what the journal is judged; nil: not at all.
+  ///   - locking: Whether nobody else may record on the lines until the transaction ends.
+  ///   - transaction: The database transaction.
   /// - Returns: Nil if there is no such line.
-  func audited(_ id: LineID, locking: Bool, in transaction: Transaction) async throws
-    -> AuditedFamily?
-  {
+  /// - Throws: What the database says.
+  func audited(
+    _ id: LineID, catalogue: Catalogue?, locking: Bool, in transaction: Transaction
+  ) async throws -> AuditedFamily? {
     var reader = FamilyReader(isLocking: locking)
     try await reader.read([id], in: transaction)
     guard let stored = reader.families.first(where: { $0.members[id] != nil }) else { return nil }
@@ -183,7 +209,7 @@ extension Ledger {
     found.audit.charges = replayed.charges.count
     found.audit.checkDecisions(of: found.folded, replayed: replayed, line: id)
     let tables = try await tables(of: found, in: transaction)
-    found.audit.checkProjections(of: found, in: tables)
+    found.audit.checkProjections(of: found, in: tables, catalogue: catalogue)
     let orders = try await auditedOrders(found.orders.values.sorted(), in: transaction)
     found.audit.checkOrders(of: found, orders)
     return found
@@ -198,7 +224,8 @@ extension Ledger {
     let results = try await transaction.batch(
       members.map(BindingRow.select) + members.map(LineSummaryRow.select)
         + lookedUp.map { LookupRow.select($0, of: lookups[$0] ?? []) }
-        + [HoldingReader.select(family.names.values.sorted())])
+        + [HoldingReader.select(family.names.values.sorted())]
+        + members.map(MovementRow.select))
     var tables = AuditedTables()
     for (index, member) in members.enumerated() {
       tables.bindings[member] = try BindingRow.decode(results[index], line: member)
@@ -210,7 +237,9 @@ extension Ledger {
           .filter { family.stored.members[$0.line] != nil })
     }
     let keys = Dictionary(family.names.map { ($1, $0) }) { first, _ in first }
-    for row in try results[results.count - 1].decodeHoldings() {
+    let journals = results.suffix(members.count)
+    tables.movements = Set(try journals.flatMap(MovementRow.decode))
+    for row in try results[results.count - members.count - 1].decodeHoldings() {
       guard let key = keys[row.accountID], family.stored.members[row.holding.charge.line] != nil
       else { continue }
       tables.holdings.insert(HoldingRow(account: key, holding: row.holding))

@@ -41,7 +41,8 @@ extension Ledger {
   /// Adds a version of a product, valid from its `validFrom`, unless it says what the last one
   /// does.
   ///
-  /// What accounts have may be something else then: a survey sees to what they are told.
+  /// What accounts have, and what the journal says of prices, may be something else then: a survey
+  /// sees to both.
   ///
   /// - Returns: The version that describes the product now.
   package func describe(_ product: Product) async throws -> Product {

@@ -199,7 +199,7 @@ extension Ledger {
           """
         ])
       case .pollLine, .compareNotifications, .tellAccount, .expireOrder, .deliverEvents, .survey,
-        .trimEvents:
+        .trimEvents, .foldMovements:
         break
       }
       return true

@@ -118,6 +118,7 @@ extension Ledger {
   ///   - arrival: What to record.
   ///   - locked: The lines that its evidence is about.
   ///   - accounts: Accounts that were read already, so that they need not be asked for.
+  ///   - catalogue: By what the journal is written; nil: nothing is going to be.
   ///   - now: The recording date, unless an entry of a line is as late already.
   ///   - transaction: The database transaction.
   /// - Returns: The families as they are now, and the statements that write them: the caller sends
@@ -125,7 +126,7 @@ extension Ledger {
   /// - Throws: What the database says.
   func record(
     _ arrival: Arrival, on locked: LockedLines, knowing accounts: [AccountKey: KnownAccount] = [:],
-    at now: Timestamp, in transaction: Transaction
+    catalogue: Catalogue?, at now: Timestamp, in transaction: Transaction
   ) async throws -> (recording: Recording, writes: [SQL]) {
     var recording = Recording(families: [:])
     var writes: [SQL] = []
@@ -149,7 +150,7 @@ extension Ledger {
       writes += try FamilyWrites(
         stored: family, line: line, rule: rule,
         entries: entries.map { SourcedEntry(entry: $0, source: arrival.source) },
-        names: context.names
+        names: context.names, catalogue: catalogue
       ).statements()
       let recorded = RecordedFamily(
         family, line: line, rule: rule, changes: changes, entries: entries, names: context.names)

@@ -104,7 +104,8 @@ extension Ledger {
       """)
     // Locking would create the line.
     let family =
-      exists.isEmpty ? nil : try await audited(line, locking: true, in: transaction)
+      exists.isEmpty
+      ? nil : try await audited(line, catalogue: nil, locking: true, in: transaction)
     let strays = suspects.filter { family?.accounts(for: $0) != true }
     guard !strays.isEmpty else { return [] }
     let found = try await transaction.batch(strays.map(\.select))

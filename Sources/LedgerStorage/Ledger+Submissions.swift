@@ -206,8 +206,8 @@ extension Ledger {
             receivedAt: submission.receivedAt) : nil,
         source: EntrySource(verified.source, id: submission.id.uuidString.lowercased()))
       let (recording, writes) = try await record(
-        arrival, on: locked, knowing: try KnownAccount.accounts(from: after[0]), at: now,
-        in: transaction)
+        arrival, on: locked, knowing: try KnownAccount.accounts(from: after[0]),
+        catalogue: terms.catalogue, at: now, in: transaction)
       var claimant = try Self.claimant(of: submission, from: after, after: standing.attempts)
       claimant.apply(recording)
       var result = RecordedSubmission(recording: recording)

@@ -19,8 +19,8 @@ extension Ledger {
 
   /// Goes on through all accounts and lines, and adds what follows from the ledger and is missing.
   ///
-  /// After it accounts were told what they have, and there are jobs for what time changes and for
-  /// asking Apple.
+  /// After it accounts were told what they have, there are jobs for what time changes and for
+  /// asking Apple, and the journal is what the catalogue makes of it.
   ///
   /// The place is kept with the job, so that a survey goes on where a worker died. It can be
   /// repeated at will: what is there is left as it is.
@@ -61,6 +61,8 @@ extension Ledger {
       last = try await surveyAccounts(after: place.last, terms: terms, at: now)
     case .lines:
       last = try await surveyLines(after: place.line, at: now)
+    case .journal:
+      last = try await surveyJournal(after: place.line, by: terms.catalogue, at: now)
     }
     guard let next = last.map({ SurveyPlace(place.stage, after: $0) }) ?? place.nextStage else {
       return nil
@@ -125,14 +127,7 @@ extension Ledger {
   ///
   /// - Returns: The last line of the page; nil if there was none.
   private func surveyLines(after last: LineID?, at now: Timestamp) async throws -> String? {
-    let page = try await database.query(
-      """
-      SELECT environment, original_transaction_id FROM tenure.original_transaction
-      WHERE (environment, original_transaction_id)
-        > (\(last?.environment.rawValue ?? ""), \(last?.originalTransactionID.rawValue ?? ""))
-      ORDER BY environment, original_transaction_id LIMIT \(Self.linePage)
-      """
-    ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+    let page = try await surveyedLines(after: last)
     guard let end = page.last else { return nil }
     let subjects = page.map { Job.Task.pollLine($0).subject }
     let planned: [String] = try await database.query(
@@ -158,6 +153,29 @@ extension Ledger {
     }
     return Job.Task.pollLine(end).subject
   }
+
+  /// Brings the journal of a page of lines up to date.
+  ///
+  /// - Returns: The last line of the page; nil if there was none.
+  private func surveyJournal(after last: LineID?, by catalogue: Catalogue, at now: Timestamp)
+    async throws -> String?
+  {
+    let page = try await surveyedLines(after: last)
+    guard let end = page.last else { return nil }
+    try await catchUpJournal(of: page, by: catalogue, at: now)
+    return Job.Task.pollLine(end).subject
+  }
+
+  private func surveyedLines(after last: LineID?) async throws -> [LineID] {
+    try await database.query(
+      """
+      SELECT environment, original_transaction_id FROM tenure.original_transaction
+      WHERE (environment, original_transaction_id)
+        > (\(last?.environment.rawValue ?? ""), \(last?.originalTransactionID.rawValue ?? ""))
+      ORDER BY environment, original_transaction_id LIMIT \(Self.linePage)
+      """
+    ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+  }
 }
 
 /// How far a survey has come.
@@ -167,6 +185,8 @@ struct SurveyPlace: Hashable, Sendable {
     case lines
     /// For what was recorded by an old catalogue while the accounts were gone through.
     case accountsAgain = "accounts_again"
+    /// After the wait for the accounts: nobody records by an old catalogue any more.
+    case journal
   }
 
   var stage: Stage
@@ -196,7 +216,8 @@ struct SurveyPlace: Hashable, Sendable {
     switch stage {
     case .accounts: SurveyPlace(.lines)
     case .lines: SurveyPlace(.accountsAgain)
-    case .accountsAgain: nil
+    case .accountsAgain: SurveyPlace(.journal)
+    case .journal: nil
     }
   }
 

@@ -80,7 +80,8 @@ extension Ledger {
     terms: AccessTerms, in transaction: Transaction
   ) async throws -> (recording: Recording, writes: [SQL], isNews: Bool) {
     var (recording, writes) = try await record(
-      Arrival(evidence: evidence, source: source), on: locked, at: now, in: transaction)
+      Arrival(evidence: evidence, source: source), on: locked, catalogue: terms.catalogue, at: now,
+      in: transaction)
     var orders = OrderMatching(recording: recording, terms: terms, now: now)
     try await orders.matchDecided(in: self, transaction)
     let consequences = try await consequences(

@@ -44,7 +44,14 @@ extension LedgerAudit {
   }
 
   /// Compares what the tables have with what the entries, folded again, give.
-  mutating func checkProjections(of family: AuditedFamily, in tables: AuditedTables) {
+  ///
+  /// - Parameters:
+  ///   - family: The family with its entries.
+  ///   - tables: What else is stored of it.
+  ///   - catalogue: By what the journal is judged; nil: not at all.
+  mutating func checkProjections(
+    of family: AuditedFamily, in tables: AuditedTables, catalogue: Catalogue?
+  ) {
     let (expected, actual) = (family.transactions, family.storedTransactions)
     for key in Set(expected.keys).union(actual.keys).sorted() where expected[key] != actual[key] {
       report(.projection, key.line, "the row of transaction \(key.transactionID) differs")
@@ -69,11 +76,26 @@ extension LedgerAudit {
     for row in tables.holdings.sorted() where !holdings.contains(where: row.hasSameKey) {
       report(.projection, row.holding.charge.line, "\(row.description) should not be there")
     }
+    if let catalogue { checkJournal(of: family, tables.movements, in: catalogue) }
     let names = Set(tables.lookups.map(\.name))
     for row in family.lookups.subtracting(tables.lookups).sorted(by: LookupRow.precedes)
     // A transaction or line item leads to the family by whichever of its lines.
     where row.table == .accountLine || !names.contains(row.name) {
       report(.projection, row.line, "\(row.description) is missing")
+    }
+  }
+
+  /// Compares what the journal says now with what follows from the entries and the catalogue.
+  private mutating func checkJournal(
+    of family: AuditedFamily, _ movements: Set<MovementRow>, in catalogue: Catalogue
+  ) {
+    let expected = family.movements(in: catalogue)
+    for row in expected.subtracting(movements).sorted() {
+      report(.projection, row.family, "\(row.description) is missing or differs")
+    }
+    for row in movements.subtracting(expected).sorted()
+    where !expected.contains(where: row.hasSameKey) {
+      report(.projection, row.family, "\(row.description) should not be there")
     }
   }
 
@@ -101,4 +123,6 @@ struct AuditedTables: Sendable {
   var summaries: [LineID: LineSummaryRow] = [:]
   var holdings: Set<HoldingRow> = []
   var lookups: Set<LookupRow> = []
+  /// What the journal says now.
+  var movements: Set<MovementRow> = []
 }

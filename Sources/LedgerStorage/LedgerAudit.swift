@@ -8,6 +8,8 @@ package struct LedgerAudit: Sendable {
   package var holdings = 0
   package var orders = 0
   package var checkpoints = 0
+  /// Whether the journal was left out, because a survey is still to bring it up to date.
+  package var isJournalPending = false
   package private(set) var differences: [Difference] = []
   private var known: Set<Difference> = []
 
@@ -25,7 +27,8 @@ package struct LedgerAudit: Sendable {
       case unreadable
       /// A recorded owner that the rule, replayed, does not give.
       case decision
-      /// A row of a projection that the entries, folded again, do not give.
+      /// A row of a projection that the entries, folded again, do not give, or a sum that its rows
+      /// do not come to.
       case projection
       /// An order fulfilled by two charges, a charge fulfilling two orders, and the like.
       case order

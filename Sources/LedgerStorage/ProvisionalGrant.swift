@@ -110,7 +110,9 @@ extension Ledger {
   package func rehearse(_ arrival: Arrival, at now: Timestamp) async throws -> Recording {
     try await database.withTransaction { transaction in
       let locked = try await lock(linesOf: arrival.evidence, in: transaction).lines
-      let recording = try await record(arrival, on: locked, at: now, in: transaction).recording
+      let recording = try await record(
+        arrival, on: locked, catalogue: nil, at: now, in: transaction
+      ).recording
       await transaction.rollBack()
       return recording
     }

@@ -32,6 +32,8 @@ extension PeriodType: PostgresEncodable, PostgresDecodable {}
 extension Decision.Rule: PostgresEncodable, PostgresDecodable {}
 extension RenewalFinding.Ground: PostgresEncodable, PostgresDecodable {}
 extension PurchaseOrder.Status: PostgresEncodable, PostgresDecodable {}
+extension Movement.Kind: PostgresEncodable, PostgresDecodable {}
+extension ChargePrice.Source: PostgresEncodable, PostgresDecodable {}
 extension Entitlement.Source: PostgresEncodable, PostgresDecodable {}
 extension Job.Lane: PostgresEncodable, PostgresDecodable {}
 extension LedgerEvent.Kind: PostgresEncodable, PostgresDecodable {}

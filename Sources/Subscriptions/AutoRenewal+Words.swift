@@ -47,7 +47,7 @@ extension AutoRenewal {
   }
 
   /// From when on Apple's words can be about what follows the charge at `position`.
-  private func speaksFrom(_ position: Int) -> Timestamp {
+  func speaksFrom(_ position: Int) -> Timestamp {
     let date = charges[position].date
     return isAutomatic(position) ? date - Self.earlyCharge : date
   }

@@ -54,6 +54,7 @@ struct RetryTests {
     (.compareNotifications(bundleID: "b", .sandbox), nil),
     (.survey,                                     nil),
     (.trimEvents,                                 nil),
+    (.foldMovements,                              nil),
   ]
 
   @Test("how long each kind is tried", arguments: patiences)

@@ -279,9 +279,11 @@ struct NewsTests {
     _ body: @Sendable (Ledger) async throws -> Void
   ) async throws {
     try await withLedger { ledger in
-      for id in ["monthly", "coins"] as [ProductID] {
+      for (id, type) in [("monthly", .autoRenewable), ("coins", .consumable)]
+        as [(ProductID, ProductType)]
+      {
         _ = try await ledger.describe(
-          Product(id: id, validFrom: start, type: .autoRenewable, entitlements: []))
+          Product(id: id, validFrom: start, type: type, entitlements: []))
       }
       try await body(Ledger(database: ledger.database, orderLifetime: orderLifetime))
     }

@@ -56,7 +56,7 @@ extension Ledger {
         with: FamilyWrites(
           stored: family, line: line, rule: OwnershipRule(recordedOn: line),
           entries: entries.map { SourcedEntry(entry: $0, source: source) },
-          names: context.names
+          names: context.names, catalogue: try await catalogue()
         ).statements())
     }
   }

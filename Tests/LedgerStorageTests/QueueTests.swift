@@ -275,6 +275,7 @@ struct QueueTests {
       .compareNotifications(bundleID: "com.example/app", .sandbox),
       .tellAccount(AccountKey(rawValue: id)), .expireOrder(id),
       .deliverEvents(stream: "line/production/1"), .survey, .trimEvents,
+      .foldMovements,
     ]
     #expect(tasks.map(\.kind) == Job.Task.kinds)
     for task in tasks {

@@ -71,7 +71,7 @@ struct WorkerTests {
 
     func count(_ condition: SQL) async throws -> Int {
       try await database.query(
-        "SELECT count(*) FROM tenure.job WHERE kind <> 'trim_events' AND (\(condition))"
+        "SELECT count(*) FROM tenure.job WHERE kind NOT IN ('trim_events', 'fold_movements') AND (\(condition))"
       ).decodeOnly(Int.self)
     }
   }

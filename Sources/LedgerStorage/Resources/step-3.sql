@@ -175,6 +175,13 @@ ALTER TABLE job
         'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
         'fold_movements'));
 
+-- What was recorded so far is in no journal: a worker makes up for it.
+INSERT INTO job (kind, subject, lane, run_at, created_at)
+VALUES ('survey', 'all', 'upkeep', now(), now())
+ON CONFLICT (kind, subject) DO UPDATE SET run_at = excluded.run_at,
+    generation = job.generation + 1, attempts = 0, parked_at = NULL, last_error = NULL,
+    created_at = excluded.created_at;
+
 COMMENT ON VIEW report_intake IS
     'How intake does: one row for each measure, environment, app, cause and day (UTC). Open now, and '
     'without a day: submissions_open and notifications_open (not decided or processed yet, with the '

@@ -157,7 +157,7 @@ struct Assembly: Sendable {
 
   /// What workers do again and again, without being told by anybody.
   private var recurringJobs: [Job.Task] {
-    [.trimEvents]
+    [.trimEvents, .foldMovements]
       + histories.map { .compareNotifications(bundleID: $0.bundleID, $0.environment) }
   }
 }

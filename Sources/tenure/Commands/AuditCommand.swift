@@ -38,6 +38,9 @@ struct AuditCommand: AsyncParsableCommand {
       checkpoints met        \(audit.checkpoints)
       differences            \(audit.differences.count)
       """)
+    if audit.isJournalPending {
+      print("  The journal that reports count is left out: a survey is to bring it up to date.")
+    }
     for difference in audit.differences.prefix(Self.printed) { print("  \(difference)") }
     if audit.differences.count > Self.printed {
       print("  … and \(audit.differences.count - Self.printed) more")

@@ -1,0 +1,243 @@
+import Postgres
+import Subscriptions
+
+/// A row of `movement` that is known now.
+///
+/// Rows are never changed and never deleted: what no longer holds is closed at the moment when that
+/// became known, and what holds instead is added. So what was known at any moment can be asked for
+/// ever after.
+struct MovementRow: Hashable, Comparable, Sendable {
+  /// The line under which the row stands: the first of those that Apple links.
+  var family: LineID
+  var movement: Movement
+
+  /// The rows of a family.
+  static func rows(of line: Line, rule: OwnershipRule, in catalogue: Catalogue)
+    -> Set<MovementRow>
+  {
+    guard let family = line.heads.keys.min() else { return [] }
+    return Set(
+      Movement.movements(of: line, rule: rule, in: catalogue).map {
+        MovementRow(family: family, movement: $0)
+      })
+  }
+
+  /// Whether the two are versions of one row.
+  func hasSameKey(as other: MovementRow) -> Bool {
+    family == other.family && movement.key == other.movement.key
+  }
+
+  var description: String { "a movement (\(movement.kind.rawValue)) at \(movement.at)" }
+
+  static func < (lhs: MovementRow, rhs: MovementRow) -> Bool {
+    lhs.family == rhs.family ? lhs.movement < rhs.movement : lhs.family < rhs.family
+  }
+
+  // MARK: Reading
+
+  /// Reads what is known now of a line; ``decode(_:)`` understands it.
+  static func select(_ line: LineID) -> SQL {
+    """
+    SELECT environment, original_transaction_id, kind, at, transaction_id,
+      charge_original_transaction_id, product_id, product_type, subscription_group, cause,
+      origin_at, number, ownership_type, period_type, offer_id, quantity, currency,
+      amount_milliunits, price_source, mrr_twelfths, account_key
+    FROM tenure.movement
+    WHERE environment = \(line.environment)
+      AND original_transaction_id = \(line.originalTransactionID) AND known_until = 'infinity'
+    ORDER BY kind, at, product_id, transaction_id, cause
+    """
+  }
+
+  /// - Throws: `PostgresError` for what no version of ours wrote.
+  static func decode(_ rows: Rows) throws -> Set<MovementRow> {
+    try rows.check(
+      Environment.self, OriginalTransactionID.self, Movement.Kind.self, Timestamp.self,
+      TransactionID.self, OriginalTransactionID.self, ProductID.self, ProductType?.self,
+      String?.self, String.self, Timestamp?.self, Int.self, OwnershipType.self, PeriodType.self,
+      String?.self, Int.self, String?.self, Int64.self, ChargePrice.Source?.self, Int64.self,
+      AccountKey?.self)
+    var movements: Set<MovementRow> = []
+    for row in 0..<rows.count {
+      var cursor = RowCursor(rows: rows, row: row)
+      let environment = try cursor.next(Environment.self)
+      let family = LineID(environment, try cursor.next(OriginalTransactionID.self))
+      let kind = try cursor.next(Movement.Kind.self)
+      let at = try cursor.next(Timestamp.self)
+      let transactionID = try cursor.next(TransactionID.self)
+      let line = LineID(environment, try cursor.next(OriginalTransactionID.self))
+      let productID = try cursor.next(ProductID.self)
+      let productType = try cursor.next(ProductType?.self)
+      let group = try cursor.next(String?.self)
+      let cause = try cursor.next(String.self)
+      let originAt = try cursor.next(Timestamp?.self)
+      let number = try cursor.next(Int.self)
+      let ownershipType = try cursor.next(OwnershipType.self)
+      let periodType = try cursor.next(PeriodType.self)
+      let offerID = try cursor.next(String?.self)
+      let quantity = try cursor.next(Int.self)
+      let currency = try cursor.next(String?.self)
+      let amount = try cursor.next(Int64.self)
+      let source = try cursor.next(ChargePrice.Source?.self)
+      let monthlyTwelfths = try cursor.next(Int64.self)
+      let account = try cursor.next(AccountKey?.self)
+      let key = Movement.Key(
+        kind: kind, at: at, productID: productID, transactionID: transactionID, cause: cause)
+      movements.insert(
+        MovementRow(
+          family: family,
+          movement: Movement(
+            key, line: line, productType: productType, subscriptionGroup: group,
+            originAt: originAt, number: number, ownershipType: ownershipType,
+            periodType: periodType, offerID: offerID, quantity: quantity, currency: currency,
+            amountMilliunits: amount, priceSource: source, monthlyTwelfths: monthlyTwelfths,
+            account: account)))
+    }
+    return movements
+  }
+
+  // MARK: Writing
+
+  /// Brings the journal of a family from what was known to what is.
+  ///
+  /// - Parameters:
+  ///   - known: What is known so far.
+  ///   - rows: What is known from now on.
+  ///   - moment: When it became known.
+  /// - Returns: One statement, or one for each name of the family under which something is known;
+  ///   none where nothing changes.
+  static func write(
+    from known: Set<MovementRow>, to rows: Set<MovementRow>, at moment: Timestamp
+  ) -> [SQL] {
+    let added = Dictionary(grouping: rows.subtracting(known), by: \.family)
+    // Of one key one row is known at a time, whatever an older catalogue may have left.
+    let closed = Dictionary(
+      grouping: known.subtracting(rows).union(added.values.joined()), by: \.family)
+    return closed.keys.sorted().map { line in
+      let keys = Set((closed[line] ?? []).map(\.movement.key)).sorted(by: Self.precedes)
+      return write(
+        (added[line] ?? []).sorted(), of: line, closing: closing(keys, of: line), at: moment)
+    }
+  }
+
+  /// Writes the journal of lines that became one: nothing of what was known of each stays.
+  ///
+  /// - Parameters:
+  ///   - lines: All lines of the family.
+  ///   - rows: What is known from now on.
+  ///   - moment: When it became known.
+  /// - Returns: A statement for each of the lines.
+  static func replaceAll(
+    of lines: some Collection<LineID>, by rows: Set<MovementRow>, at moment: Timestamp
+  ) -> [SQL] {
+    lines.sorted().map { line in
+      write(
+        rows.filter { $0.family == line }.sorted(), of: line,
+        closing: """
+          SELECT kind, at, product_id, transaction_id, cause, known_from
+          FROM tenure.movement
+          WHERE environment = \(line.environment)
+            AND original_transaction_id = \(line.originalTransactionID)
+            AND known_until = 'infinity'
+          ORDER BY kind, at, product_id, transaction_id, cause
+          """, at: moment)
+    }
+  }
+
+  /// In the order of the table's key, so that statements that say the same are the same.
+  private static func precedes(_ lhs: Movement.Key, _ rhs: Movement.Key) -> Bool {
+    if lhs.at != rhs.at { return lhs.at < rhs.at }
+    return (lhs.kind.rawValue, lhs.productID, lhs.transactionID, lhs.cause)
+      < (rhs.kind.rawValue, rhs.productID, rhs.transactionID, rhs.cause)
+  }
+
+  /// The part of the statement that finds the rows to close.
+  private static func closing(_ keys: [Movement.Key], of line: LineID) -> SQL {
+    """
+    SELECT m.kind, m.at, m.product_id, m.transaction_id, m.cause, m.known_from
+    FROM unnest(\(keys.map(\.kind)), \(keys.map(\.at)), \(keys.map(\.productID)),
+        \(keys.map(\.transactionID)), \(keys.map(\.cause)))
+      AS key (kind, at, product_id, transaction_id, cause)
+    JOIN tenure.movement AS m USING (kind, at, product_id, transaction_id, cause)
+    WHERE m.environment = \(line.environment)
+      AND m.original_transaction_id = \(line.originalTransactionID)
+      AND m.known_until = 'infinity'
+    ORDER BY m.kind, m.at, m.product_id, m.transaction_id, m.cause
+    """
+  }
+
+  /// Closes rows, adds others, and writes what that changes of the sums, in one statement.
+  ///
+  /// Where a clock was ahead when a row was written, the moment is a millisecond after that: no row
+  /// ends before it begins, and no two of one key are known at once.
+  ///
+  /// The line stands in each part, and the order of the primary key in those that look for rows, so
+  /// that every plan begins with the line's, also one that was made while the table was empty.
+  private static func write(
+    _ rows: [MovementRow], of line: LineID, closing: SQL, at moment: Timestamp
+  ) -> SQL {
+    let movements = rows.map(\.movement)
+    return """
+      WITH old AS (
+        \(closing)
+      ), known AS (
+        SELECT greatest(\(moment), max(known_from) + interval '1 millisecond') AS at FROM old
+      ), closed AS (
+        UPDATE tenure.movement AS m SET known_until = known.at
+        FROM old, known
+        WHERE m.environment = \(line.environment)
+          AND m.original_transaction_id = \(line.originalTransactionID) AND m.kind = old.kind
+          AND m.at = old.at AND m.product_id = old.product_id
+          AND m.transaction_id = old.transaction_id AND m.cause = old.cause
+          AND m.known_from = old.known_from
+        RETURNING m.kind, m.at, m.origin_at, m.cause, m.product_id, m.ownership_type,
+          m.period_type, m.currency, m.price_source, m.number, m.amount_milliunits,
+          m.mrr_twelfths
+      ), added AS (
+        INSERT INTO tenure.movement (environment, original_transaction_id, kind, at,
+          transaction_id, charge_original_transaction_id, product_id, product_type,
+          subscription_group, cause, origin_at, number, ownership_type, period_type, offer_id,
+          quantity, currency, amount_milliunits, price_source, mrr_twelfths, account_key,
+          known_from)
+        SELECT \(line.environment), \(line.originalTransactionID), new.kind, new.at,
+          new.transaction_id, new.charge_original_transaction_id, new.product_id,
+          new.product_type, new.subscription_group, new.cause, new.origin_at, new.number,
+          new.ownership_type, new.period_type, new.offer_id, new.quantity, new.currency,
+          new.amount_milliunits, new.price_source, new.mrr_twelfths, new.account_key, known.at
+        FROM unnest(\(movements.map(\.kind)), \(movements.map(\.at)),
+            \(movements.map(\.transactionID)),
+            \(movements.map(\.line.originalTransactionID)), \(movements.map(\.productID)),
+            \(movements.map(\.productType)), \(movements.map(\.subscriptionGroup)),
+            \(movements.map(\.cause)), \(movements.map(\.originAt)), \(movements.map(\.number)),
+            \(movements.map(\.ownershipType)), \(movements.map(\.periodType)),
+            \(movements.map(\.offerID)), \(movements.map(\.quantity)),
+            \(movements.map(\.currency)), \(movements.map(\.amountMilliunits)),
+            \(movements.map(\.priceSource)), \(movements.map(\.monthlyTwelfths)),
+            \(movements.map(\.account)))
+          AS new (kind, at, transaction_id, charge_original_transaction_id, product_id,
+            product_type, subscription_group, cause, origin_at, number, ownership_type,
+            period_type, offer_id, quantity, currency, amount_milliunits, price_source,
+            mrr_twelfths, account_key)
+        CROSS JOIN known
+        RETURNING kind, at, origin_at, cause, product_id, ownership_type, period_type, currency,
+          price_source, number, amount_milliunits, mrr_twelfths
+      ), change AS (
+        SELECT *, -1 AS sign FROM closed
+        UNION ALL
+        SELECT *, 1 FROM added
+      )
+      INSERT INTO tenure.movement_change (environment, basis, kind, day, cohort, cause,
+        product_id, ownership_type, period_type, currency, price_source, number,
+        amount_milliunits, mrr_twelfths)
+      SELECT \(line.environment), b.basis, c.kind, b.day, b.cohort, b.summed_cause, c.product_id,
+        c.ownership_type, c.period_type, coalesce(c.currency, ''), coalesce(c.price_source, ''),
+        sum(c.sign * c.number), sum(c.sign * c.amount_milliunits), sum(c.sign * c.mrr_twelfths)
+      FROM change AS c
+      CROSS JOIN LATERAL tenure.movement_basis(c.kind, c.at, c.origin_at, c.cause, c.mrr_twelfths)
+        AS b
+      GROUP BY 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+      HAVING sum(c.sign * c.number) <> 0 OR sum(c.sign * c.amount_milliunits) <> 0
+        OR sum(c.sign * c.mrr_twelfths) <> 0
+      """
+  }
+}

@@ -1,0 +1,108 @@
+/// What one charge is for, whose it is, and what was paid for it.
+package struct ChargeTerms: Hashable, Sendable {
+  package var charge: Charge.ID
+  package var productID: ProductID
+  package var productType: ProductType?
+  package var subscriptionGroup: String?
+  package var ownershipType: OwnershipType
+  package var periodType: PeriodType
+  package var offerID: String?
+  package var quantity: Int
+  /// The account that owns the charge; nil: it is unclaimed.
+  package var owner: AccountKey?
+  /// Nil where neither Apple nor the catalogue names one.
+  package var price: ChargePrice?
+  /// For how long the charge pays; nil for what is no subscription, and where nothing tells.
+  package var period: BillingPeriod?
+
+  /// Twelfths of a milliunit that the charge comes to in a month; 0 where price or period is not
+  /// known.
+  package var monthlyTwelfths: Int64 {
+    guard let price, let period else { return 0 }
+    return price.amountMilliunits * period.monthlyTwelfths
+  }
+}
+
+/// What was paid for a charge.
+package struct ChargePrice: Hashable, Sendable {
+  /// Who says so.
+  package enum Source: String, Codable, CaseIterable, Sendable {
+    case appStore = "app_store"
+    /// Apple named no price, as old receipts don't: it is what the catalogue had at that date.
+    case catalogue
+  }
+
+  /// What is more than a trillion of any currency is no price.
+  private static let believable: ClosedRange<Int64> = 0...1_000_000_000_000_000
+
+  /// Nothing for trials, and for what somebody else of the family paid.
+  package var amountMilliunits: Int64
+  /// ISO 4217.
+  package var currency: String
+  package var source: Source
+
+  /// Nil for what is no price: an amount below zero, or a currency that is no code.
+  init?(_ amountMilliunits: Int64?, _ currency: String?, source: Source) {
+    guard let amountMilliunits, let currency, Self.believable.contains(amountMilliunits),
+      currency.utf8.count == 3,
+      currency.utf8.allSatisfy((UInt8(ascii: "A")...UInt8(ascii: "Z")).contains)
+    else { return nil }
+    self.amountMilliunits = amountMilliunits
+    self.currency = currency
+    self.source = source
+  }
+}
+
+extension Line {
+  /// The terms of a line's charges, one after the other.
+  ///
+  /// They are facts of all the transactions that report a charge, the smallest identifier first
+  /// where these disagree: so the order in which they arrived is none of them.
+  ///
+  /// - Parameters:
+  ///   - rule: The line's charges and decisions.
+  ///   - catalogue: What products cost, and for how long.
+  /// - Returns: The terms of each of the rule's charges, in their order.
+  package func terms(_ rule: OwnershipRule, in catalogue: Catalogue) -> [ChargeTerms] {
+    zip(rule.charges, rule.decisions).map { charge, decision in
+      terms(of: charge, owner: decision.owner, in: catalogue)
+    }
+  }
+
+  private func terms(of charge: Charge, owner: AccountKey?, in catalogue: Catalogue)
+    -> ChargeTerms
+  {
+    let reports = charge.transactions.sorted().compactMap { history[$0] }
+    let product = catalogue.product(charge.productID, at: charge.date)
+    let periodType = reports.map(\.periodType).min() ?? .normal
+    let ownershipType = reports.map(\.ownershipType).min() ?? .purchased
+    var price =
+      reports.lazy.compactMap {
+        ChargePrice($0.priceMilliunits, $0.currency, source: .appStore)
+      }.first ?? ChargePrice(product?.priceMilliunits, product?.currency, source: .catalogue)
+    if periodType == .trial || ownershipType == .familyShared { price?.amountMilliunits = 0 }
+    return ChargeTerms(
+      charge: charge.id, productID: charge.productID, productType: charge.type(in: catalogue),
+      subscriptionGroup: reports.compactMap(\.subscriptionGroup).first
+        ?? product?.subscriptionGroup,
+      ownershipType: ownershipType, periodType: periodType,
+      offerID: reports.compactMap(\.offerID).first, quantity: max(1, reports.first?.quantity ?? 1),
+      owner: owner, price: price,
+      period: charge.isSubscription
+        ? Self.period(of: charge, periodType: periodType, product: product) : nil)
+  }
+
+  /// For how long a charge pays.
+  ///
+  /// That is what the catalogue says: dates may have been moved, by Apple's extension or by a
+  /// recovery in the grace period. But an offer may be paid for several periods at once, and a
+  /// commitment month by month; of these the dates tell first.
+  private static func period(of charge: Charge, periodType: PeriodType, product: Product?)
+    -> BillingPeriod?
+  {
+    let described = product?.period.flatMap { BillingPeriod($0) }
+    let dated = charge.end.flatMap { BillingPeriod(nearest: $0 - charge.date) }
+    return periodType == .normal && !charge.isCommitment
+      ? described ?? dated : dated ?? described
+  }
+}

@@ -1,0 +1,198 @@
+extension Movement {
+  /// Everything that happened, and is expected, on a line, or on the lines that Apple links.
+  ///
+  /// - Parameters:
+  ///   - line: The line.
+  ///   - rule: Its charges and decisions.
+  ///   - catalogue: What products cost, and for how long.
+  /// - Returns: In order; no two have the same key.
+  package static func movements(of line: Line, rule: OwnershipRule, in catalogue: Catalogue)
+    -> [Movement]
+  {
+    let terms = line.terms(rule, in: catalogue)
+    var journal = Journal()
+    for (charge, terms) in zip(rule.charges, terms) { journal.add(charge, terms) }
+    journal.add(SubscriptionTimeline(of: line, rule: rule, terms: terms))
+    // Apple never reports two charges under one name; should it, recording must not fail for it.
+    var keys: Set<Movement.Key> = []
+    return journal.movements.sorted().filter { keys.insert($0.key).inserted }
+  }
+}
+
+/// Writes movements one after the other.
+private struct Journal {
+  private typealias Span = SubscriptionTimeline.Span
+
+  private(set) var movements: [Movement] = []
+
+  private mutating func add(
+    _ kind: Movement.Kind, at moment: Timestamp, _ terms: ChargeTerms, number: Int = 1,
+    cause: String = "", from origin: Timestamp? = nil, price: ChargePrice? = nil, amount: Int64 = 0,
+    monthlyTwelfths: Int64 = 0
+  ) {
+    movements.append(
+      Movement(
+        Movement.Key(
+          kind: kind, at: moment, productID: terms.productID,
+          transactionID: terms.charge.transactionID, cause: cause),
+        line: terms.charge.line, productType: terms.productType,
+        subscriptionGroup: terms.subscriptionGroup, originAt: origin, number: number,
+        ownershipType: terms.ownershipType, periodType: terms.periodType, offerID: terms.offerID,
+        quantity: terms.quantity, currency: price?.currency, amountMilliunits: amount,
+        priceSource: price?.source, monthlyTwelfths: monthlyTwelfths, account: terms.owner))
+  }
+
+  // MARK: Charges
+
+  mutating func add(_ charge: Charge, _ terms: ChargeTerms) {
+    let amount = terms.price?.amountMilliunits ?? 0
+    add(.charged, at: charge.date, terms, price: terms.price, amount: amount)
+    if let revocation = charge.revocation {
+      add(
+        .refunded, at: revocation.at, terms, number: -1, cause: revocation.reason ?? "",
+        from: charge.date, price: terms.price, amount: -amount)
+    }
+  }
+
+  // MARK: The subscription
+
+  mutating func add(_ timeline: SubscriptionTimeline) {
+    let spans = timeline.spans
+    addStates(spans)
+    addPaid(spans)
+    addTrials(spans)
+    addTrouble(spans)
+    for word in timeline.switches {
+      add(word.isOn ? .autoRenewOn : .autoRenewOff, at: word.at, word.terms)
+    }
+  }
+
+  /// One movement out of each state, and one into the next.
+  ///
+  /// What reports tell apart beside the state changes with it, so that each of their stocks is
+  /// right. A movement out names the charge that ran last.
+  private mutating func addStates(_ spans: [Span]) {
+    var last: Span?
+    for span in spans {
+      defer { last = span }
+      if let last {
+        if last.state == span.state, last.terms.isCountedWith(span.terms) { continue }
+        add(.state, at: span.start, last.terms, number: -1, cause: last.state.rawValue)
+      }
+      add(.state, at: span.start, span.terms, cause: span.state.rawValue)
+    }
+  }
+
+  private mutating func addPaid(_ spans: [Span]) {
+    guard let first = spans.first(where: \.isPaid)?.start else { return }
+    var last: Span?
+    for span in spans {
+      defer { last = span }
+      let moment = span.start
+      switch (last.flatMap { $0.isPaid ? $0 : nil }, span.isPaid) {
+      case (nil, true):
+        addPaid(moment == first ? .started : .resumed, at: moment, span.terms, from: first)
+      case (let last?, false):
+        addPaid(
+          .ended, at: moment, last.terms, number: -1,
+          cause: (last.endCause ?? .unknown).rawValue, from: first)
+      case (let last?, true):
+        addChange(from: last.terms, to: span.terms, at: moment, since: first)
+      case (nil, false): break
+      }
+    }
+  }
+
+  private mutating func addPaid(
+    _ kind: Movement.Kind, at moment: Timestamp, _ terms: ChargeTerms, number: Int = 1,
+    cause: String = "", from first: Timestamp
+  ) {
+    add(
+      kind, at: moment, terms, number: number, cause: cause, from: first, price: terms.price,
+      monthlyTwelfths: Int64(number) * terms.monthlyTwelfths)
+  }
+
+  /// What a charge changes of what is paid for, against the one before it.
+  ///
+  /// Another currency takes all away and gives it back, and so does another source of the price, so
+  /// that the sums of each are right; what the price itself changes is told apart from that.
+  private mutating func addChange(
+    from old: ChargeTerms, to new: ChargeTerms, at moment: Timestamp, since first: Timestamp
+  ) {
+    guard old.charge != new.charge else { return }
+    let (was, becomes) = (old.monthlyTwelfths, new.monthlyTwelfths)
+    if old.productID != new.productID || old.ownershipType != new.ownershipType {
+      addPaid(.changedFrom, at: moment, old, number: -1, from: first)
+      addPaid(.changedTo, at: moment, new, from: first)
+      return
+    }
+    let hasOtherCurrency = old.price?.currency != new.price?.currency
+    if hasOtherCurrency || old.price?.source != new.price?.source {
+      add(
+        .repriced, at: moment, old, number: 0, cause: "from", from: first, price: old.price,
+        monthlyTwelfths: -was)
+      add(
+        .repriced, at: moment, new, number: 0, cause: "to", from: first, price: new.price,
+        monthlyTwelfths: hasOtherCurrency ? becomes : was)
+    }
+    guard !hasOtherCurrency,
+      was != becomes || old.price?.amountMilliunits != new.price?.amountMilliunits
+    else { return }
+    add(
+      .repriced, at: moment, new, number: 0, from: first, price: new.price,
+      monthlyTwelfths: becomes - was)
+  }
+
+  private mutating func addTrials(_ spans: [Span]) {
+    var trial: Span?
+    for (index, span) in spans.enumerated() {
+      if let begun = trial, !span.isTrial || !begun.terms.isCountedWith(span.terms) {
+        add(
+          .trialEnded, at: span.start, spans[index - 1].terms, number: -1,
+          cause: Self.end(ofTrialBefore: index, in: spans).rawValue, from: begun.start)
+        trial = nil
+      }
+      if trial == nil, span.isTrial {
+        add(.trialStarted, at: span.start, span.terms, from: span.start)
+        trial = span
+      }
+    }
+  }
+
+  /// A trial is converted if something that is paid for follows at once, or in time to end Apple's
+  /// trying.
+  private static func end(ofTrialBefore index: Int, in spans: [Span]) -> Movement.TrialEnd {
+    if spans[index - 1].endCause == .refunded { return .refunded }
+    let following = spans[index...].first { $0.state != .inBillingRetry }
+    return following?.isPaid == true ? .converted : .lapsed
+  }
+
+  private mutating func addTrouble(_ spans: [Span]) {
+    var begun: Span?
+    for (index, span) in spans.enumerated() {
+      if let start = begun, !span.isInTrouble || start.terms.charge != span.terms.charge {
+        let isRecovered = span.isPaid || span.isTrial
+        add(
+          isRecovered ? .billingRecovered : .billingLost, at: span.start,
+          isRecovered ? span.terms : start.terms, from: start.start)
+        begun = nil
+      }
+      guard span.isInTrouble else { continue }
+      begun = begun ?? span
+      if index == 0 || spans[index - 1].state != span.state
+        || spans[index - 1].terms.charge != span.terms.charge
+      {
+        add(
+          span.state == .inGracePeriod ? .graceEntered : .retryEntered, at: span.start, span.terms)
+      }
+    }
+  }
+}
+
+extension ChargeTerms {
+  /// Whether reports count both in the same place.
+  fileprivate func isCountedWith(_ other: ChargeTerms) -> Bool {
+    productID == other.productID && ownershipType == other.ownershipType
+      && periodType == other.periodType
+  }
+}

@@ -1,0 +1,275 @@
+import Foundation
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+/// What recording, surveys and rebuilds leave in the journal that reports count.
+@Suite("The journal")
+struct JournalTests {
+  private static let oneMonth = [
+    "0 charged 1 +1", "0 started 1 +1", "0 state active_renewing 1 +1", "30 ended unknown 1 -1",
+    "30 state active_renewing 1 -1", "30 state expired 1 +1",
+  ]
+
+  @Test("says of every moment what was known at it")
+  func knowledge() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
+      #expect(try await ledger.journal(knownAt: 0) == [])
+      #expect(try await ledger.journal(knownAt: 1) == Self.oneMonth)
+
+      try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 29.2)
+      #expect(try await ledger.journal(knownAt: 1) == Self.oneMonth)
+      let twoMonths = [
+        "0 charged 1 +1", "0 started 1 +1", "0 state active_renewing 1 +1", "30 charged 2 +1",
+        "60 ended unknown 2 -1", "60 state active_renewing 2 -1", "60 state expired 2 +1",
+      ]
+      #expect(try await ledger.journal(knownAt: 30) == twoMonths)
+
+      // Nothing is news, and so nothing is written.
+      let rows = try await ledger.count("SELECT count(*) FROM tenure.movement")
+      try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 31)
+      #expect(try await ledger.count("SELECT count(*) FROM tenure.movement") == rows)
+
+      try await ledger.submit(
+        [charge("1", on: 0, asOf: 35, revokedOn: 34)], claiming: [], by: "anna", on: 35)
+      #expect(try await ledger.journal(knownAt: 34) == twoMonths)
+      #expect(
+        try await ledger.journal(knownAt: 36).filter { $0.contains("refunded") }
+          == ["34 refunded 0 1 -1"])
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("a survey brings it up to date when the catalogue changes, and keeps what was known")
+  func catalogue() async throws {
+    try await withLedger { ledger in
+      for number in 1...3 {
+        let line = LineID(.production, OriginalTransactionID("\(number)000"))
+        let id = TransactionID("\(number)")
+        try await ledger.submit(
+          [charge(id, on: 0, line: line)], claiming: [key(id, line: line)], by: "anna", on: 0.1)
+      }
+      let unpriced = try await ledger.journal(knownAt: 1)
+      _ = try await ledger.describe(
+        Product(
+          id: "monthly", validFrom: day(2), type: .autoRenewable, entitlements: [],
+          subscriptionGroup: "plans", period: CalendarPeriod(months: 1), priceMilliunits: 9990,
+          currency: "EUR"))
+      #expect(try await ledger.audit().isJournalPending)
+      let terms = AccessTerms(catalogue: try await ledger.catalogue())
+      try await ledger.work(until: 3, terms: terms)
+      // The second look, later, and then the journal.
+      try await ledger.work(until: 4, terms: terms)
+      #expect(
+        try await ledger.count(
+          """
+          SELECT sum(mrr_twelfths)::bigint FROM tenure.movement
+          WHERE known_until = 'infinity' AND at <= \(day(10))
+          """) == 3 * 12 * 9990)
+      #expect(try await ledger.journal(knownAt: 1) == unpriced)
+      #expect(
+        try await ledger.count(
+          """
+          SELECT count(*) FROM tenure.movement
+          WHERE known_until = 'infinity' AND kind = 'charged' AND price_source = 'catalogue'
+          """) == 3)
+      let audit = try await ledger.audit()
+      #expect(!audit.isJournalPending)
+      #expect(audit.differences == [])
+    }
+  }
+
+  @Test("lines that become one have one journal from then on")
+  func linked() async throws {
+    try await withLedger { ledger in
+      let other = LineID(.production, "2000")
+      try await ledger.submit(
+        [charge("1", on: 0, lineItem: "w1")], claiming: [key("1")], by: "anna", on: 0.1)
+      try await ledger.submit(
+        [charge("8", on: 30, line: other, lineItem: "w8")], claiming: [], by: "anna", on: 30)
+      let apart = try await ledger.journal(knownAt: 31)
+      #expect(apart.count(where: { $0.contains("started") }) == 2)
+
+      try await ledger.submit(
+        [charge("9", on: 0, line: other, lineItem: "w1")], claiming: [], by: "anna", on: 40)
+      #expect(try await ledger.journal(knownAt: 31) == apart)
+      #expect(
+        try await ledger.journal(knownAt: 41) == [
+          "0 charged 1 +1", "0 started 1 +1", "0 state active_renewing 1 +1", "30 charged 8 +1",
+          "60 ended unknown 8 -1", "60 state active_renewing 8 -1", "60 state expired 8 +1",
+        ])
+      let names = try await ledger.database.query(
+        """
+        SELECT DISTINCT original_transaction_id FROM tenure.movement
+        WHERE known_until = 'infinity'
+        """
+      ).decode(String.self)
+      #expect(names == ["1000"])
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("a clock that was ahead leaves nothing known twice, or for less than no time")
+  func clockAhead() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
+      let priced = Catalogue([
+        Product(
+          id: "monthly", validFrom: start, type: .autoRenewable, entitlements: [],
+          period: CalendarPeriod(months: 1), priceMilliunits: 5000, currency: "EUR")
+      ])
+      #expect(try await ledger.catchUpJournal(of: [lineID], by: priced, at: day(50)) == 1)
+      #expect(try await ledger.catchUpJournal(of: [lineID], by: priced, at: day(51)) == 0)
+      try await ledger.submit(
+        [charge("2", on: 30)], claiming: [], by: "anna", on: 29,
+        terms: AccessTerms(catalogue: priced))
+      #expect(
+        try await ledger.count(
+          """
+          SELECT count(*) FROM tenure.movement AS a JOIN tenure.movement AS b
+            USING (environment, original_transaction_id, kind, at, product_id, transaction_id,
+              cause)
+          WHERE a.known_from >= a.known_until
+            OR a.known_from < b.known_from AND b.known_from < a.known_until
+          """) == 0)
+      #expect(
+        try await ledger.count(
+          """
+          SELECT sum(mrr_twelfths)::bigint FROM tenure.movement
+          WHERE known_until = 'infinity' AND at <= \(day(40))
+          """) == 12 * 5000)
+    }
+  }
+
+  struct Tampering: Sendable, CustomTestStringConvertible {
+    var testDescription: String
+    var statement: String
+
+    init(_ what: String, _ statement: String) {
+      testDescription = what
+      self.statement = statement
+    }
+  }
+
+  static let tamperings = [
+    Tampering(
+      "a movement is changed",
+      "UPDATE tenure.movement SET offer_id = 'x' WHERE kind = 'charged'"),
+    Tampering("a movement is deleted", "DELETE FROM tenure.movement WHERE kind = 'ended'"),
+    Tampering(
+      "a movement is closed",
+      """
+      UPDATE tenure.movement SET known_until = known_from + interval '1 day'
+      WHERE kind = 'started'
+      """),
+    Tampering(
+      "a movement is there that never happened",
+      """
+      INSERT INTO tenure.movement SELECT changed.*
+      FROM (SELECT * FROM tenure.movement WHERE kind = 'started') AS t,
+        jsonb_populate_record(t::tenure.movement, '{"kind": "resumed"}') AS changed
+      """),
+    Tampering(
+      "a movement is of no line",
+      """
+      INSERT INTO tenure.movement SELECT changed.*
+      FROM (SELECT * FROM tenure.movement WHERE kind = 'started') AS t,
+        jsonb_populate_record(
+          t::tenure.movement, '{"original_transaction_id": "666"}') AS changed
+      """),
+    Tampering("a sum is changed", "UPDATE tenure.movement_change SET number = number + 1"),
+    Tampering("the sums are lost", "TRUNCATE tenure.movement_change"),
+  ]
+
+  @Test("an audit finds what was tampered with, and rebuild mends it", arguments: tamperings)
+  func tampering(_ tampering: Tampering) async throws {
+    try await withLedger { ledger in
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
+      try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 30)
+      #expect(try await ledger.audit().differences == [])
+      let rows = try await ledger.count("SELECT count(*) FROM tenure.movement")
+
+      try await ledger.database.runScript(tampering.statement)
+      let kept = try await ledger.count("SELECT count(*) FROM tenure.movement")
+      let kinds = Set(try await ledger.audit().differences.map(\.kind))
+      #expect(kinds == [.projection])
+      _ = try await ledger.rebuild()
+      #expect(try await ledger.audit().differences == [])
+      // Rows are closed and added, never taken away: at most two of each kind are wrong.
+      let mended = try await ledger.count("SELECT count(*) FROM tenure.movement")
+      #expect((kept...(rows + 2)).contains(mended))
+    }
+  }
+
+  @Test("a rebuild of what is right writes nothing")
+  func rebuildOfWhatIsRight() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
+      try await ledger.database.runScript(
+        "UPDATE tenure.holding SET ends_at = ends_at + interval '1 year'")
+      let rows = try await ledger.count("SELECT count(*) FROM tenure.movement")
+      #expect(try await ledger.rebuild().rewritten == 1)
+      #expect(try await ledger.count("SELECT count(*) FROM tenure.movement") == rows)
+    }
+  }
+
+  @Test("folding moves the changes into the sums by the day, and comes again")
+  func folding() async throws {
+    try await withLedger { ledger in
+      let sums: SQL = """
+        SELECT coalesce(sum(number), 0)::bigint, coalesce(sum(mrr_twelfths), 0)::bigint,
+          count(*) FILTER (WHERE source = 'day')
+        FROM (
+          SELECT number, mrr_twelfths, 'day' AS source FROM tenure.movement_day
+          UNION ALL
+          SELECT number, mrr_twelfths, 'change' FROM tenure.movement_change
+        ) AS sum
+        """
+      func fold(on date: Double) async throws {
+        let jobs = try await ledger.claimJobs(
+          limits: [.upkeep: 1], worker: "w", at: day(date), lease: .seconds(60))
+        try await ledger.foldMovements(try #require(jobs.first), at: day(date))
+      }
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
+      try await ledger.seed([.foldMovements], at: day(1))
+      let before = try await ledger.database.query(sums).decodeOnly(
+        Int.self, Int.self, Int.self)
+      try await fold(on: 1)
+      #expect(try await ledger.count("SELECT count(*) FROM tenure.movement_change") == 0)
+      let after = try await ledger.database.query(sums).decodeOnly(Int.self, Int.self, Int.self)
+      #expect((before.0, before.1) == (after.0, after.1))
+      #expect((before.2 == 0, after.2 > 0) == (true, true))
+
+      try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 30)
+      #expect(try await ledger.audit().differences == [])
+      try await fold(on: 31)
+      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.nextJobs(in: [.upkeep])[.upkeep] == day(31) + .minutes(1))
+    }
+  }
+}
+
+extension Ledger {
+  /// What the journal knew on a day, in a few words each: when, what, of which charge.
+  fileprivate func journal(knownAt date: Double) async throws -> [String] {
+    try await database.query(
+      """
+      SELECT at, kind, cause, transaction_id, number FROM tenure.movement
+      WHERE known_from <= \(day(date)) AND \(day(date)) < known_until
+      ORDER BY at, kind, cause, transaction_id, original_transaction_id
+      """
+    ).decode(Timestamp.self, String.self, String.self, String.self, Int.self)
+      .map { at, kind, cause, transaction, number in
+        let days = (at - start).inMilliseconds / 86_400_000
+        return ["\(days)", kind, cause, transaction, number < 0 ? "\(number)" : "+\(number)"]
+          .filter { !$0.isEmpty }.joined(separator: " ")
+      }
+  }
+
+  fileprivate func count(_ sql: SQL) async throws -> Int {
+    try await database.query(sql).decodeOnly(Int.self)
+  }
+}

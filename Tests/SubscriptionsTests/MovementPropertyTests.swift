@@ -1,0 +1,196 @@
+import Subscriptions
+import Testing
+
+/// What holds of the movements of every subscription, for random evidence.
+struct MovementPropertyTests {
+  @Test("The same movements, whatever the order in which Apple's evidence arrives")
+  func orderOfArrival() {
+    forAll("Movements don't depend on the order of arrival", iterations: 150) { generator in
+      let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
+      let items = priced(rearranged(history.items, using: &generator), using: &generator)
+      var ledger = history.ledger
+      ledger.record(batches(items, using: &generator), using: &generator)
+      let expected = Counted.all(ledger)
+      for _ in 0..<3 {
+        var other = history.ledger
+        other.record(
+          batches(rearranged(items, using: &generator), using: &generator), using: &generator)
+        if Counted.all(other) != expected {
+          return "\(other.movements(in: .priced).map(\.words)) differ from "
+            + "\(ledger.movements(in: .priced).map(\.words))"
+        }
+      }
+      return nil
+    }
+  }
+
+  @Test("Stocks are what stocks can be, at every moment and by everything that is told apart")
+  func stocks() {
+    forAll("Sums of movements are stocks", iterations: 300) { generator in
+      let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
+      let items = priced(rearranged(history.items, using: &generator), using: &generator)
+      var ledger = history.ledger
+      ledger.record(batches(items, using: &generator), using: &generator)
+      let movements = ledger.movements(in: .priced)
+      if movements != movements.sorted() { return "not in order" }
+      if Set(movements.map(\.key)).count != movements.count { return "two of one key" }
+      var stocks = Stocks()
+      for (index, movement) in movements.enumerated() {
+        stocks.add(movement)
+        let isMomentOver = index + 1 == movements.count || movements[index + 1].at != movement.at
+        guard isMomentOver, let fault = stocks.fault else { continue }
+        return "\(fault) on \(movement.words): \(movements.map(\.words))"
+      }
+      if let open = stocks.open { return "\(open) in the end: \(movements.map(\.words))" }
+      return nil
+    }
+  }
+
+  @Test("A timeline has no gap, and its end is what the line comes to now")
+  func timelines() {
+    forAll("Timelines are whole", iterations: 300) { generator in
+      let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
+      var ledger = history.ledger
+      let items = rearranged(history.items, using: &generator)
+      ledger.record(batches(items, using: &generator), using: &generator)
+      let rule = ledger.rule
+      let spans = SubscriptionTimeline(of: ledger.line, rule: rule, in: .priced).spans
+      let subscriptions = rule.charges.filter(\.isSubscription)
+      if spans.first?.start != subscriptions.first?.date { return "begins elsewhere" }
+      if zip(spans, spans.dropFirst()).contains(where: { $0.end != $1.start }) { return "a gap" }
+      if spans.contains(where: { span in span.end.map { $0 <= span.start } ?? false }) {
+        return "a span without time"
+      }
+      if let last = spans.last, last.end != nil || last.isPaid || last.isTrial {
+        return "something runs for ever"
+      }
+      guard let position = rule.charges.indices.last, rule.charges[position].isSubscription,
+        let running = spans.last(where: { $0.isPaid || $0.isTrial }),
+        running.terms.charge == rule.charges[position].id, running.state != .inGracePeriod
+      else { return nil }
+      // Beside a word of after its end: that one says nothing about how it ran.
+      let isOn = running.state == .activeRenewing || running.state == .trialRenewing
+      let lateWords = ledger.line.history.statuses.contains { status in
+        status.autoRenews != nil && running.end.map { status.asOf >= $0 } ?? false
+      }
+      if !lateWords, isOn != rule.renewal(ofChargeAt: position).autoRenews {
+        return "another word on auto-renew than the rule's"
+      }
+      return nil
+    }
+  }
+}
+
+/// A movement in words that don't depend on which of a charge's transactions was heard of first.
+private struct Counted: Hashable {
+  var movement: Movement
+  var reports: Set<TransactionKey>
+
+  static func all(_ ledger: Ledger) -> Set<Counted> {
+    let rule = ledger.rule
+    return Set(
+      ledger.movements(in: .priced).map { movement in
+        let charge = rule.charges.first {
+          $0.id.line == movement.line && $0.id.transactionID == movement.transactionID
+            && $0.productID == movement.productID
+        }
+        var movement = movement
+        movement.line = mainLine
+        movement.transactionID = ""
+        return Counted(movement: movement, reports: Set(charge?.transactions ?? []))
+      })
+  }
+}
+
+/// The sums of movements up to a moment.
+private struct Stocks {
+  struct Place: Hashable {
+    var product: ProductID
+    var ownership: OwnershipType
+    var period: PeriodType?
+    var state: String?
+  }
+
+  struct Price: Hashable {
+    var currency: String?
+    var source: ChargePrice.Source?
+  }
+
+  private var paid: [Place: Int] = [:]
+  private var trials: [Place: Int] = [:]
+  private var states: [Place: Int] = [:]
+  private var monthly: [Price: Int64] = [:]
+  private var troubles = 0
+  private var hasBegun = false
+
+  mutating func add(_ movement: Movement) {
+    let place = Place(
+      product: movement.productID, ownership: movement.ownershipType, period: movement.periodType)
+    switch movement.kind {
+    case .state:
+      hasBegun = true
+      var place = place
+      place.state = movement.cause
+      states[place, default: 0] += movement.number
+    case .started, .resumed, .ended, .changedFrom, .changedTo, .repriced:
+      var place = place
+      place.period = nil
+      paid[place, default: 0] += movement.number
+      let price = Price(currency: movement.currency, source: movement.priceSource)
+      monthly[price, default: 0] += movement.monthlyTwelfths
+    case .trialStarted, .trialEnded: trials[place, default: 0] += movement.number
+    case .graceEntered, .retryEntered: troubles = 1
+    case .billingRecovered, .billingLost: troubles -= 1
+    case .charged, .refunded, .autoRenewOff, .autoRenewOn: break
+    }
+  }
+
+  /// What can't be.
+  var fault: String? {
+    let all = [("paid", paid), ("trials", trials), ("states", states)]
+    for (name, stock) in all {
+      if stock.values.contains(where: { $0 != 0 && $0 != 1 }) { return "\(name): \(stock)" }
+      if stock.values.reduce(0, +) > 1 { return "several \(name)" }
+    }
+    if states.values.reduce(0, +) != (hasBegun ? 1 : 0) { return "no state" }
+    if !(0...1).contains(troubles) { return "\(troubles) troubles" }
+    if monthly.values.contains(where: { $0 < 0 }) { return "a negative sum" }
+    let isPaid = paid.values.contains(1)
+    let state = states.first { $0.value == 1 }?.key.state
+    let mayBePaid = ["active_renewing", "active_cancelled", "in_grace_period"]
+    if isPaid, trials.values.contains(1) { return "paid for, and a trial" }
+    if isPaid, !mayBePaid.contains(state ?? "") { return "paid for, but \(state ?? "")" }
+    if !isPaid, monthly.values.contains(where: { $0 != 0 }) { return "brings in something unpaid" }
+    if monthly.values.count(where: { $0 != 0 }) > 1 { return "brings in two prices" }
+    return nil
+  }
+
+  /// What should have ended.
+  var open: String? {
+    if paid.values.contains(1) { return "paid for" }
+    if trials.values.contains(1) { return "a trial" }
+    return troubles == 0 ? nil : "trouble"
+  }
+}
+
+/// The same items with prices, offers and trials, the same for each transaction wherever it occurs.
+private func priced(_ items: [Item], using generator: inout SeededGenerator) -> [Item] {
+  var known: [TransactionID: TransactionRecord] = [:]
+  return items.map { item in
+    guard case .evidence(.transaction(var record)) = item else { return item }
+    if known[record.key.transactionID] == nil {
+      record.priceMilliunits = generator.pick(nil, 0, 9990, 12000)
+      record.currency = generator.pick("EUR", "EUR", "CHF")
+      record.periodType = generator.pick(.normal, .normal, .normal, .trial, .intro, .offer)
+      record.ownershipType = generator.once(in: 12) ? .familyShared : .purchased
+      known[record.key.transactionID] = record
+    }
+    if let first = known[record.key.transactionID] {
+      record.priceMilliunits = first.priceMilliunits
+      record.currency = first.currency
+      record.periodType = first.periodType
+      record.ownershipType = first.ownershipType
+    }
+    return .evidence(.transaction(record))
+  }
+}

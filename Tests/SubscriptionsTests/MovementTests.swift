@@ -1,0 +1,751 @@
+import Subscriptions
+import Testing
+
+/// What reports count of a subscription's life, each case worked out by hand.
+struct MovementTests {
+  @Test("What happened, and is expected", arguments: MovementStory.all)
+  func movements(story: MovementStory) {
+    #expect(story.ledger.movements(in: story.catalogue).map(\.words) == story.movements)
+  }
+
+  @Test("A movement names its charge: the one that began something, or ran when it ended")
+  func charges() {
+    var ledger = Ledger(members: [mainLine, otherLine])
+    for evidence in [
+      told("1", 0, 30), told("2", 30, 60, line: otherLine),
+      .link(line: otherLine, previous: mainLine),
+    ] {
+      ledger.record([.evidence(evidence)])
+    }
+    ledger.claim(key("2", line: otherLine), by: a)
+    let named = ledger.movements(in: .priced).filter { $0.kind == .state || $0.kind.isOfPaidStock }
+    #expect(named.map(\.transactionID) == ["1", "1", "2", "2", "2"])
+    #expect(named.map(\.line.originalTransactionID) == ["1000", "1000", "2000", "2000", "2000"])
+    #expect(named.map(\.account) == [nil, nil, a, a, a])
+    #expect(named.allSatisfy { $0.subscriptionGroup == "g" && $0.productType == .autoRenewable })
+  }
+
+  @Test("A charge keeps its offer and its quantity")
+  func details() {
+    let story = MovementStory(
+      "", [told("1", 0, 30, as: .offer, quantity: 2, offerID: "spring")], [])
+    for movement in story.ledger.movements(in: .priced) {
+      #expect(movement.offerID == "spring")
+      #expect(movement.quantity == 2)
+      #expect(movement.periodType == .offer)
+    }
+  }
+
+  @Test("A timeline is a picture of every charge and state")
+  func timeline() {
+    let story = MovementStory(
+      "",
+      [
+        told("1", 0, 7, .monthly, 0, as: .trial), told("2", 7, 37), word(20, on: false),
+        told("3", 40, 70, kind: .purchase, refunded: 50),
+      ], [])
+    let ledger = story.ledger
+    let timeline = SubscriptionTimeline(of: ledger.line, rule: ledger.rule, in: .priced)
+    let spans = timeline.spans.map { span in
+      [span.start.inDays, span.terms.charge.transactionID.rawValue, span.state.rawValue]
+        + (span.endCause.map { [$0.rawValue] } ?? [])
+    }
+    #expect(
+      spans == [
+        ["day 0", "1", "trial_renewing"], ["day 7", "2", "active_renewing"],
+        ["day 20", "2", "active_cancelled", "voluntary"], ["day 37", "2", "expired"],
+        ["day 40", "3", "active_renewing", "refunded"], ["day 50", "3", "revoked"],
+        ["day 70", "3", "expired"],
+      ])
+    #expect(timeline.switches.map(\.at) == [day(20)])
+    #expect(timeline.spans.map(\.isPaid) == [false, true, true, false, true, false, false])
+  }
+}
+
+extension MovementStory {
+  fileprivate static let all = simple + trials + changes + refunds + trouble + prices + others
+
+  // MARK: One product
+
+  private static let simple = [
+    MovementStory(
+      "a purchase, and the end that is expected",
+      [told("1", 0, 30)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly unknown EUR -10000 since 0",
+        "30 -active_renewing monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "a renewal moves the end, and nothing else",
+      [told("1", 0, 30), told("2", 30, 61)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 charged 2 EUR 10000",
+        "61 ended monthly unknown EUR -10000 since 0",
+        "61 -active_renewing monthly", "61 +expired monthly",
+      ]),
+    MovementStory(
+      "a gap of a minute is none, and one of more is a lapse",
+      [
+        told("1", 0, 30), told("2", 30 + 60.0 / 86400, 61),
+        told("3", 61 + 61.0 / 86400, 91),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30+60s charged 2 EUR 10000",
+        "61 ended monthly unknown EUR -10000 since 0",
+        "61 -active_renewing monthly", "61 +expired monthly",
+        "61+61s -expired monthly", "61+61s charged 3 EUR 10000",
+        "61+61s resumed monthly EUR 10000 since 0", "61+61s +active_renewing monthly",
+        "91 ended monthly unknown EUR -10000 since 0",
+        "91 -active_renewing monthly", "91 +expired monthly",
+      ]),
+    MovementStory(
+      "auto-renew off is a state, and why it ends",
+      [told("1", 0, 30), word(10, on: false)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "10 -active_renewing monthly", "10 auto_renew_off monthly",
+        "10 +active_cancelled monthly",
+        "30 ended monthly voluntary EUR -10000 since 0",
+        "30 -active_cancelled monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "off, repeated, and on again: Apple's reason of before counts no more",
+      [
+        told("1", 0, 30), word(10, on: false, intent: 1), word(12, on: false, intent: 1),
+        word(20, on: true), word(21, on: true),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "10 -active_renewing monthly", "10 auto_renew_off monthly",
+        "10 +active_cancelled monthly",
+        "20 -active_cancelled monthly", "20 auto_renew_on monthly",
+        "20 +active_renewing monthly",
+        "30 ended monthly unknown EUR -10000 since 0",
+        "30 -active_renewing monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "an off that a renewal outlived is over with it; one on the last day is about the next period",
+      [
+        told("1", 0, 30), word(10, on: false), told("2", 30, 60), word(31, on: true),
+        word(59.5, on: false), told("3", 60, 91),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "10 -active_renewing monthly", "10 auto_renew_off monthly",
+        "10 +active_cancelled monthly",
+        "30 -active_cancelled monthly", "30 charged 2 EUR 10000", "30 +active_renewing monthly",
+        "59+43200s -active_renewing monthly", "59+43200s auto_renew_off monthly",
+        "59+43200s +active_cancelled monthly",
+        "60 charged 3 EUR 10000",
+        "91 ended monthly voluntary EUR -10000 since 0",
+        "91 -active_cancelled monthly", "91 +expired monthly",
+      ]),
+    MovementStory(
+      "on and off of one date is off, and no switch",
+      [told("1", 0, 30), word(5, on: false), word(10, on: false), word(10, on: true)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "5 -active_renewing monthly", "5 auto_renew_off monthly", "5 +active_cancelled monthly",
+        "30 ended monthly voluntary EUR -10000 since 0",
+        "30 -active_cancelled monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "Apple's reason of a period that was renewed all the same says nothing of the next one",
+      [told("1", 0, 30), word(20, on: false, intent: 1), told("2", 30, 60)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "20 -active_renewing monthly", "20 auto_renew_off monthly",
+        "20 +active_cancelled monthly",
+        "30 -active_cancelled monthly", "30 charged 2 EUR 10000", "30 +active_renewing monthly",
+        "60 ended monthly unknown EUR -10000 since 0",
+        "60 -active_renewing monthly", "60 +expired monthly",
+      ]),
+    MovementStory(
+      "what Apple switches off when it is over is nobody's doing",
+      [told("1", 0, 30), word(30.5, on: false, .expired)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly voluntary EUR -10000 since 0",
+        "30 -active_renewing monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "resubscribed after a lapse, with another product",
+      [
+        told("1", 0, 30), word(10, on: false), told("2", 100, 465, .yearly, 60000, kind: .purchase),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "10 -active_renewing monthly", "10 auto_renew_off monthly",
+        "10 +active_cancelled monthly",
+        "30 ended monthly voluntary EUR -10000 since 0",
+        "30 -active_cancelled monthly", "30 +expired monthly",
+        "100 -expired monthly", "100 charged 2 EUR 60000",
+        "100 resumed yearly EUR 5000 since 0", "100 +active_renewing yearly",
+        "465 ended yearly unknown EUR -5000 since 0",
+        "465 -active_renewing yearly", "465 +expired yearly",
+      ]),
+  ]
+
+  // MARK: Trials and offers
+
+  private static let trials = [
+    MovementStory(
+      "a trial that is expected to lapse",
+      [told("1", 0, 7, .monthly, 0, as: .trial)],
+      [
+        "0 charged 1 EUR 0", "0 +trial_renewing monthly", "0 trial_started monthly since 0",
+        "7 -trial_renewing monthly", "7 trial_ended monthly lapsed since 0", "7 +expired monthly",
+      ]),
+    MovementStory(
+      "a trial that is cancelled, and converted all the same",
+      [told("1", 0, 7, .monthly, 0, as: .trial), word(3, on: false), told("2", 7, 37)],
+      [
+        "0 charged 1 EUR 0", "0 +trial_renewing monthly", "0 trial_started monthly since 0",
+        "3 -trial_renewing monthly", "3 auto_renew_off monthly", "3 +trial_cancelled monthly",
+        "7 -trial_cancelled monthly", "7 trial_ended monthly converted since 0",
+        "7 charged 2 EUR 10000", "7 started monthly EUR 10000 since 7",
+        "7 +active_renewing monthly",
+        "37 ended monthly unknown EUR -10000 since 7",
+        "37 -active_renewing monthly", "37 +expired monthly",
+      ]),
+    MovementStory(
+      "a trial whose first charge fails and is recovered is converted",
+      [
+        told("1", 0, 7, .monthly, nil, as: .trial), word(7.5, .billingRetry), told("2", 20, 50),
+      ],
+      [
+        "0 charged 1 USD 0 by catalogue", "0 +trial_renewing monthly",
+        "0 trial_started monthly since 0",
+        "7 -trial_renewing monthly", "7 trial_ended monthly converted since 0",
+        "7 retry_entered monthly", "7 +in_billing_retry monthly",
+        "20 -in_billing_retry monthly", "20 billing_recovered monthly since 7",
+        "20 charged 2 EUR 10000", "20 started monthly EUR 10000 since 20",
+        "20 +active_renewing monthly",
+        "50 ended monthly unknown EUR -10000 since 20",
+        "50 -active_renewing monthly", "50 +expired monthly",
+      ]),
+    MovementStory(
+      "an upgrade ends a trial by converting it",
+      [
+        told("1", 0, 7, .monthly, 0, as: .trial),
+        told("2", 3, 368, .yearly, 60000, kind: .purchase),
+      ],
+      [
+        "0 charged 1 EUR 0", "0 +trial_renewing monthly", "0 trial_started monthly since 0",
+        "3 -trial_renewing monthly", "3 trial_ended monthly converted since 0",
+        "3 charged 2 EUR 60000", "3 started yearly EUR 5000 since 3",
+        "3 +active_renewing yearly",
+        "368 ended yearly unknown EUR -5000 since 3",
+        "368 -active_renewing yearly", "368 +expired yearly",
+      ]),
+    MovementStory(
+      "an introductory price, paid for three months at once, and the regular one after it",
+      [told("1", 0, 90, .monthly, 12000, as: .intro, offerID: "o"), told("2", 90, 120)],
+      [
+        "0 charged 1 EUR 12000", "0 started monthly EUR 4000 since 0",
+        "0 +active_renewing monthly",
+        "90 -active_renewing monthly", "90 repriced monthly EUR 6000 since 0",
+        "90 charged 2 EUR 10000", "90 +active_renewing monthly",
+        "120 ended monthly unknown EUR -10000 since 0",
+        "120 -active_renewing monthly", "120 +expired monthly",
+      ]),
+    MovementStory(
+      "an offer for nothing is paid for, with nothing",
+      [told("1", 0, 30, .monthly, 0, as: .offer)],
+      [
+        "0 charged 1 EUR 0", "0 started monthly EUR 0 since 0", "0 +active_renewing monthly",
+        "30 ended monthly unknown EUR 0 since 0",
+        "30 -active_renewing monthly", "30 +expired monthly",
+      ]),
+  ]
+
+  // MARK: Other products
+
+  private static let changes = [
+    MovementStory(
+      "an upgrade takes place at once, and refunds nothing",
+      [
+        told("1", 0, 30, heard: 10, isUpgraded: true),
+        told("2", 10, 375, .yearly, 60000, kind: .purchase),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "10 changed_from monthly EUR -10000 since 0", "10 -active_renewing monthly",
+        "10 changed_to yearly EUR 5000 since 0", "10 charged 2 EUR 60000",
+        "10 +active_renewing yearly",
+        "375 ended yearly unknown EUR -5000 since 0",
+        "375 -active_renewing yearly", "375 +expired yearly",
+      ]),
+    MovementStory(
+      "an upgrade that a receipt tells as a cancellation",
+      [
+        told("1", 0, 30, kind: .unknown, refunded: 10),
+        told("2", 10, 375, .yearly, 60000, kind: .unknown),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "10 changed_from monthly EUR -10000 since 0", "10 -active_renewing monthly",
+        "10 changed_to yearly EUR 5000 since 0", "10 charged 2 EUR 60000",
+        "10 +active_renewing yearly",
+        "375 ended yearly unknown EUR -5000 since 0",
+        "375 -active_renewing yearly", "375 +expired yearly",
+      ]),
+    MovementStory(
+      "a downgrade takes place when the period ends",
+      [told("1", 0, 365, .yearly, 60000), told("2", 365, 395)],
+      [
+        "0 charged 1 EUR 60000", "0 started yearly EUR 5000 since 0",
+        "0 +active_renewing yearly",
+        "365 changed_from yearly EUR -5000 since 0", "365 -active_renewing yearly",
+        "365 changed_to monthly EUR 10000 since 0", "365 charged 2 EUR 10000",
+        "365 +active_renewing monthly",
+        "395 ended monthly unknown EUR -10000 since 0",
+        "395 -active_renewing monthly", "395 +expired monthly",
+      ]),
+    MovementStory(
+      "of two at once the later counts, and while it does not run the earlier",
+      [
+        told("1", 0, 365, .yearly, 60000, kind: .unknown), told("2", 10, 40, kind: .unknown),
+      ],
+      [
+        "0 charged 1 EUR 60000", "0 started yearly EUR 5000 since 0",
+        "0 +active_renewing yearly",
+        "10 changed_from yearly EUR -5000 since 0", "10 -active_renewing yearly",
+        "10 changed_to monthly EUR 10000 since 0", "10 charged 2 EUR 10000",
+        "10 +active_renewing monthly",
+        "40 changed_from monthly EUR -10000 since 0", "40 -active_renewing monthly",
+        "40 changed_to yearly EUR 5000 since 0", "40 +active_renewing yearly",
+        "365 ended yearly unknown EUR -5000 since 0",
+        "365 -active_renewing yearly", "365 +expired yearly",
+      ]),
+  ]
+
+  // MARK: Refunds
+
+  private static let refunds = [
+    MovementStory(
+      "a refund of what runs ends it at once",
+      [told("1", 0, 30, refunded: 12, reason: "1")],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "12 ended monthly refunded EUR -10000 since 0",
+        "12 refunded 1 1 EUR -10000 since 0", "12 -active_renewing monthly",
+        "12 +revoked monthly",
+        "30 -revoked monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "a refund of a past period takes only money",
+      [told("1", 0, 30, refunded: 45, reason: "0"), told("2", 30, 60)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 charged 2 EUR 10000",
+        "45 refunded 1 0 EUR -10000 since 0",
+        "60 ended monthly unknown EUR -10000 since 0",
+        "60 -active_renewing monthly", "60 +expired monthly",
+      ]),
+    MovementStory(
+      "a refund that was reversed is none",
+      [told("1", 0, 30, refunded: 12), told("1", 0, 30, heard: 14)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly unknown EUR -10000 since 0",
+        "30 -active_renewing monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "of a refund of what was bought last the period before still runs",
+      [told("1", 0, 30), told("2", 29, 60, refunded: 29.5)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "29 charged 2 EUR 10000",
+        "29+43200s refunded 2 EUR -10000 since 29",
+        "30 ended monthly unknown EUR -10000 since 0",
+        "30 -active_renewing monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "what is taken back before it begins covers no time",
+      [told("1", 5, 35, refunded: 4)],
+      [
+        "4 refunded 1 EUR -10000 since 5",
+        "5 charged 1 EUR 10000", "5 +revoked monthly",
+        "35 -revoked monthly", "35 +expired monthly",
+      ]),
+    MovementStory(
+      "a trial that is taken back",
+      [told("1", 0, 7, .monthly, 0, as: .trial, refunded: 2)],
+      [
+        "0 charged 1 EUR 0", "0 +trial_renewing monthly", "0 trial_started monthly since 0",
+        "2 refunded 1 EUR 0 since 0", "2 -trial_renewing monthly",
+        "2 trial_ended monthly refunded since 0", "2 +revoked monthly",
+        "7 -revoked monthly", "7 +expired monthly",
+      ]),
+  ]
+
+  // MARK: Trouble
+
+  private static let trouble = [
+    MovementStory(
+      "a grace period that is recovered is one subscription without a gap",
+      [told("1", 0, 30), word(30.5, on: true, .gracePeriod(until: day(46))), told("2", 40, 60)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 -active_renewing monthly", "30 grace_entered monthly",
+        "30 +in_grace_period monthly",
+        "40 -in_grace_period monthly", "40 billing_recovered monthly since 30",
+        "40 charged 2 EUR 10000", "40 +active_renewing monthly",
+        "60 ended monthly unknown EUR -10000 since 0",
+        "60 -active_renewing monthly", "60 +expired monthly",
+      ]),
+    MovementStory(
+      "a grace period that is over, and sixty days of trying",
+      [
+        told("1", 0, 30), word(30.5, on: true, .gracePeriod(until: day(46))),
+        word(46.2, on: true, .billingRetry),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 -active_renewing monthly", "30 grace_entered monthly",
+        "30 +in_grace_period monthly",
+        "46 ended monthly billing EUR -10000 since 0", "46 -in_grace_period monthly",
+        "46 retry_entered monthly", "46 +in_billing_retry monthly",
+        "90 -in_billing_retry monthly", "90 billing_lost monthly since 30",
+        "90 +expired monthly",
+      ]),
+    MovementStory(
+      "a grace period that ends without a word",
+      [told("1", 0, 30), word(30.5, on: true, .gracePeriod(until: day(46)))],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 -active_renewing monthly", "30 grace_entered monthly",
+        "30 +in_grace_period monthly",
+        "46 ended monthly billing EUR -10000 since 0", "46 -in_grace_period monthly",
+        "46 billing_lost monthly since 30", "46 +expired monthly",
+      ]),
+    MovementStory(
+      "billing retry that is recovered: a lapse, and paid again",
+      [told("1", 0, 30), word(30.1, on: true, .billingRetry), told("2", 50, 80)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly billing EUR -10000 since 0", "30 -active_renewing monthly",
+        "30 retry_entered monthly", "30 +in_billing_retry monthly",
+        "50 -in_billing_retry monthly", "50 billing_recovered monthly since 30",
+        "50 charged 2 EUR 10000", "50 resumed monthly EUR 10000 since 0",
+        "50 +active_renewing monthly",
+        "80 ended monthly unknown EUR -10000 since 0",
+        "80 -active_renewing monthly", "80 +expired monthly",
+      ]),
+    MovementStory(
+      "billing retry that Apple gives up, and the customer who had switched off meanwhile",
+      [
+        told("1", 0, 30), word(29.5, on: true, .billingRetry, intent: 2),
+        word(40, on: false, .billingRetry), word(70, on: false, .expired, intent: 2),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly billing EUR -10000 since 0", "30 -active_renewing monthly",
+        "30 retry_entered monthly", "30 +in_billing_retry monthly",
+        "40 auto_renew_off monthly",
+        "70 -in_billing_retry monthly", "70 billing_lost monthly since 30",
+        "70 +expired monthly",
+      ]),
+    MovementStory(
+      "ninety days on a commitment, whose months are paid for one by one",
+      [
+        told("1", 0, 31, .yearly, 5000, isCommitment: true),
+        word(31, on: true, .billingRetry, isCommitment: true),
+      ],
+      [
+        "0 charged 1 EUR 5000", "0 started yearly EUR 5000 since 0",
+        "0 +active_renewing yearly",
+        "31 ended yearly billing EUR -5000 since 0", "31 -active_renewing yearly",
+        "31 retry_entered yearly", "31 +in_billing_retry yearly",
+        "121 -in_billing_retry yearly", "121 billing_lost yearly since 31",
+        "121 +expired yearly",
+      ]),
+    MovementStory(
+      "what Apple undoes before the period ends was no trouble",
+      [
+        told("1", 0, 30), word(29.5, on: true, .gracePeriod(until: day(46))),
+        word(29.8, on: true, .undisturbed),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly unknown EUR -10000 since 0",
+        "30 -active_renewing monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "of two words of one date the graver holds, and off",
+      [told("1", 0, 30), word(29, on: true, .billingRetry), word(29, on: false, .undisturbed)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "29 -active_renewing monthly", "29 auto_renew_off monthly",
+        "29 +active_cancelled monthly",
+        "30 ended monthly voluntary EUR -10000 since 0", "30 -active_cancelled monthly",
+        "30 retry_entered monthly", "30 +in_billing_retry monthly",
+        "90 -in_billing_retry monthly", "90 billing_lost monthly since 30",
+        "90 +expired monthly",
+      ]),
+    MovementStory(
+      "a refund during billing retry ends Apple's trying",
+      [told("1", 0, 30, refunded: 40), word(30.1, on: true, .billingRetry)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly billing EUR -10000 since 0", "30 -active_renewing monthly",
+        "30 retry_entered monthly", "30 +in_billing_retry monthly",
+        "40 refunded 1 EUR -10000 since 0", "40 -in_billing_retry monthly",
+        "40 billing_lost monthly since 30", "40 +expired monthly",
+      ]),
+    MovementStory(
+      "a refund in the grace period ends it",
+      [
+        told("1", 0, 30, refunded: 40),
+        word(30.1, on: true, .gracePeriod(until: day(46))), word(46.5, on: true, .billingRetry),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 -active_renewing monthly", "30 grace_entered monthly",
+        "30 +in_grace_period monthly",
+        "40 ended monthly refunded EUR -10000 since 0", "40 refunded 1 EUR -10000 since 0",
+        "40 -in_grace_period monthly", "40 billing_lost monthly since 30", "40 +expired monthly",
+      ]),
+    MovementStory(
+      "billing retry that Apple undoes before the period ends was none",
+      [told("1", 0, 30), word(29.5, on: true, .billingRetry), word(29.8, on: true, .undisturbed)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly unknown EUR -10000 since 0",
+        "30 -active_renewing monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "what is bought in billing retry and taken back at once recovers nothing",
+      [
+        told("1", 0, 30), word(30.1, on: true, .billingRetry),
+        told("2", 50, 80, kind: .purchase, refunded: 50),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly billing EUR -10000 since 0", "30 -active_renewing monthly",
+        "30 retry_entered monthly", "30 +in_billing_retry monthly",
+        "50 refunded 2 EUR -10000 since 50", "50 -in_billing_retry monthly",
+        "50 billing_lost monthly since 30", "50 charged 2 EUR 10000", "50 +revoked monthly",
+        "80 -revoked monthly", "80 +expired monthly",
+      ]),
+    MovementStory(
+      "no consent to a price, and a product that is withdrawn",
+      [
+        told("1", 0, 30), word(25, on: true, intent: 3), told("2", 100, 130, kind: .purchase),
+        word(130.5, .expired, intent: 4),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly price_not_consented EUR -10000 since 0",
+        "30 -active_renewing monthly", "30 +expired monthly",
+        "100 -expired monthly", "100 charged 2 EUR 10000",
+        "100 resumed monthly EUR 10000 since 0", "100 +active_renewing monthly",
+        "130 ended monthly product_withdrawn EUR -10000 since 0",
+        "130 -active_renewing monthly", "130 +expired monthly",
+      ]),
+  ]
+
+  // MARK: Prices
+
+  private static let prices = [
+    MovementStory(
+      "another price",
+      [told("1", 0, 30), told("2", 30, 61, .monthly, 12000)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 repriced monthly EUR 2000 since 0", "30 charged 2 EUR 12000",
+        "61 ended monthly unknown EUR -12000 since 0",
+        "61 -active_renewing monthly", "61 +expired monthly",
+      ]),
+    MovementStory(
+      "another currency",
+      [told("1", 0, 30), told("2", 30, 61, .monthly, 11000, "CHF")],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 repriced monthly from EUR -10000 since 0",
+        "30 repriced monthly to CHF 11000 since 0", "30 charged 2 CHF 11000",
+        "61 ended monthly unknown CHF -11000 since 0",
+        "61 -active_renewing monthly", "61 +expired monthly",
+      ]),
+    MovementStory(
+      "without Apple's price the catalogue's of that date",
+      [
+        told("1", 0, 30, .monthly, nil), told("2", 30, 61, .monthly, nil),
+        told("3", 61, 91, .monthly, nil),
+      ],
+      [
+        "0 charged 1 USD 8000 by catalogue", "0 started monthly USD 8000 by catalogue since 0",
+        "0 +active_renewing monthly",
+        "30 charged 2 USD 8000 by catalogue",
+        "61 repriced monthly USD 1000 by catalogue since 0",
+        "61 charged 3 USD 9000 by catalogue",
+        "91 ended monthly unknown USD -9000 by catalogue since 0",
+        "91 -active_renewing monthly", "91 +expired monthly",
+      ]),
+    MovementStory(
+      "where Apple names the price that the catalogue told, the source changes, and the price",
+      [told("1", 0, 30, .monthly, nil), told("2", 30, 61, .monthly, 8500, "USD")],
+      [
+        "0 charged 1 USD 8000 by catalogue", "0 started monthly USD 8000 by catalogue since 0",
+        "0 +active_renewing monthly",
+        "30 repriced monthly USD 500 since 0",
+        "30 repriced monthly from USD -8000 by catalogue since 0",
+        "30 repriced monthly to USD 8000 since 0", "30 charged 2 USD 8500",
+        "61 ended monthly unknown USD -8500 since 0",
+        "61 -active_renewing monthly", "61 +expired monthly",
+      ]),
+    MovementStory(
+      "without any price it is counted all the same",
+      [told("1", 0, 30, .unheard, nil)],
+      [
+        "0 charged 1 unpriced", "0 started unheard unpriced since 0",
+        "0 +active_renewing unheard",
+        "30 ended unheard unknown unpriced since 0",
+        "30 -active_renewing unheard", "30 +expired unheard",
+      ]),
+    MovementStory(
+      "a price that is none",
+      [told("1", 0, 30, .unheard, -5), told("2", 30, 60, .unheard, .max)],
+      [
+        "0 charged 1 unpriced", "0 started unheard unpriced since 0",
+        "0 +active_renewing unheard", "30 charged 2 unpriced",
+        "60 ended unheard unknown unpriced since 0",
+        "60 -active_renewing unheard", "60 +expired unheard",
+      ]),
+    MovementStory(
+      "without a catalogue the dates tell the period: a week counts four times",
+      [told("1", 0, 7, .unheard, 1000)],
+      [
+        "0 charged 1 EUR 1000", "0 started unheard EUR 4000 since 0",
+        "0 +active_renewing unheard",
+        "7 ended unheard unknown EUR -4000 since 0",
+        "7 -active_renewing unheard", "7 +expired unheard",
+      ]),
+    MovementStory(
+      "a length that is no period brings in nothing a month",
+      [told("1", 0, 20, .unheard, 1000)],
+      [
+        "0 charged 1 EUR 1000", "0 started unheard EUR 0 since 0",
+        "0 +active_renewing unheard",
+        "20 ended unheard unknown EUR 0 since 0",
+        "20 -active_renewing unheard", "20 +expired unheard",
+      ]),
+    MovementStory(
+      "a year's twelfth need not be whole",
+      [told("1", 0, 365, .yearly, 99990)],
+      [
+        "0 charged 1 EUR 99990", "0 started yearly EUR 8332+6/12 since 0",
+        "0 +active_renewing yearly",
+        "365 ended yearly unknown EUR -8332+-6/12 since 0",
+        "365 -active_renewing yearly", "365 +expired yearly",
+      ]),
+    MovementStory(
+      "an extension of the period by Apple changes its end, and not what it brings in",
+      [told("1", 0, 30), told("1", 0, 45, heard: 3)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "45 ended monthly unknown EUR -10000 since 0",
+        "45 -active_renewing monthly", "45 +expired monthly",
+      ]),
+  ]
+
+  // MARK: Others
+
+  private static let others = [
+    MovementStory(
+      "what somebody else of the family pays for brings in nothing",
+      [told("1", 0, 30, of: .familyShared)],
+      [
+        "0 charged 1 EUR 0", "0 started monthly EUR 0 since 0", "0 +active_renewing monthly",
+        "30 ended monthly unknown EUR 0 since 0",
+        "30 -active_renewing monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "an alias counts once",
+      [
+        told("1", 0, 30),
+        {
+          guard case .transaction(var record) = told("9", 0, 30) else { return told("9", 0, 30) }
+          record.webOrderLineItemID = "w1"
+          return .transaction(record)
+        }(),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly unknown EUR -10000 since 0",
+        "30 -active_renewing monthly", "30 +expired monthly",
+      ]),
+    MovementStory(
+      "lines that Apple links are one subscription",
+      [
+        told("1", 0, 30), told("2", 30, 60, line: otherLine),
+        .link(line: otherLine, previous: mainLine),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly", "30 charged 2 EUR 10000",
+        "60 ended monthly unknown EUR -10000 since 0",
+        "60 -active_renewing monthly", "60 +expired monthly",
+      ]),
+    MovementStory(
+      "what has no period is charged, and nothing more",
+      [told("1", 0, nil, .gems, nil, kind: .purchase)], ["0 charged 1 USD 990 by catalogue"]),
+    MovementStory(
+      "three at once cost what Apple says, and can be taken back",
+      [told("1", 3, nil, .gems, 2970, kind: .purchase, quantity: 3, refunded: 5)],
+      ["3 charged 1 EUR 2970", "5 refunded 1 EUR -2970 since 3"]),
+    MovementStory(
+      "a charge whose end Apple left out covers no time, and stops nothing",
+      [
+        told("1", 0, 30),
+        {
+          var record = charge("2", from: day(10))
+          record.productType = .autoRenewable
+          return .transaction(record)
+        }(),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly", "10 charged 2 USD 8000 by catalogue",
+        "30 ended monthly unknown EUR -10000 since 0",
+        "30 -active_renewing monthly", "30 +expired monthly",
+      ]),
+    MovementStory("nothing comes to nothing", [], []),
+  ]
+}
