@@ -1029,7 +1029,8 @@ CREATE TABLE IF NOT EXISTS movement (
     product_type            text        CHECK (product_type IN
         ('auto_renewable', 'non_renewing', 'non_consumable', 'consumable')),
     subscription_group      text        CHECK (length(subscription_group) BETWEEN 1 AND 255),
-    -- Of 'state' the state, of an end its reason, of a refund Apple's reason ('': not known).
+    -- Of 'state' the state, of an end its reason, of a refund Apple's reason ('': not known); of a price
+    -- in another currency or by another source 'from' and 'to'.
     cause                   text        NOT NULL DEFAULT '' CHECK (length(cause) <= 64),
     -- What it goes back to: of a refund its charge, of a trial and of a paid subscription the start, of
     -- trouble with billing the day when it began.

@@ -2,7 +2,7 @@
 enum RevenueRateReport {
   static let shape = ReportShape(
     summary:
-      "Monthly recurring revenue per currency, and how it came: new, expansion, contraction, churned.",
+      "Monthly recurring revenue per currency, and how it came: new, changed, churned.",
     parameters: ReportShape.dated + [.byProduct, .reportingCurrency, .knownAt, .asOf],
     columns: [
       ReportColumn("from_day", .date), ReportColumn("to_day", .date),

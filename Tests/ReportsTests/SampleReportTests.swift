@@ -165,22 +165,18 @@ struct SampleReportTests {
     }
   }
 
-  // swift-format-ignore
-  @Test(arguments: [
-    (.from,              { $0.from = day(2026, 3, 2); $0.to = day(2026, 3, 1) }),
-    (.from,              { $0.from = day(1, 1, 1); $0.to = day(2026, 3, 1) }),
-    (.product,           { $0.product = "" }),
-    (.reportingCurrency, { $0.reportingCurrency = "EURO" }),
-    (.column,            { $0.column = "expired" }),
-    (.column,            { $0.listsItems = true; $0.column = "weather" }),
-  ] as [(ReportParameter, @Sendable (inout ReportChoices) -> Void)])
-  func `a choice that cannot be is refused`(
-    parameter: ReportParameter, change: @Sendable (inout ReportChoices) -> Void
-  ) {
-    var choices = ReportChoices()
-    change(&choices)
-    let fault = #expect(throws: ReportFault.self) { try choices.check(for: .churn) }
-    #expect(fault?.parameter == parameter)
+  @Test func `a choice that cannot be is refused`() {
+    func fault(_ change: (inout ReportChoices) -> Void) -> ReportParameter? {
+      var choices = ReportChoices()
+      change(&choices)
+      return #expect(throws: ReportFault.self) { try choices.check(for: .churn) }?.parameter
+    }
+    #expect(fault { ($0.from, $0.to) = (day(2026, 3, 2), day(2026, 3, 1)) } == .from)
+    #expect(fault { ($0.from, $0.to) = (day(1, 1, 1), day(2026, 3, 1)) } == .from)
+    #expect(fault { $0.product = "" } == .product)
+    #expect(fault { $0.reportingCurrency = "EURO" } == .reportingCurrency)
+    #expect(fault { $0.column = "expired" } == .column)
+    #expect(fault { ($0.listsItems, $0.column) = (true, "weather") } == .column)
   }
 
   @Test(arguments: [

@@ -1,12 +1,12 @@
-import HummingbirdCore
 import Reports
 import Subscriptions
 
 extension ReportChoices {
   /// Reads what a request chooses of a report.
   ///
-  /// - Throws: A ``Problem`` that names the parameter: for a value that it does not have, and for what
-  ///   is nothing to choose of this report, since an answer that left it out would be another one.
+  /// - Throws: A ``Problem`` that names the parameter: for a value that it does not have, and for
+  ///   what is nothing to choose of this report, since an answer that left it out would be another
+  ///   one.
   init(of report: Report, from query: Query?) throws {
     self.init()
     guard let query else { return }

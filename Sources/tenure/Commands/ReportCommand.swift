@@ -46,7 +46,7 @@ struct ReportCommand: AsyncParsableCommand {
     let settings = try await options.settings()
     let logger = Logger.bootstrapTenure(level: settings.logLevel)
     do {
-      let text = try await withDatabase(settings, logger: logger) { database in
+      let text = try await withDatabase(settings, logger: logger) { database -> String? in
         let reports = ReportReader(database: database)
         guard !definition else { return try await reports.definitions()[name].map { $0 + "\n" } }
         return try await reports.table(of: name, choices, at: .now).text(format)

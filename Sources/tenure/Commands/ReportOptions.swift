@@ -63,7 +63,7 @@ struct ReportOptions: ParsableArguments {
 
   /// What was given, as the report's choices.
   ///
-  /// - Throws: A `ValidationError` for what that report does not have, and for numbers out of range.
+  /// - Throws: A `ValidationError` for what that report does not have, and for a number too large.
   func choices(for report: Report) throws -> ReportChoices {
     for parameter in given where !report.parameters.contains(parameter) {
       throw ValidationError(
@@ -72,7 +72,7 @@ struct ReportOptions: ParsableArguments {
     for (name, value, range) in [
       ("days", days, ReportChoices.dayRange), ("limit", limit, ReportChoices.limitRange),
       ("period", period, ReportChoices.periodRange),
-    ] {
+    ] as [(String, Int?, ClosedRange<Int>)] {
       if let value, !range.contains(value) {
         throw ValidationError(
           "--\(name) is \(value): write a number from \(range.lowerBound) to \(range.upperBound).")
