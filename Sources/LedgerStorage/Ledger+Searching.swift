@@ -1,3 +1,4 @@
+package import Foundation
 import Postgres
 package import Subscriptions
 
@@ -12,6 +13,15 @@ extension Ledger {
       ORDER BY environment, original_transaction_id
       """
     ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+  }
+
+  /// What an administrator gave, by its id; nil: nothing of this id, or it was given provisionally.
+  package func storedGrant(_ id: UUID) async throws -> StoredGrant? {
+    let holder = try await database.query(
+      "SELECT account_key FROM tenure.account_grant_account WHERE grant_id = \(id)"
+    ).decodeFirst(AccountKey.self)
+    guard let holder, let name = try await accountIDs(of: [holder])[holder] else { return nil }
+    return try await storedGrants(of: name).first { $0.grant.id == id }
   }
 
   /// How many jobs and deliveries were given up, counted as far as `limit` each.

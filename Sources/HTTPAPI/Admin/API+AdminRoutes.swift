@@ -31,6 +31,35 @@ extension API {
     admin
       .get("/admin/original-transactions/{original_transaction_id}", use: lines.show)
 
+    let transfers = TransferPageController(
+      pages: pages,
+      transactions: TransactionController(ledger: ledger, catalogue: catalogue, now: now),
+      entitlements: entitlements)
+    admin
+      .get("/admin/transactions/{transaction_id}/transfer", use: transfers.ask)
+      .post("/admin/transactions/{transaction_id}/transfer", use: transfers.transfer)
+
+    let grants = GrantPageController(pages: pages, ledger: ledger, entitlements: entitlements)
+    admin
+      .get("/admin/accounts/{account_id}/grant", use: grants.ask)
+      .post("/admin/accounts/{account_id}/grant", use: grants.grant)
+      .get("/admin/grants/{grant_id}/revoke", use: grants.askRevocation)
+      .post("/admin/grants/{grant_id}/revoke", use: grants.revoke)
+
+    let erasures = ErasurePageController(pages: pages, ledger: ledger)
+    admin
+      .get("/admin/accounts/{account_id}/erase", use: erasures.ask)
+      .post("/admin/accounts/{account_id}/erase", use: erasures.erase)
+
+    let exports = ExportController(
+      ledger: ledger, catalogue: catalogue, entitlements: entitlements, now: now)
+    admin
+      .get("/admin/accounts/{account_id}/export") { request, context in
+        var response = try await exports.export(request, context: context)
+        response.headers[.contentDisposition] = "attachment; filename=\"account.json\""
+        return response
+      }
+
     admin.get("/admin/unclaimed", use: UnclaimedController(pages: pages, ledger: ledger).show)
 
     let parked = ParkedController(pages: pages, ledger: ledger)

@@ -59,7 +59,8 @@ struct AccountPageController: Sendable {
   }
 
   private static func actions(for account: Account) -> [PageLink] {
-    guard !account.isErased else { return [] }
+    // The forms of ids that no path can have are not offered.
+    guard !account.isErased, account.id != ".", account.id != ".." else { return [] }
     return [
       PageLink(label: "Grant…", href: PageAddress.account(account.id, form: "grant")),
       PageLink(label: "Export", href: PageAddress.account(account.id, form: "export")),

@@ -70,7 +70,7 @@ struct ParkedController: Sendable {
       guard let id = Int64(text) else { throw Problem.invalid("item", "must be a number") }
       return id
     }
-    return (ids, try context.admin.administrator())
+    return (ids, try context.actingAdministrator())
   }
 
   private static func jobPlace(_ text: String) throws -> (parkedAt: Timestamp, id: Int64) {
@@ -103,15 +103,14 @@ extension AdminContext {
     }
     return items
   }
+}
 
-  /// Who acts, and why.
+extension APIContext {
+  /// Who acts, and why, as the form says.
   ///
   /// - Throws: A ``Problem`` where no reason is given.
-  func administrator() throws -> Administrator {
-    guard let session else { throw Problem.unauthorized }
-    return Administrator(
-      name: session.administrator,
-      reason: try form.text(.reason))
+  func actingAdministrator() throws -> Administrator {
+    try administrator(reason: try admin.form.text(.reason))
   }
 }
 

@@ -40,7 +40,7 @@ struct RejectedController: Sendable {
   func verify(_ request: Request, context: APIContext) async throws -> Response {
     let ids = try context.admin.chosen("verify").map { try UUID(parsing: $0, field: "item") }
     let count = try await ledger.verifyAgain(
-      ids, by: try context.admin.administrator(), at: pages.now())
+      ids, by: try context.actingAdministrator(), at: pages.now())
     return PageMaker.done(
       Flash(
         message: "\(Count.text(count, "submission")) will be verified again by the worker.",

@@ -12,9 +12,10 @@ struct LoggedIn: RouterMiddleware {
       let path = isReading && PageAddress.isOurs(request.uri.string) ? request.uri.string : nil
       return .redirect(to: PageAddress.login(returnTo: path), type: .normal)
     }
+    var context = context
+    context.caller = APIKeys.Caller(name: session.administrator, role: .admin)
     guard !isReading else { return try await next(request, context) }
     guard request.isFromOurPages else { throw Problem.foreignForm }
-    var context = context
     context.admin.form = try await request.form()
     guard let token = context.admin.form["csrf"], session.isFormToken(token) else {
       throw Problem.foreignForm
