@@ -2,6 +2,7 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
+import HummingbirdTesting
 import LedgerStorage
 import Postgres
 import Subscriptions
@@ -43,7 +44,7 @@ struct AdminPageTests {
       #expect(ben.contains("It may use premium."))
       #expect(ben.contains("quarterly renews on 2026-05-10."))
       #expect(ben.contains(">\(second)</a>"))
-      #expect(!ben.contains(">\(first)</a>"))
+      #expect(ben.text.split(separator: #"<article class="charge">"#).count == 2)
       #expect(ben.contains("submitter"))
       #expect(ben.contains("Apple vouches for it."))
       #expect(ben.contains("It may use “premium”, until 2026-05-10."))
@@ -92,10 +93,10 @@ struct AdminPageTests {
       let page = try await browser.get("/admin/original-transactions/\(first)")
       #expect(page.status == 200)
       for part in [
-        "mark-refund", "mark-move", "mark-off", "owner-1", "owner-2", "bound to ben",
+        "mark mark-refund", "mark mark-move", "mark mark-off", "owner-1", "owner-2", "bound to ben",
         "It is bound to “ben”.", #"href="/admin/accounts/anna""#, #"id="charge-\#(first)-monthly""#,
-        #"id="charge-\#(second)-quarterly""#, "auto-renew of transaction \(first) had been off",
-        "auto_renew_off", "Submission", "from ben", "“anna” submitted transaction \(first).",
+        #"id="charge-\#(second)-quarterly""#, "nobody was auto-renewing", "Submission", "from ben",
+        "“anna” submitted transaction \(first).",
         "revoked on 2026-02-11", ##"href="#charge-\##(first)-monthly""##,
       ] {
         #expect(page.contains(part), "\(part)")
@@ -192,9 +193,10 @@ struct AdminPageTests {
         #expect(other.headers[.allow]?.contains("GET") == true)
         #expect(try await browser.send(.head, "/admin/nothing", nil).text.isEmpty)
       }
-      let answer = try await api.call(.get, "/administrator", as: .nobody)
-      #expect(answer.status == 404)
-      #expect(answer.code == "not_found")
+      let answer = try await api.client.executeRequest(
+        uri: "/administrator", method: .get, headers: [:], body: nil)
+      #expect(answer.status == .notFound)
+      #expect(answer.headers[.contentType] == "application/problem+json")
       #expect(answer.headers[.contentSecurityPolicy] == nil)
     }
   }

@@ -86,6 +86,8 @@ struct AdminBrowser {
     _ method: HTTPRequest.Method, _ path: String, _ body: String?, _ headers: HTTPFields = [:],
     _ sourceLocation: SourceLocation = #_sourceLocation
   ) async throws -> Page {
+    // Browsers keep the fragment to themselves.
+    let path = String(path.prefix { $0 != "#" })
     var headers = headers
     if !cookies.isEmpty {
       headers[.cookie] = cookies.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }

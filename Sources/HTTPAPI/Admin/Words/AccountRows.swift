@@ -91,7 +91,7 @@ private struct ToldWords: Decodable {
   var transactionID: String?
   var productID: String?
   var orderID: String?
-  var entitlement: String?
+  var entitlement: Granted?
   var expiresAt: String?
   var because: String?
 
@@ -104,14 +104,26 @@ private struct ToldWords: Decodable {
     case expiresAt = "expires_at"
   }
 
+  /// What an event tells of an entitlement.
+  struct Granted: Decodable {
+    var name: String
+    var accessEndsAt: String?
+
+    enum CodingKeys: String, CodingKey {
+      case name = "entitlement"
+      case accessEndsAt = "access_ends_at"
+    }
+  }
+
   var href: String? {
     guard let environment, let originalTransactionID else { return nil }
     return PageAddress.originalTransaction(originalTransactionID, environment: environment)
   }
 
   func sentence(for type: String) -> String {
-    let until = expiresAt.map { ", until \($0.prefix(10))" } ?? ""
-    let what = entitlement.map { "“\($0)”" } ?? productID ?? orderID ?? ""
+    let end = entitlement == nil ? expiresAt : entitlement?.accessEndsAt
+    let until = end.map { ", until \($0.prefix(10))" } ?? ""
+    let what = entitlement.map { "“\($0.name)”" } ?? productID ?? orderID ?? ""
     guard let kind = LedgerEvent.Kind(rawValue: type) else { return "\(type) \(what)" }
     let words =
       switch kind {
