@@ -168,7 +168,7 @@ let package = Package(
     .testTarget(
       name: "ReportsTests",
       dependencies: ["LedgerStorage", "Postgres", "Reports", "ScratchDatabases", "Subscriptions"],
-      swiftSettings: strict),
+      resources: [.copy("Samples")], swiftSettings: strict),
     .testTarget(
       name: "AppStoreTests",
       dependencies: [

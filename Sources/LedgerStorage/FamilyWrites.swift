@@ -202,7 +202,7 @@ struct FamilyWrites {
 
   /// The journal's difference, most often in one statement.
   ///
-  /// What was known is worked out anew, by the catalogue of now, and not read: a survey sees to what
+  /// What was known is worked out anew, by today's catalogue, and not read: a survey sees to what
   /// an older one left.
   private func movementWrites() -> [SQL] {
     guard let catalogue, let recordedAt = entries.map(\.entry.recordedAt).max() else { return [] }

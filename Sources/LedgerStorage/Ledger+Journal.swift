@@ -1,9 +1,9 @@
 import Postgres
 import Subscriptions
 
-// The journal follows from the entries and from the catalogue. Recording writes what follows from new
-// entries; what follows from another catalogue, or was recorded before there was a journal, a survey
-// makes up for.
+// The journal follows from the entries and from the catalogue. Recording writes what follows from
+// new entries; what follows from another catalogue, or was recorded before there was a journal, a
+// survey makes up for.
 
 extension Ledger {
   /// Brings the journal of some lines up to date.
@@ -135,9 +135,9 @@ extension Ledger {
     }
     _ = try await database.query(
       """
-      INSERT INTO tenure.movement_day AS d (environment, basis, kind, day, cohort, cause, product_id,
-        ownership_type, period_type, currency, price_source, number, amount_milliunits,
-        mrr_twelfths)
+      INSERT INTO tenure.movement_day AS d (environment, basis, kind, day, cohort, cause,
+        product_id, ownership_type, period_type, currency, price_source, number,
+        amount_milliunits, mrr_twelfths)
       \(Self.differingSums)
       \(Self.addingToSums)
       """, deadline: Self.auditDeadline)

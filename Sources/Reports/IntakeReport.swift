@@ -6,28 +6,29 @@ import Subscriptions
 /// What is open, waiting, overdue or parked is so now; everything else is counted over the days
 /// that were chosen. Whatever is of no known environment is in every answer.
 enum IntakeReport {
-  static let summary =
-    "How intake does: backlog, retries, rejections, missed notifications, what was given up."
+  static let shape = ReportShape(
+    summary:
+      "How intake does: backlog, retries, rejections, missed notifications, what was given up.",
+    parameters: [.days, .includeSandbox],
+    columns: [
+      ReportColumn("measure", .text), ReportColumn("environment", .text),
+      ReportColumn("bundle_id", .text), ReportColumn("cause", .text),
+      ReportColumn("number", .number), ReportColumn("attempts", .number),
+      ReportColumn("first_at", .time), ReportColumn("last_at", .time),
+      ReportColumn("oldest_age_ms", .duration), ReportColumn("longest_delay_ms", .duration),
+      ReportColumn("last_detail", .text),
+    ],
+    order: "measure",
+    itemColumns: [
+      ReportColumn("measure", .text), ReportColumn("environment", .text),
+      ReportColumn("bundle_id", .text), ReportColumn("cause", .text),
+      ReportColumn("subject", .text), ReportColumn("at", .time), ReportColumn("number", .number),
+      ReportColumn("attempts", .number), ReportColumn("delay_ms", .duration),
+      ReportColumn("detail", .text),
+    ],
+    itemOrder: "at DESC")
 
-  static func columns(_ choices: ReportChoices) -> [ReportColumn] {
-    choices.listsItems
-      ? [
-        ReportColumn("measure", .text), ReportColumn("environment", .text),
-        ReportColumn("bundle_id", .text), ReportColumn("cause", .text),
-        ReportColumn("subject", .text), ReportColumn("at", .time), ReportColumn("number", .number),
-        ReportColumn("attempts", .number), ReportColumn("delay_ms", .duration),
-        ReportColumn("detail", .text),
-      ]
-      : [
-        ReportColumn("measure", .text), ReportColumn("environment", .text),
-        ReportColumn("bundle_id", .text), ReportColumn("cause", .text),
-        ReportColumn("number", .number), ReportColumn("attempts", .number),
-        ReportColumn("first_at", .time), ReportColumn("last_at", .time),
-        ReportColumn("oldest_age_ms", .duration), ReportColumn("longest_delay_ms", .duration),
-        ReportColumn("last_detail", .text),
-      ]
-  }
-
+  /// These are views and not functions: they are narrowed down here.
   static func query(_ choices: ReportChoices, at now: Timestamp) -> SQL {
     let moment = PostgresTimestamp(now)
     let firstDay = PostgresTimestamp(now - .days(choices.days - 1))

@@ -1,18 +1,109 @@
+package import Subscriptions
+
 /// What can be chosen of a report.
 package struct ReportChoices: Hashable, Sendable {
-  /// Of what is counted by the day, this many days, today included.
+  /// For how long one row counts.
+  package enum Bucket: String, CaseIterable, Sendable {
+    case day
+    /// From Monday to Sunday.
+    case week
+    case month
+  }
+
+  /// The first and the last day that are counted; nil: as the report's definition says.
+  package var from: CalendarDate?
+  package var to: CalendarDate?
+  package var bucket: Bucket?
+  /// Whose days are counted, by its name in the IANA database.
+  package var timeZone = Self.utc
+  /// Only this product.
+  package var product: String?
+  package var environment = Environment.production
+  package var includesFamilyShared = false
+  package var includesTrials = false
+  package var includesGrants = false
+  /// A row for each product; nil: as the report's definition says.
+  package var splitsByProduct: Bool?
+  /// ISO 4217; nil: nothing is summed across currencies.
+  package var reportingCurrency: String?
+  /// As the ledger knew it then; nil: as it is known now.
+  package var knownAt: Timestamp?
+  /// The moment that the report is about; nil: now.
+  package var asOf: Timestamp?
+  /// Of the intake report, how many days up to today; of renewals, how many ahead.
   package var days = 30
-  /// Reports are about production, unless told otherwise.
+  /// Of retention, the items of which month after the first.
+  package var period: Int?
+  /// The intake report is about production, unless told otherwise.
   package var includesSandbox = false
   /// Each thing that is counted, instead of the numbers.
   package var listsItems = false
-  /// The most rows that are given, the latest first.
+  /// Only the things that one column counts; nil: those of all.
+  package var column: String?
+  /// The most rows that are given.
   package var limit = 1000
 
+  package static let utc = "UTC"
   /// More days than anybody keeps what arrived.
   package static let dayRange = 1...3660
+  /// More months than there have been subscriptions.
+  package static let periodRange = 0...600
   /// What fits into one answer.
   package static let limitRange = 1...10_000
+  /// More than any answer has, and than a chart can show.
+  static let longestRange = 36_600
 
   package init() {}
+
+  /// Checks what no type can say.
+  ///
+  /// Whether there is such a time zone, the database knows.
+  ///
+  /// - Throws: ``ReportFault``.
+  package func check(for report: Report) throws {
+    if let from, let to {
+      guard from.daysSince1970 <= to.daysSince1970 else {
+        throw ReportFault(.from, "is after the last day, \(to.text)")
+      }
+      guard to.daysSince1970 - from.daysSince1970 <= Self.longestRange else {
+        throw ReportFault(.from, "is more than \(Self.longestRange) days before the last day")
+      }
+    }
+    if let product, product.isEmpty || product.count > 255 {
+      throw ReportFault(.product, "must have 1 to 255 characters")
+    }
+    if let reportingCurrency,
+      reportingCurrency.utf8.count != 3
+        || !reportingCurrency.utf8.allSatisfy((UInt8(ascii: "A")...UInt8(ascii: "Z")).contains)
+    {
+      throw ReportFault(.reportingCurrency, "must be a code of ISO 4217, as in EUR")
+    }
+    if let column {
+      let columns = report.shape.cells.keys.sorted()
+      guard listsItems else { throw ReportFault(.column, "is for lists of items alone") }
+      guard columns.contains(column) else {
+        throw ReportFault(
+          .column,
+          columns.isEmpty
+            ? "is nothing to choose of this report" : "must be one of \(columns.formattedList)")
+      }
+    }
+  }
+}
+
+extension [String] {
+  fileprivate var formattedList: String { joined(separator: ", ") }
+}
+
+extension CalendarDate {
+  /// Reads a day as ISO 8601 writes it, as in `2026-11-21`; nil for anything else.
+  package init?(iso8601 text: String) {
+    guard text.utf8.count == 10, let moment = Timestamp(rfc3339: text + "T00:00:00Z") else {
+      return nil
+    }
+    self = moment.dayAndTime.date
+  }
+
+  /// As ISO 8601 writes it.
+  var text: String { String("\(Timestamp(self))".prefix(10)) }
 }

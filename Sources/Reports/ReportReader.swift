@@ -5,6 +5,9 @@ package import Subscriptions
 package struct ReportReader: Sendable {
   private let database: ConnectionPool
 
+  /// Years of a large ledger take seconds; nobody waits for longer than this.
+  private static let deadline: Duration = .seconds(60)
+
   /// Reads a database whose schema is up to date.
   package init(database: ConnectionPool) {
     self.database = database
@@ -17,16 +20,49 @@ package struct ReportReader: Sendable {
   ///   - choices: What is chosen of it.
   ///   - now: The moment that it is about.
   /// - Returns: The answer.
-  /// - Throws: What the database says.
+  /// - Throws: ``ReportFault``; what the database says.
   package func table(
     of report: Report, _ choices: ReportChoices = ReportChoices(), at now: Timestamp
   ) async throws -> ReportTable {
+    try choices.check(for: report)
+    try await checkTimeZone(choices.timeZone)
     let columns = report.columns(choices)
-    let found = try await database.query(report.query(choices, at: now))
+    let found = try await database.query(
+      report.query(choices, at: now), deadline: Self.deadline)
     let rows = try found.prefix(choices.limit).map { row in try columns.map(row.value) }
     return ReportTable(
-      report: report, asOf: now, columns: columns, rows: rows,
+      report: report, asOf: choices.asOf ?? now, columns: columns, rows: rows,
       isCutShort: found.count > choices.limit)
+  }
+
+  /// The database takes more for a time zone than there are, with offsets the wrong way round.
+  private func checkTimeZone(_ name: String) async throws {
+    guard name != ReportChoices.utc else { return }
+    let isKnown = try await database.query(
+      "SELECT EXISTS (SELECT FROM pg_timezone_names WHERE name = \(name))"
+    ).decodeOnly(Bool.self)
+    guard isKnown else {
+      throw ReportFault(.timeZone, "must be a name of the IANA database, as in Europe/Berlin")
+    }
+  }
+
+  /// What each report counts, in full: the comment of its function or view in the database.
+  ///
+  /// - Throws: What the database says.
+  package func definitions() async throws -> [Report: String] {
+    let names = Dictionary(uniqueKeysWithValues: Report.allCases.map { ($0.relation, $0) })
+    let comments = try await database.query(
+      """
+      SELECT proname::text, obj_description(oid, 'pg_proc') FROM pg_proc
+      WHERE pronamespace = 'tenure'::regnamespace AND proname = ANY (\(Array(names.keys)))
+      UNION ALL
+      SELECT relname::text, obj_description(oid, 'pg_class') FROM pg_class
+      WHERE relnamespace = 'tenure'::regnamespace AND relname = ANY (\(Array(names.keys)))
+      """
+    ).decode(String.self, String?.self)
+    return comments.reduce(into: [:]) { definitions, comment in
+      if let report = names[comment.0] { definitions[report] = comment.1 }
+    }
   }
 }
 
@@ -40,6 +76,16 @@ extension Row {
     case .time:
       try decode(PostgresTimestamp?.self, column: column.name).map { .time(Timestamp($0)) }
         ?? .none
+    case .date: try decode(String?.self, column: column.name).map { .date($0) } ?? .none
+    case .fraction: try decode(String?.self, column: column.name).map { .fraction($0) } ?? .none
+    case .rate: try decode(String?.self, column: column.name).map { .rate($0) } ?? .none
+    case .flag: try decode(Bool?.self, column: column.name).map { .flag($0) } ?? .none
+    case .money:
+      if let milliunits = try decode(Int64?.self, column: column.name) {
+        try .money(milliunits: milliunits, currency: decode(String?.self, column: "currency"))
+      } else {
+        .none
+      }
     }
   }
 }

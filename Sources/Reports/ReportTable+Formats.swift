@@ -60,10 +60,16 @@ extension ReportTable {
 
 extension ReportColumn {
   fileprivate var title: String {
-    (name.hasSuffix("_ms") ? String(name.dropLast(3)) : name).replacing("_", with: " ")
+    let unit = ["_ms", "_milliunits"].first { name.hasSuffix($0) } ?? ""
+    return String(name.dropLast(unit.count)).replacing("_", with: " ")
   }
 
-  fileprivate var isRightAligned: Bool { kind == .number || kind == .duration }
+  fileprivate var isRightAligned: Bool {
+    switch kind {
+    case .number, .duration, .money, .fraction, .rate: true
+    case .text, .time, .date, .flag: false
+    }
+  }
 }
 
 extension ReportValue {
@@ -76,8 +82,31 @@ extension ReportValue {
     case .number(let number): "\(number)"
     case .time(let moment): "\(moment)"
     case .duration(let milliseconds): Self.words(milliseconds: milliseconds)
+    case .date(let day): day
+    case .money(let milliunits, let currency): Self.words(milliunits: milliunits, currency)
+    case .fraction(let decimal): decimal
+    case .rate(let decimal): Self.percent(decimal)
+    case .flag(let isSet): isSet ? "yes" : "no"
     case .none: ""
     }
+  }
+
+  /// An amount with two digits, or with three where it needs them, as in `9.99 EUR`.
+  private static func words(milliunits: Int64, _ currency: String?) -> String {
+    let (units, rest) = milliunits.magnitude.quotientAndRemainder(dividingBy: 1000)
+    let thousandths = String(repeating: "0", count: 3 - "\(rest)".count) + "\(rest)"
+    let digits = thousandths.hasSuffix("0") ? thousandths.dropLast() : thousandths[...]
+    let amount = (milliunits < 0 ? "-" : "") + "\(units).\(digits)"
+    return currency.map { "\(amount) \($0)" } ?? amount
+  }
+
+  /// A part of 1 with six digits, as percent with two: `0.333333` is `33.33 %`.
+  private static func percent(_ decimal: String) -> String {
+    guard let millionths = Int64(decimal.replacing(".", with: "")) else { return decimal }
+    let rounded = (millionths.magnitude + 50) / 100
+    let (whole, rest) = rounded.quotientAndRemainder(dividingBy: 100)
+    let sign = decimal.hasPrefix("-") && rounded > 0 ? "-" : ""
+    return sign + "\(whole).\(rest < 10 ? "0" : "")\(rest) %"
   }
 
   /// The two largest units of a duration, as in `6 d 3 h`.
@@ -99,8 +128,10 @@ extension ReportValue {
     case .text(let text):
       text.contains { $0 == "," || $0 == "\"" || $0.isNewline }
         ? "\"" + text.replacing("\"", with: "\"\"") + "\"" : text
-    case .number(let number), .duration(let number): "\(number)"
+    case .number(let number), .duration(let number), .money(let number, _): "\(number)"
     case .time(let moment): "\(moment)"
+    case .date(let text), .fraction(let text), .rate(let text): text
+    case .flag(let isSet): "\(isSet)"
     case .none: ""
     }
   }
@@ -108,8 +139,12 @@ extension ReportValue {
   fileprivate var json: String {
     switch self {
     case .text(let text): Self.json(text)
-    case .number(let number), .duration(let number): "\(number)"
+    case .number(let number), .duration(let number), .money(let number, _): "\(number)"
     case .time(let moment): "\"\(moment)\""
+    case .date(let day): "\"\(day)\""
+    // The database's decimals are JSON's.
+    case .fraction(let decimal), .rate(let decimal): decimal
+    case .flag(let isSet): "\(isSet)"
     case .none: "null"
     }
   }

@@ -9,6 +9,15 @@ package struct ReportColumn: Hashable, Sendable {
     case time
     /// In milliseconds.
     case duration
+    /// A day without a time.
+    case date
+    /// Milliunits of the row's currency.
+    case money
+    /// An exact decimal fraction.
+    case fraction
+    /// A part of 1.
+    case rate
+    case flag
   }
 
   /// As in JSON and CSV.
@@ -27,6 +36,14 @@ package enum ReportValue: Hashable, Sendable {
   case number(Int64)
   case time(Timestamp)
   case duration(milliseconds: Int64)
+  case date(String)
+  /// Thousandths of a unit of a currency by its code of ISO 4217; nil: it is not known.
+  case money(milliunits: Int64, currency: String?)
+  /// As the database writes it: never a binary fraction.
+  case fraction(String)
+  /// Of 1, as the database writes it.
+  case rate(String)
+  case flag(Bool)
   /// Not known, or without meaning in this row.
   case none
 }

@@ -13,11 +13,37 @@ struct ReportTests {
       #expect(
         answer["reports"]?.array?.compactMap { $0["name"]?.string }
           == Report.allCases.map(\.rawValue))
+      for report in answer["reports"]?.array ?? [] {
+        #expect(report["definition"]?.string?.isEmpty == false, "\(report)")
+      }
     }
   }
 
-  @Test(arguments: Report.allCases)
-  func `a report is given as JSON and as CSV`(report: Report) async throws {
+  @Test func `every report is given, and whatever can be chosen of it`() async throws {
+    try await TestAPI.run { api in
+      let choices: [ReportParameter: String] = [
+        .from: "2026-01-01", .to: "2026-02-28", .bucket: "week", .timeZone: "Europe/Berlin",
+        .product: "premium", .environment: "sandbox", .includeFamilyShared: "true",
+        .includeTrials: "true", .includeGrants: "true", .byProduct: "true",
+        .reportingCurrency: "EUR", .knownAt: "2026-03-01T00:00:00Z",
+        .asOf: "2026-03-01T00:00:00Z", .days: "7", .period: "1", .includeSandbox: "true",
+      ]
+      for report in Report.allCases {
+        let path = "/v1/reports/\(report.rawValue)?limit=10"
+        let query = report.parameters.compactMap { parameter in
+          choices[parameter].map { "&\(parameter.rawValue)=\($0)" }
+        }.joined()
+        for query in ["", "&items=true", query, query + "&items=true"] {
+          let answer = try await api.get(path + query, as: .admin)
+          #expect(answer.status == 200, "\(path + query): \(answer.text)")
+          #expect(answer["report"]?.string == report.rawValue)
+        }
+      }
+    }
+  }
+
+  @Test func `a report is given as JSON and as CSV`() async throws {
+    let report = Report.intake
     try await TestAPI.run { api in
       // Something to report.
       _ = try await api.submit("anna", receipt: "bm9uZQ==")
@@ -46,10 +72,25 @@ struct ReportTests {
       for (query, field) in [
         ("format=xml", "format"), ("days=0", "days"), ("limit=10001", "limit"),
         ("items=yes", "items"), ("include_sandbox=1", "include_sandbox"),
+        ("known_at=2026-03-01T00:00:00Z", "known_at"), ("column=number", "column"),
       ] {
         let answer = try await api.get("/v1/reports/intake?\(query)", as: .admin)
         #expect(answer.status == 400)
         #expect(answer.field == field)
+      }
+      for (query, field) in [
+        ("from=2026-02-30", "from"), ("from=2026-03-02&to=2026-03-01", "from"),
+        ("from=0001-01-01&to=2026-03-01", "from"), ("to=tomorrow", "to"),
+        ("bucket=year", "bucket"), ("time_zone=Mars/Phobos", "time_zone"),
+        ("time_zone=UTC%2B3", "time_zone"), ("product=", "product"),
+        ("environment=xcode", "environment"), ("reporting_currency=eur", "reporting_currency"),
+        ("known_at=yesterday", "known_at"), ("by_product=1", "by_product"),
+        ("column=churned_milliunits", "column"), ("items=true&column=weather", "column"),
+        ("days=3", "days"), ("period=1", "period"),
+      ] {
+        let answer = try await api.get("/v1/reports/mrr?\(query)", as: .admin)
+        #expect(answer.status == 400, "\(query)")
+        #expect(answer.field == field, "\(query)")
       }
     }
   }

@@ -91,6 +91,9 @@ struct IntakeReportTests {
         case .text(let text): text
         case .number(let number), .duration(let number): "\(number)"
         case .time(let moment): "\(moment)"
+        case .date(let text), .fraction(let text), .rate(let text): text
+        case .money(let milliunits, _): "\(milliunits)"
+        case .flag(let isSet): "\(isSet)"
         case .none: "-"
         }
       }.joined(separator: " | ")

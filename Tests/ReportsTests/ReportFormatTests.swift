@@ -66,6 +66,32 @@ struct ReportFormatTests {
     ]
     #expect(Self.table([row]).text(.table).split(separator: "\n").last?.trimmed == words)
   }
+
+  // swift-format-ignore
+  @Test(arguments: [
+    // value                                        in a table       in CSV and JSON
+    (.money(milliunits: 9990, currency: "EUR"),     "9.99 EUR",      "9990"),
+    (.money(milliunits: -5991, currency: "EUR"),    "-5.991 EUR",    "-5991"),
+    (.money(milliunits: 100_000, currency: "JPY"),  "100.00 JPY",    "100000"),
+    (.money(milliunits: -50, currency: nil),        "-0.05",         "-50"),
+    (.money(milliunits: 5, currency: nil),          "0.005",         "5"),
+    (.rate("0.333333"),                             "33.33 %",       "0.333333"),
+    (.rate("-0.000049"),                            "0.00 %",        "-0.000049"),
+    (.rate("-0.012350"),                            "-1.24 %",       "-0.012350"),
+    (.rate("1.000000"),                             "100.00 %",      "1.000000"),
+    (.fraction("179870.05"),                        "179870.05",     "179870.05"),
+    (.flag(true),                                   "yes",           "true"),
+  ] as [(ReportValue, String, String)])
+  func `amounts and parts are exact`(value: ReportValue, words: String, plain: String) {
+    let table = ReportTable(
+      report: .mrr, asOf: Self.now, columns: [ReportColumn("mrr_milliunits", .money)],
+      rows: [[value]], isCutShort: false)
+    let lines = table.text(.table).split(separator: "\n")
+    #expect(lines.first?.trimmed == "mrr")
+    #expect(lines.last?.trimmed == words)
+    #expect(table.text(.csv) == "mrr_milliunits\r\n\(plain)\r\n")
+    #expect(table.text(.json).contains("{\"mrr_milliunits\":\(plain)}"))
+  }
 }
 
 extension Substring {

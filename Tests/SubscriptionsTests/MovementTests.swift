@@ -132,7 +132,7 @@ extension MovementStory {
         "30 -active_renewing monthly", "30 +expired monthly",
       ]),
     MovementStory(
-      "an off that a renewal outlived is over with it; one on the last day is about the next period",
+      "an off that a renewal outlived is over with it; one on the last day is about what follows",
       [
         told("1", 0, 30), word(10, on: false), told("2", 30, 60), word(31, on: true),
         word(59.5, on: false), told("3", 60, 91),

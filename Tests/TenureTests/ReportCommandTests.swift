@@ -40,11 +40,27 @@ struct ReportCommandTests {
     }
   }
 
+  @Test("it prints what a report counts")
+  func definition() async throws {
+    try await withScratchDatabase { database in
+      let told = try await run("churn", "--definition", on: database)
+      #expect(told.status == 0)
+      #expect(told.output.contains("churn_rate = churned / active_at_start"))
+      let unknown = try await run("churn", "--time-zone", "Mars/Phobos", on: database)
+      #expect(unknown.status != 0)
+      #expect(unknown.errors.contains("--time-zone must be a name"), "\(unknown.errors)")
+    }
+  }
+
   @Test(
     "an unknown report and a number out of range are said in one line",
     arguments: [
       (["weather"], "weather"), (["intake", "--days", "0"], "--days is 0"),
       (["intake", "--limit", "99999"], "--limit is 99999"),
+      (["intake", "--known-at", "2026-03-01T00:00:00Z"], "--known-at is nothing to choose"),
+      (["mrr", "--from", "2026-03-02", "--to", "2026-03-01"], "--from is after the last day"),
+      (["mrr", "--items", "--column", "weather"], "--column must be one of"),
+      (["mrr", "--bucket", "year"], "year"),
     ])
   func mistakes(arguments: [String], words: String) async throws {
     let outcome = try await withTemporaryDirectory { directory in

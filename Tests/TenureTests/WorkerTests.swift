@@ -71,7 +71,10 @@ struct WorkerTests {
 
     func count(_ condition: SQL) async throws -> Int {
       try await database.query(
-        "SELECT count(*) FROM tenure.job WHERE kind NOT IN ('trim_events', 'fold_movements') AND (\(condition))"
+        """
+        SELECT count(*) FROM tenure.job
+        WHERE kind NOT IN ('trim_events', 'fold_movements') AND (\(condition))
+        """
       ).decodeOnly(Int.self)
     }
   }

@@ -10,7 +10,8 @@ import Synchronization
 package struct EventPusher: Service {
   /// How long it sleeps while it can't be rung for.
   ///
-  /// Otherwise it looks by itself only for the sake of who was killed between a commit and the bell.
+  /// Otherwise it looks by itself only for the sake of whoever was killed between a commit and the
+  /// bell.
   private static let deafSleep: Duration = .seconds(1)
 
   private let ledger: Ledger

@@ -22,6 +22,7 @@ struct AccountExport: Sendable {
   let ledger: Ledger
   let catalogue: Catalogue
 
+  @concurrent
   func write(to writer: inout any ResponseBodyWriter) async throws {
     let grants = try await ledger.storedGrants(of: account.id)
     try await send(to: &writer) { json in
@@ -80,6 +81,7 @@ struct AccountExport: Sendable {
   ///   - cursor: The place of an element.
   ///   - piece: The element as it is written; nil: not at all.
   /// - Throws: What reading and writing throw.
+  @concurrent
   private func list<Element, Cursor, Piece: JSONWritable>(
     _ name: String, to writer: inout any ResponseBodyWriter,
     page: (Cursor?) async throws -> [Element], cursor: (Element) -> Cursor,
@@ -104,6 +106,7 @@ struct AccountExport: Sendable {
   }
 
   /// Writes the charges that the account owns, and what it claimed, line by line.
+  @concurrent
   private func writeCharges(to writer: inout any ResponseBodyWriter) async throws {
     try await send(to: &writer) { $0.write(json: ",\"lines\":[") }
     var seen: Set<LineID> = []
@@ -127,6 +130,7 @@ struct AccountExport: Sendable {
       exchanges: try await ledger.exchanges(of: id))
   }
 
+  @concurrent
   private func send(
     to writer: inout any ResponseBodyWriter, _ write: (inout JSONWriter) -> Void
   ) async throws {

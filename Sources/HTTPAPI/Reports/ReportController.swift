@@ -32,7 +32,7 @@ struct ReportController: Sendable {
 
   @Sendable
   func list(_ request: Request, context: APIContext) async throws -> Response {
-    Response(ReportList())
+    Response(ReportList(definitions: try await reports.definitions()))
   }
 
   @Sendable
@@ -42,10 +42,15 @@ struct ReportController: Sendable {
     }
     let query = Query(request.uri)
     let format = try Self.format(query)
-    let table = try await reports.table(of: report, try Self.choices(query), at: now())
-    return Response(
-      status: .ok, headers: [.contentType: format.mediaType],
-      body: ResponseBody(byteBuffer: ByteBuffer(bytes: table.text(format.report).utf8)))
+    do {
+      let choices = try ReportChoices(of: report, from: query)
+      let table = try await reports.table(of: report, choices, at: now())
+      return Response(
+        status: .ok, headers: [.contentType: format.mediaType],
+        body: ResponseBody(byteBuffer: ByteBuffer(bytes: table.text(format.report).utf8)))
+    } catch let fault as ReportFault {
+      throw Problem.invalid(fault.parameter.rawValue, fault.text)
+    }
   }
 
   private static func format(_ query: Query?) throws -> Format {
@@ -55,16 +60,6 @@ struct ReportController: Sendable {
     }
     return format
   }
-
-  private static func choices(_ query: Query?) throws -> ReportChoices {
-    var choices = ReportChoices()
-    guard let query else { return choices }
-    choices.days = try query.integer("days", in: ReportChoices.dayRange) ?? choices.days
-    choices.limit = try query.integer("limit", in: ReportChoices.limitRange) ?? choices.limit
-    choices.includesSandbox = try query.flag("include_sandbox") ?? choices.includesSandbox
-    choices.listsItems = try query.flag("items") ?? choices.listsItems
-    return choices
-  }
 }
 
 extension TextField {
@@ -72,6 +67,8 @@ extension TextField {
 }
 
 private struct ReportList: JSONWritable {
+  let definitions: [Report: String]
+
   func write(to json: inout JSONWriter) {
     json.object { json in
       json.key("reports")
@@ -79,6 +76,9 @@ private struct ReportList: JSONWritable {
         json.object { json in
           json.member("name", report.rawValue)
           json.member("summary", report.summary)
+          json.member("definition", definitions[report] ?? report.summary)
+          json.key("parameters")
+          json.array(report.parameters) { json, parameter in json.write(parameter.rawValue) }
         }
       }
     }

@@ -95,25 +95,39 @@ CREATE INDEX movement_by_time ON movement (environment, kind, at);
 CREATE INDEX movement_unclaimed ON movement (environment, at)
     WHERE kind = 'charged' AND account_key IS NULL;
 
+CREATE FUNCTION movement_summed_cause(kind text, cause text, mrr_twelfths bigint)
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths > 0 THEN 'rise'
+    WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths < 0 THEN 'fall'
+    ELSE cause END;
+COMMENT ON FUNCTION movement_summed_cause IS
+    'The cause under which a movement is summed up: that of a new price is rise or fall.';
+
+CREATE FUNCTION movement_cohort(basis text, origin_at timestamptz, time_zone text)
+RETURNS date
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE basis
+    WHEN 'origin' THEN (origin_at AT TIME ZONE time_zone)::date
+    WHEN 'cohort' THEN date_trunc('month', origin_at AT TIME ZONE time_zone)::date
+    ELSE '-infinity'::date END;
+COMMENT ON FUNCTION movement_cohort IS
+    'The day (basis origin) or month (cohort) that a movement goes back to; -infinity for basis at.';
+
 CREATE FUNCTION movement_basis(
     kind text, at timestamptz, origin_at timestamptz, cause text, mrr_twelfths bigint,
     time_zone text DEFAULT 'UTC')
 RETURNS TABLE (basis text, day date, cohort date, summed_cause text)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT 'at', (at AT TIME ZONE time_zone)::date, '-infinity'::date,
-        CASE WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths > 0 THEN 'rise'
-            WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths < 0 THEN 'fall'
-            ELSE cause
-        END
-    UNION ALL
-    SELECT 'origin', (at AT TIME ZONE time_zone)::date, (origin_at AT TIME ZONE time_zone)::date,
-        cause
-    WHERE kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost')
-    UNION ALL
-    SELECT 'cohort', (at AT TIME ZONE time_zone)::date,
-        date_trunc('month', origin_at AT TIME ZONE time_zone)::date, cause
-    WHERE kind IN ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced');
+    SELECT b.basis, (at AT TIME ZONE time_zone)::date, movement_cohort(b.basis, origin_at, time_zone),
+        movement_summed_cause(kind, cause, mrr_twelfths)
+    FROM (VALUES ('at'), ('origin'), ('cohort')) AS b (basis)
+    WHERE b.basis = 'at'
+        OR b.basis = 'origin'
+            AND kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost')
+        OR b.basis = 'cohort'
+            AND kind IN ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced');
 END;
 COMMENT ON FUNCTION movement_basis IS
     'Under which days a movement is summed up in movement_day, and as what.';
@@ -420,6 +434,19 @@ CREATE INDEX administrator_action_by_previous_account
     ON administrator_action (previous_account_key, action_id)
     WHERE previous_account_key IS NOT NULL;
 
+COMMENT ON VIEW report_intake IS
+    'How intake does: one row for each measure, environment, app, cause and day (UTC). Open now, and '
+    'without a day: submissions_open and notifications_open (not decided or processed yet, with the '
+    'cause of their retries), deliveries_waiting and deliveries_parked (events for the webhook), '
+    'jobs_overdue (due by the database''s clock, and not taken up) and jobs_parked (given up). By the '
+    'day of the verdict: submissions_rejected and notifications_rejected (Apple does not vouch for '
+    'them, by its code). By the day: apple_failures (requests about receipts to which no answer of use '
+    'came), notifications_refused (what was posted and is no notification of Apple''s), '
+    'notifications_listed (in Apple''s history, each reading of it counted; readings overlap), '
+    'notifications_missed (of those what had not arrived, late by the time since Apple signed it) and '
+    'notifications_unbelievable (of those what has wrong signatures). Environment and app are null where '
+    'they are not known (yet).';
+
 -- What was recorded so far is in no journal: a worker makes up for it.
 INSERT INTO job (kind, subject, lane, run_at, created_at)
 VALUES ('survey', 'all', 'upkeep', now(), now())
@@ -486,15 +513,13 @@ RETURNS TABLE (
     number bigint, amount_milliunits bigint, mrr_twelfths bigint, account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT m.kind, b.summed_cause, m.at, b.day, b.cohort, m.origin_at, m.original_transaction_id,
-        m.transaction_id, m.product_id, m.ownership_type, m.period_type, m.offer_id, m.quantity,
-        m.currency, m.price_source, m.number::bigint, m.amount_milliunits, m.mrr_twelfths,
-        m.account_key
+    SELECT m.kind, movement_summed_cause(m.kind, m.cause, m.mrr_twelfths), m.at,
+        (m.at AT TIME ZONE time_zone)::date, movement_cohort(basis, m.origin_at, time_zone),
+        m.origin_at, m.original_transaction_id, m.transaction_id, m.product_id, m.ownership_type,
+        m.period_type, m.offer_id, m.quantity, m.currency, m.price_source, m.number::bigint,
+        m.amount_milliunits, m.mrr_twelfths, m.account_key
     FROM movement AS m
-    CROSS JOIN LATERAL movement_basis(
-        m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths, time_zone) AS b
     WHERE m.environment = movement_item.environment AND m.kind = ANY (kinds)
-        AND b.basis = movement_item.basis
         AND m.at >= coalesce(from_day::timestamp AT TIME ZONE time_zone, '-infinity')
         AND m.at < coalesce((to_day + 1)::timestamp AT TIME ZONE time_zone, 'infinity')
         AND m.at <= moment
@@ -605,9 +630,10 @@ SELECT g.grant_id, g.account_id, g.entitlement, g.starts_at AS at, 1::bigint AS 
 FROM account_grant AS g
 WHERE g.source = 'grant'
 UNION ALL
-SELECT g.grant_id, g.account_id, g.entitlement, greatest(g.starts_at, g.ends_at), -1
+SELECT g.grant_id, g.account_id, g.entitlement, greatest(g.starts_at, least(g.ends_at, g.revoked_at)),
+    -1
 FROM account_grant AS g
-WHERE g.source = 'grant' AND g.ends_at IS NOT NULL;
+WHERE g.source = 'grant' AND coalesce(g.ends_at, g.revoked_at) IS NOT NULL;
 COMMENT ON VIEW grant_movement IS 'Grants of administrators: +1 where one begins, -1 where it ends.';
 
 CREATE FUNCTION report_subscriptions(
@@ -1839,8 +1865,8 @@ BEGIN ATOMIC
             sum(s.amount_milliunits) AS amount,
             sum(s.amount_milliunits) FILTER (WHERE s.price_source = 'catalogue') AS from_catalogue
         FROM shown
-        CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product, environment,
-            include_family_shared, known_at, least(as_of, known_at)) AS s
+        CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
+            environment, include_family_shared, known_at, least(as_of, known_at)) AS s
         WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
             AND (include_trials OR s.period_type <> 'trial')
         GROUP BY 1, 2, 3, 4, 5
@@ -2010,15 +2036,22 @@ BEGIN ATOMIC
         FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
     ) AS span
     CROSS JOIN LATERAL (
-        SELECT m.measure, t.rule, t.product_id, t.original_transaction_id, t.transaction_id, m.at,
-            t.owner_account_key AS account_key, NULL::uuid AS from_account_key
+        SELECT 'decided' AS measure, t.rule, t.product_id, t.original_transaction_id,
+            t.transaction_id, t.decided_at AS at, t.owner_account_key AS account_key,
+            NULL::uuid AS from_account_key
         FROM store_transaction AS t
-        CROSS JOIN LATERAL (
-            VALUES ('decided', t.decided_at), ('corrected', t.corrected_at)
-        ) AS m (measure, at)
         WHERE t.environment = report_ownership_item.environment AND t.rule IS NOT NULL
-            AND m.at >= span.first_moment AND m.at < span.last_moment
-            AND m.at <= least(as_of, known_at)
+            AND t.decided_at >= span.first_moment AND t.decided_at < span.last_moment
+            AND t.decided_at <= least(as_of, known_at)
+            AND (include_family_shared OR t.ownership_type = 'purchased')
+            AND (product IS NULL OR t.product_id = product)
+        UNION ALL
+        SELECT 'corrected', t.rule, t.product_id, t.original_transaction_id, t.transaction_id,
+            t.corrected_at, t.owner_account_key, NULL
+        FROM store_transaction AS t
+        WHERE t.environment = report_ownership_item.environment AND t.rule IS NOT NULL
+            AND t.corrected_at >= span.first_moment AND t.corrected_at < span.last_moment
+            AND t.corrected_at <= least(as_of, known_at)
             AND (include_family_shared OR t.ownership_type = 'purchased')
             AND (product IS NULL OR t.product_id = product)
         UNION ALL
@@ -2152,6 +2185,77 @@ COMMENT ON FUNCTION report_unclaimed IS
     '(was_over): that is the history that comes with a first receipt, and nobody will claim it. Trials '
     'and what is shared in a family are left out, unless included.';
 
+CREATE FUNCTION order_item(
+    from_date date, to_date date, bucket text, time_zone text, product text, environment text,
+    known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    measure text, from_day date, product_id text, order_id uuid, original_transaction_id text,
+    transaction_id text, at timestamptz, charged_at timestamptz, wait_ms bigint, period_type text,
+    currency text, amount_milliunits bigint, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH span AS (
+        SELECT min(b.from_day)::timestamp AT TIME ZONE time_zone AS first_moment,
+            (max(b.to_day) + 1)::timestamp AT TIME ZONE time_zone AS last_moment,
+            min(b.from_day) AS first_day
+        FROM calendar_bucket(from_date, to_date, bucket, time_zone, moment) AS b
+    )
+    SELECT m.measure,
+        calendar_bucket_start((o.created_at AT TIME ZONE time_zone)::date, span.first_day, bucket),
+        o.product_id, o.order_id, o.original_transaction_id, o.transaction_id, o.created_at,
+        t.charged_at, (extract(epoch FROM t.charged_at - o.created_at) * 1000)::bigint,
+        t.period_type, t.currency, t.price_milliunits, o.account_key
+    FROM span
+    JOIN (
+        SELECT p.order_id, p.product_id, p.created_at, p.account_key, p.environment,
+            p.original_transaction_id, p.transaction_id,
+            CASE WHEN known_at IS NULL THEN p.status
+                WHEN p.fulfilled_at <= known_at THEN 'fulfilled' ELSE 'open' END AS status
+        FROM purchase_order AS p
+        WHERE coalesce(p.environment, order_item.environment) = order_item.environment
+            AND p.created_at <= moment AND (product IS NULL OR p.product_id = product)
+    ) AS o ON o.created_at >= span.first_moment AND o.created_at < span.last_moment
+    LEFT JOIN store_transaction AS t ON o.status IN ('fulfilled', 'refunded')
+        AND t.environment = o.environment
+        AND t.original_transaction_id = o.original_transaction_id
+        AND t.transaction_id = o.transaction_id AND t.product_id = o.product_id
+    CROSS JOIN LATERAL unnest(CASE o.status
+        WHEN 'open' THEN ARRAY['opened', 'open']
+        WHEN 'expired' THEN ARRAY['opened', 'expired']
+        WHEN 'refunded' THEN ARRAY['opened', 'paid', 'refunded']
+        ELSE ARRAY['opened', 'paid'] END) AS m (measure)
+    UNION ALL
+    SELECT 'paid_without_order',
+        calendar_bucket_start((t.charged_at AT TIME ZONE time_zone)::date, span.first_day, bucket),
+        t.product_id, t.order_id, t.original_transaction_id, t.transaction_id, t.charged_at,
+        t.charged_at, NULL, t.period_type, t.currency, t.price_milliunits, t.owner_account_key
+    FROM span
+    JOIN store_transaction AS t
+        ON t.charged_at >= span.first_moment AND t.charged_at < span.last_moment
+    WHERE t.environment = order_item.environment AND t.owner_account_key IS NOT NULL
+        AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
+        AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    SELECT 'not_delivered',
+        calendar_bucket_start((t.charged_at AT TIME ZONE time_zone)::date, span.first_day, bucket),
+        t.product_id, t.order_id, t.original_transaction_id, t.transaction_id, t.charged_at,
+        t.charged_at, NULL, t.period_type, t.currency, t.price_milliunits, t.owner_account_key
+    FROM span
+    JOIN store_transaction AS t
+        ON t.charged_at >= span.first_moment AND t.charged_at < span.last_moment
+    WHERE t.environment = order_item.environment AND t.owner_account_key IS NOT NULL
+        AND t.ownership_type = 'purchased' AND t.revoked_at IS NULL
+        AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
+            SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
+            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
+        AND (t.delivered_at IS NULL OR t.delivered_at > known_at)
+        AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
+        AND (product IS NULL OR t.product_id = product);
+END;
+COMMENT ON FUNCTION order_item IS
+    'Orders and payments, once for each column of report_orders in which they are counted.';
+
 CREATE FUNCTION report_orders_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
@@ -2162,77 +2266,25 @@ RETURNS TABLE (
     currency text, amount_milliunits bigint, price_source text, account_id text)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT c.measure, calendar_bucket_start((c.at AT TIME ZONE time_zone)::date, span.first_day, bucket),
-        c.product_id, c.order_id, c.original_transaction_id, c.transaction_id, c.at, c.charged_at,
-        c.wait_ms, 1::bigint,
-        CASE WHEN c.price_milliunits IS NOT NULL THEN c.currency ELSE price.currency END,
-        coalesce(c.price_milliunits, price.price_milliunits),
-        CASE WHEN c.price_milliunits IS NOT NULL THEN 'app_store'
-            WHEN price.price_milliunits IS NOT NULL THEN 'catalogue' END,
+    SELECT i.measure, i.from_day, i.product_id, i.order_id, i.original_transaction_id,
+        i.transaction_id, i.at, i.charged_at, i.wait_ms, 1::bigint,
+        CASE WHEN i.amount_milliunits IS NULL THEN price.currency ELSE i.currency END,
+        coalesce(i.amount_milliunits, price.amount_milliunits),
+        CASE WHEN i.amount_milliunits IS NOT NULL THEN 'app_store'
+            WHEN price.amount_milliunits IS NOT NULL THEN 'catalogue' END,
         a.account_id
-    FROM (
-        SELECT min(b.from_day)::timestamp AT TIME ZONE time_zone AS first_moment,
-            (max(b.to_day) + 1)::timestamp AT TIME ZONE time_zone AS last_moment,
-            min(b.from_day) AS first_day
-        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
-    ) AS span
-    CROSS JOIN LATERAL (
-        SELECT m.measure, o.product_id, o.order_id, o.original_transaction_id, o.transaction_id,
-            o.created_at AS at, t.charged_at,
-            (extract(epoch FROM t.charged_at - o.created_at) * 1000)::bigint AS wait_ms,
-            t.price_milliunits, t.currency, t.ownership_type, t.period_type, o.account_key
-        FROM (
-            SELECT p.order_id, p.product_id, p.created_at, p.account_key, p.environment,
-                p.original_transaction_id, p.transaction_id,
-                CASE WHEN known_at IS NULL THEN p.status WHEN p.fulfilled_at <= known_at THEN 'fulfilled'
-                    ELSE 'open' END AS status
-            FROM purchase_order AS p
-            WHERE coalesce(p.environment, report_orders_item.environment)
-                = report_orders_item.environment
-        ) AS o
-        LEFT JOIN store_transaction AS t ON o.status IN ('fulfilled', 'refunded')
-            AND t.environment = o.environment
-            AND t.original_transaction_id = o.original_transaction_id
-            AND t.transaction_id = o.transaction_id AND t.product_id = o.product_id
-        CROSS JOIN LATERAL unnest(CASE o.status
-            WHEN 'open' THEN ARRAY['opened', 'open']
-            WHEN 'expired' THEN ARRAY['opened', 'expired']
-            WHEN 'refunded' THEN ARRAY['opened', 'paid', 'refunded']
-            ELSE ARRAY['opened', 'paid'] END) AS m (measure)
-        WHERE o.created_at >= span.first_moment AND o.created_at < span.last_moment
-            AND o.created_at <= least(as_of, known_at)
-            AND (product IS NULL OR o.product_id = product)
-        UNION ALL
-        SELECT m.measure, t.product_id, t.order_id, t.original_transaction_id, t.transaction_id,
-            t.charged_at, t.charged_at, NULL, t.price_milliunits, t.currency, t.ownership_type,
-            t.period_type, t.owner_account_key
-        FROM store_transaction AS t
-        CROSS JOIN LATERAL (
-            SELECT 'paid_without_order' WHERE t.order_id IS NULL AND t.kind <> 'renewal'
-            UNION ALL
-            SELECT 'not_delivered'
-            WHERE (t.order_id IS NOT NULL OR coalesce(t.product_type, (
-                    SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
-                    ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
-                AND t.revoked_at IS NULL
-                AND (t.delivered_at IS NULL OR t.delivered_at > known_at)
-        ) AS m (measure)
-        WHERE t.environment = report_orders_item.environment AND t.owner_account_key IS NOT NULL
-            AND t.ownership_type = 'purchased'
-            AND t.charged_at >= span.first_moment AND t.charged_at < span.last_moment
-            AND t.charged_at <= least(as_of, known_at)
-            AND (known_at IS NULL OR t.recorded_at <= known_at)
-            AND (product IS NULL OR t.product_id = product)
-    ) AS c
+    FROM order_item(from_date, to_date, bucket, time_zone, product, environment, known_at,
+        least(as_of, known_at)) AS i
     LEFT JOIN LATERAL (
-        SELECT CASE WHEN c.period_type = 'trial' THEN 0 ELSE p.price_milliunits END AS price_milliunits,
+        SELECT CASE WHEN i.period_type = 'trial' THEN 0 ELSE p.price_milliunits END
+                AS amount_milliunits,
             p.currency
         FROM product AS p
-        WHERE c.charged_at IS NOT NULL AND c.price_milliunits IS NULL
-            AND p.product_id = c.product_id AND p.valid_from <= c.charged_at
+        WHERE i.charged_at IS NOT NULL AND i.amount_milliunits IS NULL
+            AND p.product_id = i.product_id AND p.valid_from <= i.charged_at
         ORDER BY p.valid_from DESC LIMIT 1
     ) AS price ON true
-    LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
+    LEFT JOIN account_by_key AS a ON a.account_key = i.account_key;
 END;
 COMMENT ON FUNCTION report_orders_item IS
     'What report_orders counts, once for each column that it is in: orders, with the charge that paid '
@@ -2252,23 +2304,22 @@ LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH flow AS (
         SELECT i.from_day, CASE WHEN by_product THEN i.product_id END AS product_id,
-            sum(i.number) FILTER (WHERE i.measure = 'opened') AS opened,
-            sum(i.number) FILTER (WHERE i.measure = 'open') AS open,
-            sum(i.number) FILTER (WHERE i.measure = 'expired') AS expired,
-            sum(i.number) FILTER (WHERE i.measure = 'paid') AS paid,
-            sum(i.number) FILTER (WHERE i.measure = 'refunded') AS refunded,
+            count(*) FILTER (WHERE i.measure = 'opened') AS opened,
+            count(*) FILTER (WHERE i.measure = 'open') AS open,
+            count(*) FILTER (WHERE i.measure = 'expired') AS expired,
+            count(*) FILTER (WHERE i.measure = 'paid') AS paid,
+            count(*) FILTER (WHERE i.measure = 'refunded') AS refunded,
             max(i.wait_ms) FILTER (WHERE i.measure = 'paid') AS longest_wait_ms,
             round(avg(i.wait_ms) FILTER (WHERE i.measure = 'paid')) AS average_wait_ms,
-            sum(i.number) FILTER (WHERE i.measure = 'paid_without_order') AS paid_without_order,
-            sum(i.number) FILTER (WHERE i.measure = 'not_delivered') AS not_delivered
-        FROM report_orders_item(from_date, to_date, bucket, time_zone, product, environment,
-            known_at, as_of) AS i
+            count(*) FILTER (WHERE i.measure = 'paid_without_order') AS paid_without_order,
+            count(*) FILTER (WHERE i.measure = 'not_delivered') AS not_delivered
+        FROM order_item(from_date, to_date, bucket, time_zone, product, environment, known_at,
+            least(as_of, known_at)) AS i
         GROUP BY 1, 2
     )
-    SELECT span.from_day, span.to_day, p.product_id, coalesce(f.opened, 0)::bigint,
-        coalesce(f.open, 0)::bigint, coalesce(f.expired, 0)::bigint, coalesce(f.paid, 0)::bigint,
-        coalesce(f.refunded, 0)::bigint, f.longest_wait_ms, f.average_wait_ms::bigint,
-        coalesce(f.paid_without_order, 0)::bigint, coalesce(f.not_delivered, 0)::bigint
+    SELECT span.from_day, span.to_day, p.product_id, coalesce(f.opened, 0), coalesce(f.open, 0),
+        coalesce(f.expired, 0), coalesce(f.paid, 0), coalesce(f.refunded, 0), f.longest_wait_ms,
+        f.average_wait_ms::bigint, coalesce(f.paid_without_order, 0), coalesce(f.not_delivered, 0)
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN (SELECT flow.product_id FROM flow UNION SELECT NULL WHERE NOT by_product) AS p
     LEFT JOIN flow AS f ON f.from_day = span.from_day
@@ -2329,21 +2380,16 @@ BEGIN
         GRANT SELECT, INSERT, DELETE ON movement_change TO tenure_program;
         GRANT SELECT, INSERT, UPDATE ON movement_day TO tenure_program;
         GRANT SELECT ON exchange_rate TO tenure_program;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON account_grant_account TO tenure_program;
         GRANT SELECT, INSERT, UPDATE, DELETE ON grant_movement TO tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
-        GRANT SELECT, INSERT, UPDATE, DELETE ON account_grant_account TO tenure_program;
-        GRANT EXECUTE ON FUNCTION erase_submissions TO tenure_program;
-    END IF;
-    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_reader') THEN
-        GRANT SELECT ON movement, movement_change, movement_day, exchange_rate,
-            account_grant_account TO tenure_reader;
-
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_program;
     END IF;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_reader') THEN
-        GRANT SELECT ON movement, movement_change, movement_day, exchange_rate, grant_movement
-            TO tenure_reader;
+        GRANT SELECT ON movement, movement_change, movement_day, exchange_rate,
+            account_grant_account, grant_movement TO tenure_reader;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_reader;
+        REVOKE EXECUTE ON FUNCTION erase_submissions FROM tenure_reader;
     END IF;
     EXECUTE format('REVOKE UPDATE, DELETE, TRUNCATE ON movement FROM %I', current_user);
     EXECUTE format('GRANT UPDATE (known_until, closed_by) ON movement TO %I', current_user);

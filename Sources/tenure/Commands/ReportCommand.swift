@@ -1,6 +1,7 @@
 import ArgumentParser
 import Logging
 import Reports
+import Subscriptions
 
 /// `tenure report`: what operators look at.
 struct ReportCommand: AsyncParsableCommand {
@@ -12,8 +13,11 @@ struct ReportCommand: AsyncParsableCommand {
 
       \(Report.allCases.map { "  \($0.rawValue): \($0.summary)" }.joined(separator: "\n"))
 
-      Each number is a column of the view report_NAME in the database, where its definition is, \
-      and what it counts are the rows of report_NAME_item.
+      Each number is a column of the function (or view) report_NAME in the database; its \
+      definition, which --definition prints, is there, and what it counts are the rows of \
+      report_NAME_item: --items, with the same choices, and --column to see one column's. Days are \
+      those of the time zone, the first and the last one included. Amounts in CSV and JSON are in \
+      thousandths of the currency's unit.
       """)
 
   @Argument(help: "The report's name.")
@@ -22,41 +26,42 @@ struct ReportCommand: AsyncParsableCommand {
   @Option(help: "How to print it: table, csv or json.")
   var format = ReportFormat.table
 
-  @Option(help: "Of what is counted by the day, how many days, today included.")
-  var days = ReportChoices().days
+  @Flag(help: "Print what the report counts, in words, instead of the report.")
+  var definition = false
 
-  @Flag(help: "Also count what is of the sandbox.")
-  var includeSandbox = false
-
-  @Flag(help: "Print each thing that is counted, the latest first, instead of the numbers.")
-  var items = false
-
-  @Option(help: "The most rows to print.")
-  var limit = ReportChoices().limit
+  @OptionGroup(title: "What is counted") var chosen: ReportOptions
 
   @OptionGroup var options: SettingOptions
 
   func validate() throws {
-    for (name, value, range) in [
-      ("--days", days, ReportChoices.dayRange), ("--limit", limit, ReportChoices.limitRange),
-    ] where !range.contains(value) {
-      throw ValidationError(
-        "\(name) is \(value): write a number from \(range.lowerBound) to \(range.upperBound).")
+    do {
+      try chosen.choices(for: name).check(for: name)
+    } catch let fault as ReportFault {
+      throw fault.asValidationError
     }
   }
 
   func run() async throws {
+    let choices = try chosen.choices(for: name)
     let settings = try await options.settings()
     let logger = Logger.bootstrapTenure(level: settings.logLevel)
-    var choices = ReportChoices()
-    choices.days = days
-    choices.includesSandbox = includeSandbox
-    choices.listsItems = items
-    choices.limit = limit
-    let table = try await withDatabase(settings, logger: logger) { [choices] database in
-      try await ReportReader(database: database).table(of: name, choices, at: .now)
+    do {
+      let text = try await withDatabase(settings, logger: logger) { database -> String? in
+        let reports = ReportReader(database: database)
+        guard !definition else { return try await reports.definitions()[name].map { $0 + "\n" } }
+        return try await reports.table(of: name, choices, at: .now).text(format)
+      }
+      print(text ?? "", terminator: "")
+    } catch let fault as ReportFault {
+      throw fault.asValidationError
     }
-    print(table.text(format), terminator: "")
+  }
+}
+
+extension ReportFault {
+  /// The same about the option.
+  fileprivate var asValidationError: ValidationError {
+    ValidationError("--\(parameter.rawValue.replacing("_", with: "-")) \(text).")
   }
 }
 

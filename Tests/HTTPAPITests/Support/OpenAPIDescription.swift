@@ -170,7 +170,7 @@ extension JSONValue {
   fileprivate func has(type: String) -> Bool {
     switch (self, type) {
     case (.string, "string"), (.integer, "integer"), (.bool, "boolean"), (.null, "null"),
-      (.array, "array"), (.object, "object"):
+      (.array, "array"), (.object, "object"), (.number, "number"), (.integer, "number"):
       true
     default: false
     }

@@ -1,8 +1,9 @@
 -- What each report says of ledger.sql, worked out by hand: a question, and after it the lines of its
--- answer, each behind "--= ", columns divided by "|". The search path is tenure, the time zone UTC.
+-- answer, each behind "--= ", columns divided by "|", as row_to_json
+-- writes values in UTC.
 
 -- subscriptions
-SELECT * FROM report_subscriptions(as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_subscriptions(as_of => '2026-04-15 12:00Z');
 --= month|active_renewing|1
 --= month|expired|2
 --= month|in_billing_retry|1
@@ -11,7 +12,7 @@ SELECT * FROM report_subscriptions(as_of => '2026-04-15 12:00Z');
 --= year|active_renewing|1
 
 -- subscriptions with grants, of a family, at an earlier moment
-SELECT * FROM report_subscriptions(include_grants => true, include_family_shared => true, as_of => '2026-03-12Z');
+SELECT * FROM tenure.report_subscriptions(include_grants => true, include_family_shared => true, as_of => '2026-03-12Z');
 --= month|active_renewing|4
 --= month|expired|1
 --= month|in_billing_retry|1
@@ -19,42 +20,42 @@ SELECT * FROM report_subscriptions(include_grants => true, include_family_shared
 --= |granted|2
 
 -- subscriptions as they were known then: without the third charge of s1
-SELECT * FROM report_subscriptions(known_at => '2026-03-12Z');
+SELECT * FROM tenure.report_subscriptions(known_at => '2026-03-12Z');
 --= month|active_renewing|2
 --= month|expired|2
 --= month|in_billing_retry|1
 --= week|revoked|1
 
 -- subscriptions, one by one
-SELECT product_id, state, original_transaction_id, transaction_id, since, number, account_id FROM report_subscriptions_item(as_of => '2026-04-15 12:00Z') ORDER BY 3;
---= month|expired|s1|t13|2026-04-10 10:00:00+00|1|a
---= year|active_renewing|s2|t25|2026-03-25 10:00:00+00|1|b
---= month|expired|s3|t31|2026-02-04 10:00:00+00|1|
---= month|in_billing_retry|s4|t42|2026-03-11 10:00:00+00|1|c
---= week|active_renewing|s5|t53|2026-04-02 10:00:00+00|1|b
---= month|active_renewing|s8|t81|2026-01-20 10:00:00+00|1|c
---= month|trial_renewing|s9|t91|2026-04-12 10:00:00+00|1|c
+SELECT product_id, state, original_transaction_id, transaction_id, since, number, account_id FROM tenure.report_subscriptions_item(as_of => '2026-04-15 12:00Z') ORDER BY 3;
+--= month|expired|s1|t13|2026-04-10T10:00:00+00:00|1|a
+--= year|active_renewing|s2|t25|2026-03-25T10:00:00+00:00|1|b
+--= month|expired|s3|t31|2026-02-04T10:00:00+00:00|1|
+--= month|in_billing_retry|s4|t42|2026-03-11T10:00:00+00:00|1|c
+--= week|active_renewing|s5|t53|2026-04-02T10:00:00+00:00|1|b
+--= month|active_renewing|s8|t81|2026-01-20T10:00:00+00:00|1|c
+--= month|trial_renewing|s9|t91|2026-04-12T10:00:00+00:00|1|c
 
 -- active
-SELECT * FROM report_active('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_active('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|2026-01-31||0|4|0|0|0|0|0|4
 --= 2026-02-01|2026-02-28||4|1|0|0|0|0|0|5
 --= 2026-03-01|2026-03-31||5|0|2|0|2|1|1|3
 --= 2026-04-01|2026-04-15||3|0|1|1|0|0|0|3
 
 -- active with trials and grants
-SELECT * FROM report_active('2026-01-01', '2026-04-30', include_trials => true, include_grants => true, as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_active('2026-01-01', '2026-04-30', include_trials => true, include_grants => true, as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|2026-01-31||0|5|0|0|0|0|0|5
 --= 2026-02-01|2026-02-28||5|2|1|0|1|0|0|6
 --= 2026-03-01|2026-03-31||6|1|3|0|3|1|1|4
 --= 2026-04-01|2026-04-15||4|1|1|1|0|0|0|5
 
 -- active as known then, and of a later moment nothing
-SELECT * FROM report_active('2026-03-01', '2026-04-30', known_at => '2026-03-12Z', as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_active('2026-03-01', '2026-04-30', known_at => '2026-03-12Z', as_of => '2026-04-15 12:00Z');
 --= 2026-03-01|2026-03-12||5|0|3|0|3|0|0|2
 
 -- active by product, by the week, in the weeks around a change
-SELECT * FROM report_active('2026-03-18', '2026-03-31', 'week', by_product => true, as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_active('2026-03-18', '2026-03-31', 'week', by_product => true, as_of => '2026-04-15 12:00Z');
 --= 2026-03-18|2026-03-22|month|3|0|0|0|0|0|0|3
 --= 2026-03-18|2026-03-22|week|0|0|0|0|0|0|0|0
 --= 2026-03-18|2026-03-22|year|0|0|0|0|0|0|0|0
@@ -66,11 +67,11 @@ SELECT * FROM report_active('2026-03-18', '2026-03-31', 'week', by_product => tr
 --= 2026-03-30|2026-03-31|year|1|0|0|0|0|0|0|1
 
 -- active of the family and in the sandbox
-SELECT (SELECT active FROM report_active('2026-01-01', '2026-01-31', include_family_shared => true)), (SELECT active FROM report_active('2026-01-01', '2026-01-31', environment => 'sandbox'));
+SELECT (SELECT active FROM tenure.report_active('2026-01-01', '2026-01-31', include_family_shared => true)), (SELECT active FROM tenure.report_active('2026-01-01', '2026-01-31', environment => 'sandbox'));
 --= 5|1
 
 -- active, one by one
-SELECT measure, from_day, original_transaction_id, transaction_id, number, account_id FROM report_active_item('2026-03-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2, 3;
+SELECT measure, from_day, original_transaction_id, transaction_id, number, account_id FROM tenure.report_active_item('2026-03-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2, 3;
 --= active|2026-04-01|s2|t25|1|b
 --= active|2026-04-01|s5|t53|1|b
 --= active|2026-04-01|s8|t81|1|c
@@ -82,14 +83,14 @@ SELECT measure, from_day, original_transaction_id, transaction_id, number, accou
 --= resubscribed|2026-04-01|s5|t53|1|b
 
 -- trials
-SELECT * FROM report_trials('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_trials('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|2026-01-31||0|2|1|0|1|2|1|1|0.500000
 --= 2026-02-01|2026-02-28||1|0|0|1|0|0|0|0|
 --= 2026-03-01|2026-03-31||0|0|0|0|0|0|0|0|
 --= 2026-04-01|2026-04-15||0|1|0|0|1|1|0|0|0.000000
 
 -- trials, one by one
-SELECT measure, from_day, original_transaction_id, number FROM report_trials_item('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2, 3;
+SELECT measure, from_day, original_transaction_id, number FROM tenure.report_trials_item('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2, 3;
 --= cohort_converted|2026-01-01|s2|1
 --= cohort_expired|2026-01-01|s3|1
 --= cohort_started|2026-01-01|s2|1
@@ -103,7 +104,7 @@ SELECT measure, from_day, original_transaction_id, number FROM report_trials_ite
 --= trials|2026-04-01|s9|1
 
 -- mrr: opening, new, reactivated, expansion, contraction, churned, currency_changed, exchange, mrr
-SELECT from_day, currency, opening_milliunits, new_milliunits, reactivated_milliunits, expansion_milliunits, contraction_milliunits, churned_milliunits, currency_changed_milliunits, exchange_milliunits, mrr_milliunits, mrr_twelfths FROM report_mrr('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+SELECT from_day, currency, opening_milliunits, new_milliunits, reactivated_milliunits, expansion_milliunits, contraction_milliunits, churned_milliunits, currency_changed_milliunits, exchange_milliunits, mrr_milliunits, mrr_twelfths FROM tenure.report_mrr('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|EUR|0|39960|0|0|0|0|0|0|39960|479520
 --= 2026-02-01|EUR|39960|0|0|1000|0|0|0|0|40960|491520
 --= 2026-02-01|USD|0|3960|0|0|0|0|0|0|3960|47520
@@ -113,19 +114,19 @@ SELECT from_day, currency, opening_milliunits, new_milliunits, reactivated_milli
 --= 2026-04-01|USD|10490|0|7960|0|0|0|0|0|18450|221400
 
 -- mrr in euros, by the operator's rates
-SELECT from_day, currency, opening_milliunits, new_milliunits, reactivated_milliunits, expansion_milliunits, contraction_milliunits, churned_milliunits, currency_changed_milliunits, exchange_milliunits, mrr_milliunits FROM report_mrr('2026-01-01', '2026-04-30', reporting_currency => 'EUR', as_of => '2026-04-15 12:00Z');
+SELECT from_day, currency, opening_milliunits, new_milliunits, reactivated_milliunits, expansion_milliunits, contraction_milliunits, churned_milliunits, currency_changed_milliunits, exchange_milliunits, mrr_milliunits FROM tenure.report_mrr('2026-01-01', '2026-04-30', reporting_currency => 'EUR', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|EUR|0|39960|0|0|0|0|0|0|39960
 --= 2026-02-01|EUR|39960|3564|0|1000|0|0|0|0|44524
 --= 2026-03-01|EUR|44524|0|0|3600|-5991|-17154|-549|0|24430
 --= 2026-04-01|EUR|24430|0|7562|0|0|-9990|0|525|22527
 
 -- mrr of one product: what changes from it is a contraction
-SELECT from_day, currency, opening_milliunits, contraction_milliunits, mrr_milliunits FROM report_mrr('2026-03-01', '2026-03-31', product => 'month', as_of => '2026-04-15 12:00Z');
+SELECT from_day, currency, opening_milliunits, contraction_milliunits, mrr_milliunits FROM tenure.report_mrr('2026-03-01', '2026-03-31', product => 'month', as_of => '2026-04-15 12:00Z');
 --= 2026-03-01|EUR|40960|-10990|9990
 --= 2026-03-01|USD|0|0|10490
 
 -- mrr, one by one
-SELECT measure, from_day, original_transaction_id, currency, mrr_twelfths FROM report_mrr_item('2026-03-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2, 3, 5;
+SELECT measure, from_day, original_transaction_id, currency, mrr_twelfths FROM tenure.report_mrr_item('2026-03-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2, 3, 5;
 --= churned|2026-03-01|s4|EUR|-119880
 --= churned|2026-03-01|s5|USD|-95520
 --= churned|2026-04-01|s1|EUR|-119880
@@ -140,14 +141,14 @@ SELECT measure, from_day, original_transaction_id, currency, mrr_twelfths FROM r
 --= reactivated|2026-04-01|s5|USD|95520
 
 -- churn
-SELECT * FROM report_churn('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_churn('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|2026-01-31||0|0|0|0|0|0|0|0|0|0||
 --= 2026-02-01|2026-02-28||4|0|0|0|0|0|0|0|0|0|0.000000|0.000000
 --= 2026-03-01|2026-03-31||5|0|0|1|0|0|1|0|1|1|0.200000|0.200000
 --= 2026-04-01|2026-04-15||3|1|0|0|0|0|1|1|0|0|0.000000|0.333333
 
 -- churn, one by one
-SELECT measure, from_day, original_transaction_id, cause, number FROM report_churn_item('2026-03-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2, 3;
+SELECT measure, from_day, original_transaction_id, cause, number FROM tenure.report_churn_item('2026-03-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2, 3;
 --= active_at_start|2026-03-01|s1||1
 --= active_at_start|2026-03-01|s2||1
 --= active_at_start|2026-03-01|s4||1
@@ -161,32 +162,32 @@ SELECT measure, from_day, original_transaction_id, cause, number FROM report_chu
 --= voluntary|2026-04-01|s1|voluntary|1
 
 -- renewals due, trials too
-SELECT * FROM report_renewals_due(include_trials => true, as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_renewals_due(include_trials => true, as_of => '2026-04-15 12:00Z');
 --= 2026-04-16|week|week|USD|1|1990|0
 --= 2026-04-19|month|month|EUR|1|10990|10990
 --= 2026-04-20|month|month|USD|1|10490|0
 
 -- renewals due in 3 days, one by one
-SELECT * FROM report_renewals_due_item(3, as_of => '2026-04-15 12:00Z');
---= 2026-04-16|week|week|s5|t54|2026-04-16 10:00:00+00|1|USD|1990|app_store|b
+SELECT * FROM tenure.report_renewals_due_item(3, as_of => '2026-04-15 12:00Z');
+--= 2026-04-16|week|week|s5|t54|2026-04-16T10:00:00+00:00|1|USD|1990|app_store|b
 
 -- billing issues
-SELECT * FROM report_billing_issues('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_billing_issues('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|2026-01-31||0|0|0|0|0|0|0|
 --= 2026-02-01|2026-02-28||0|0|1|1|0|1|0|1.000000
 --= 2026-03-01|2026-03-31||0|1|1|0|0|0|0|0.000000
 --= 2026-04-01|2026-04-15||0|1|0|0|0|0|0|
 
 -- billing issues, one by one
-SELECT measure, from_day, original_transaction_id, since, until, number FROM report_billing_issues_item('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2;
---= cohort_recovered|2026-02-01|s4|2026-02-05 10:00:00+00|2026-02-10 10:00:00+00|1
---= entered|2026-02-01|s4|2026-02-05 10:00:00+00|2026-02-10 10:00:00+00|1
---= entered|2026-03-01|s4|2026-03-05 10:00:00+00|2026-05-04 10:00:00+00|1
---= in_billing_retry|2026-04-01|s4|2026-03-11 10:00:00+00|2026-05-04 10:00:00+00|1
---= recovered|2026-02-01|s4|2026-02-05 10:00:00+00|2026-02-10 10:00:00+00|1
+SELECT measure, from_day, original_transaction_id, since, until, number FROM tenure.report_billing_issues_item('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2;
+--= cohort_recovered|2026-02-01|s4|2026-02-05T10:00:00+00:00|2026-02-10T10:00:00+00:00|1
+--= entered|2026-02-01|s4|2026-02-05T10:00:00+00:00|2026-02-10T10:00:00+00:00|1
+--= entered|2026-03-01|s4|2026-03-05T10:00:00+00:00|2026-05-04T10:00:00+00:00|1
+--= in_billing_retry|2026-04-01|s4|2026-03-11T10:00:00+00:00|2026-05-04T10:00:00+00:00|1
+--= recovered|2026-02-01|s4|2026-02-05T10:00:00+00:00|2026-02-10T10:00:00+00:00|1
 
 -- retention
-SELECT * FROM report_retention('2026-01-01', '2026-02-28', as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_retention('2026-01-01', '2026-02-28', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|0|2026-01-31|4|4|1.000000
 --= 2026-01-01|1|2026-02-28|4|4|1.000000
 --= 2026-01-01|2|2026-03-31|4|3|0.750000
@@ -196,7 +197,7 @@ SELECT * FROM report_retention('2026-01-01', '2026-02-28', as_of => '2026-04-15 
 --= 2026-02-01|2|2026-04-15|1|1|1.000000
 
 -- retention, one by one
-SELECT measure, cohort, product_id, original_transaction_id, number FROM report_retention_item('2026-01-01', '2026-01-31', period => 2, as_of => '2026-04-15 12:00Z') ORDER BY 1, 4;
+SELECT measure, cohort, product_id, original_transaction_id, number FROM tenure.report_retention_item('2026-01-01', '2026-01-31', period => 2, as_of => '2026-04-15 12:00Z') ORDER BY 1, 4;
 --= cohort_size|2026-01-01|month|s1|1
 --= cohort_size|2026-01-01|month|s2|1
 --= cohort_size|2026-01-01|month|s4|1
@@ -206,7 +207,7 @@ SELECT measure, cohort, product_id, original_transaction_id, number FROM report_
 --= retained|2026-01-01|month|s8|1
 
 -- revenue: charges, offers, trials, family; charged, from_catalogue; refunds by their date; refunds of these charges; net by charge and by refund
-SELECT * FROM report_revenue('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_revenue('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|2026-01-31||EUR|4|0|2|0|39960|0|0|0|0|0|39960|39960
 --= 2026-02-01|2026-02-28||EUR|5|0|0|0|43460|13490|0|0|1|-10990|32470|43460
 --= 2026-02-01|2026-02-28||USD|1|1|0|0|990|0|0|0|0|0|990|990
@@ -217,26 +218,26 @@ SELECT * FROM report_revenue('2026-01-01', '2026-04-30', as_of => '2026-04-15 12
 --= 2026-04-01|2026-04-15|||1|0|0|0|0|0|0|0|0|0|0|0
 
 -- revenue in euros; before 2026 dollars had no rate
-SELECT from_day, currency, charges, charged_milliunits, refunds, refunded_milliunits, refunded_of_charges_milliunits, net_by_charge_milliunits, net_by_refund_milliunits FROM report_revenue('2026-02-01', '2026-03-31', reporting_currency => 'EUR', as_of => '2026-04-15 12:00Z');
+SELECT from_day, currency, charges, charged_milliunits, refunds, refunded_milliunits, refunded_of_charges_milliunits, net_by_charge_milliunits, net_by_refund_milliunits FROM tenure.report_revenue('2026-02-01', '2026-03-31', reporting_currency => 'EUR', as_of => '2026-04-15 12:00Z');
 --= 2026-02-01|EUR|6|44351|0|0|-10990|33361|44351
 --= 2026-03-01|EUR|5|92202|2|-12781|-1791|90411|79421
 
 -- revenue by the days of Berlin: it was March when the coins were bought, and the 6th when the refund came
-SELECT from_day, currency, charges, charged_milliunits, refunds FROM report_revenue('2026-02-01', '2026-03-31', time_zone => 'Europe/Berlin', product => 'coins', as_of => '2026-04-15 12:00Z') UNION ALL SELECT from_day, currency, charges, charged_milliunits, refunds FROM report_revenue('2026-03-05', '2026-03-06', 'day', time_zone => 'Europe/Berlin', product => 'month', as_of => '2026-04-15 12:00Z');
+SELECT from_day, currency, charges, charged_milliunits, refunds FROM tenure.report_revenue('2026-02-01', '2026-03-31', time_zone => 'Europe/Berlin', product => 'coins', as_of => '2026-04-15 12:00Z') UNION ALL SELECT from_day, currency, charges, charged_milliunits, refunds FROM tenure.report_revenue('2026-03-05', '2026-03-06', 'day', time_zone => 'Europe/Berlin', product => 'month', as_of => '2026-04-15 12:00Z');
 --= 2026-03-01|EUR|1|2500|0
 --= 2026-03-06|EUR|0|0|1
 
 -- revenue with the family
-SELECT from_day, currency, charges, family_shared, charged_milliunits FROM report_revenue('2026-01-01', '2026-01-31', include_family_shared => true);
+SELECT from_day, currency, charges, family_shared, charged_milliunits FROM tenure.report_revenue('2026-01-01', '2026-01-31', include_family_shared => true);
 --= 2026-01-01|EUR|4|1|39960
 
 -- revenue as known then: the third charge of s1 and the change of product are missing
-SELECT from_day, currency, charges, charged_milliunits, refunds FROM report_revenue('2026-03-01', '2026-03-31', known_at => '2026-03-12Z');
+SELECT from_day, currency, charges, charged_milliunits, refunds FROM tenure.report_revenue('2026-03-01', '2026-03-31', known_at => '2026-03-12Z');
 --= 2026-03-01|EUR|0|0|1
 --= 2026-03-01|USD|1|1990|1
 
 -- revenue, one by one
-SELECT measure, from_day, transaction_id, number, currency, amount_milliunits, price_source, account_id FROM report_revenue_item('2026-02-01', '2026-03-31', as_of => '2026-04-15 12:00Z') WHERE measure <> 'charges' OR currency = 'USD' ORDER BY 1, 2, 3;
+SELECT measure, from_day, transaction_id, number, currency, amount_milliunits, price_source, account_id FROM tenure.report_revenue_item('2026-02-01', '2026-03-31', as_of => '2026-04-15 12:00Z') WHERE measure <> 'charges' OR currency = 'USD' ORDER BY 1, 2, 3;
 --= charges|2026-02-01|t51|1|USD|990|app_store|a
 --= charges|2026-03-01|t52|1|USD|1990|app_store|a
 --= charges|2026-03-01|t83|1|USD|10490|app_store|c
@@ -247,7 +248,7 @@ SELECT measure, from_day, transaction_id, number, currency, amount_milliunits, p
 --= refunds_of_charges|2026-03-01|t52|1|USD|-1990|app_store|a
 
 -- refunds
-SELECT * FROM report_refunds('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_refunds('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|2026-01-31|month||||0|0|0|4|0.000000
 --= 2026-02-01|2026-02-28|coins||||0|0|0|1|0.000000
 --= 2026-02-01|2026-02-28|month|other|008-014|EUR|1|-10990|-10990|4|0.250000
@@ -259,27 +260,27 @@ SELECT * FROM report_refunds('2026-01-01', '2026-04-30', as_of => '2026-04-15 12
 --= 2026-04-01|2026-04-15|week||||0|0|0|2|0.000000
 
 -- refunds, one by one
-SELECT measure, product_id, reason, days_after, transaction_id, refunded_at, number, amount_milliunits FROM report_refunds_item('2026-02-01', '2026-02-28', product => 'month', as_of => '2026-04-15 12:00Z') ORDER BY 1, 5;
+SELECT measure, product_id, reason, days_after, transaction_id, refunded_at, number, amount_milliunits FROM tenure.report_refunds_item('2026-02-01', '2026-02-28', product => 'month', as_of => '2026-04-15 12:00Z') ORDER BY 1, 5;
 --= paid|month|||t12||1|9990
 --= paid|month|||t23||1|10990
 --= paid|month|||t42||1|9990
 --= paid|month|||t82||1|9990
---= refunded|month|other|008-014|t23|2026-03-05 23:30:00+00|1|-10990
+--= refunded|month|other|008-014|t23|2026-03-05T23:30:00+00:00|1|-10990
 
 -- reactivations
-SELECT * FROM report_reactivations('2026-03-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_reactivations('2026-03-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-03-01|2026-03-31||1|0|0
 --= 2026-04-01|2026-04-15||1|1|1
 
 -- reactivations, one by one
-SELECT measure, from_day, original_transaction_id, at, number, account_id FROM report_reactivations_item('2026-03-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 4;
---= switched_off|2026-03-01|s1|2026-03-20 08:00:00+00|1|a
---= resubscribed|2026-04-01|s5|2026-04-02 10:00:00+00|1|b
---= switched_off|2026-04-01|s5|2026-04-03 10:00:00+00|1|b
---= switched_on|2026-04-01|s5|2026-04-04 10:00:00+00|1|b
+SELECT measure, from_day, original_transaction_id, at, number, account_id FROM tenure.report_reactivations_item('2026-03-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 4;
+--= switched_off|2026-03-01|s1|2026-03-20T08:00:00+00:00|1|a
+--= resubscribed|2026-04-01|s5|2026-04-02T10:00:00+00:00|1|b
+--= switched_off|2026-04-01|s5|2026-04-03T10:00:00+00:00|1|b
+--= switched_on|2026-04-01|s5|2026-04-04T10:00:00+00:00|1|b
 
 -- ownership
-SELECT from_day, measure, rule, number FROM report_ownership('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+SELECT from_day, measure, rule, number FROM tenure.report_ownership('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-01-28|decided|unclaimed|1
 --= 2026-02-27|decided|submitter|1
 --= 2026-03-01|decided|unclaimed|1
@@ -292,29 +293,29 @@ SELECT from_day, measure, rule, number FROM report_ownership('2026-01-01', '2026
 --= 2026-04-15|decided|unclaimed|1
 
 -- ownership, one by one
-SELECT measure, rule, original_transaction_id, transaction_id, account_id, from_account_id FROM report_ownership_item('2026-04-01', '2026-04-05', as_of => '2026-04-15 12:00Z') ORDER BY 1;
+SELECT measure, rule, original_transaction_id, transaction_id, account_id, from_account_id FROM tenure.report_ownership_item('2026-04-01', '2026-04-05', as_of => '2026-04-15 12:00Z') ORDER BY 1;
 --= decided|submitter|s5|t53|b|
 --= moved|submitter|s5|t53|b|a
 --= shared|submitter|s5|t53|b|a
 
 -- unclaimed
-SELECT * FROM report_unclaimed(as_of => '2026-04-15 12:00Z');
---= f|5: 30 days and more|coins|EUR|1|2500|2500|2026-03-01 00:00:00+00
---= t|2: under a day|mystery||1|0|0|2026-04-15 10:30:00+00
+SELECT * FROM tenure.report_unclaimed(as_of => '2026-04-15 12:00Z');
+--= false|5: 30 days and more|coins|EUR|1|2500|2500|2026-03-01T00:00:00+00:00
+--= true|2: under a day|mystery||1|0|0|2026-04-15T10:30:00+00:00
 
 -- unclaimed with trials, as known then, one by one
-SELECT was_over, age, product_id, transaction_id, number, amount_milliunits FROM report_unclaimed_item(include_trials => true, known_at => '2026-03-01 00:30Z') ORDER BY 4;
---= f|5: 30 days and more|month|t31|1|0
---= f|1: under an hour|coins|tc1|1|2500
+SELECT was_over, age, product_id, transaction_id, number, amount_milliunits FROM tenure.report_unclaimed_item(include_trials => true, known_at => '2026-03-01 00:30Z') ORDER BY 4;
+--= false|5: 30 days and more|month|t31|1|0
+--= false|1: under an hour|coins|tc1|1|2500
 
 -- orders: opened, open, expired, paid, refunded; waits; paid without an order, not delivered
-SELECT * FROM report_orders('2026-02-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_orders('2026-02-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-02-01|2026-02-28||1|0|0|1|0|3600000|3600000|0|0
 --= 2026-03-01|2026-03-31||0|0|0|0|0|||0|0
 --= 2026-04-01|2026-04-15||3|1|1|1|1|1800000|1800000|1|1
 
 -- orders, one by one
-SELECT measure, right(order_id::text, 2), transaction_id, wait_ms, currency, amount_milliunits, price_source, account_id FROM report_orders_item('2026-04-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2;
+SELECT measure, right(order_id::text, 2), transaction_id, wait_ms, currency, amount_milliunits, price_source, account_id FROM tenure.report_orders_item('2026-04-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2;
 --= expired|14||||||b
 --= not_delivered|12|tc3||EUR|2500|catalogue|a
 --= open|13||||||b
@@ -326,14 +327,14 @@ SELECT measure, right(order_id::text, 2), transaction_id, wait_ms, currency, amo
 --= refunded|12|tc3|1800000|EUR|2500|catalogue|a
 
 -- orders as known then: before anything was paid or had expired
-SELECT from_day, opened, open, expired, paid FROM report_orders('2026-02-01', '2026-02-28', known_at => '2026-02-27 10:30Z');
+SELECT from_day, opened, open, expired, paid FROM tenure.report_orders('2026-02-01', '2026-02-28', known_at => '2026-02-27 10:30Z');
 --= 2026-02-01|1|1|0|0
 
 -- audit
-SELECT * FROM report_audit('2026-04-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
---= 2026-04-14|ops|transfer|2|2026-04-14 11:00:00+00
+SELECT * FROM tenure.report_audit('2026-04-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+--= 2026-04-14|ops|transfer|2|2026-04-14T11:00:00+00:00
 
 -- audit, one by one
-SELECT from_day, subject, reason, number FROM report_audit_item('2026-04-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+SELECT from_day, subject, reason, number FROM tenure.report_audit_item('2026-04-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-04-14|t54|The same.|1
 --= 2026-04-14|t53|Asked for by mail.|1

@@ -103,7 +103,7 @@ extension TimelineOwner {
     owner > 0 ? "owner-\((owner - 1) % 6 + 1)" : "owner-0"
   }
 
-  /// The letter of an owner, so that nothing rests on colours: – for nobody, A to Z, then A2 and on.
+  /// The letter of an owner, so that nothing rests on colours: – for nobody, A to Z, then A2 on.
   static func letter(_ owner: Int) -> String {
     guard owner > 0 else { return "–" }
     let (round, index) = (owner - 1).quotientAndRemainder(dividingBy: 26)

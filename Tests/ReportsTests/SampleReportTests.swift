@@ -1,0 +1,201 @@
+import Foundation
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import Reports
+
+/// What the reports say of a ledger that was worked out by hand.
+struct SampleReportTests {
+  private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15)) + .hours(12)
+
+  /// A question to the database, and the lines of its answer.
+  private struct Sample {
+    var title: String
+    var question: String
+    var answer: [String]
+  }
+
+  private static func file(_ name: String) throws -> String {
+    let url = try #require(
+      Bundle.module.url(forResource: name, withExtension: "sql", subdirectory: "Samples"))
+    return try String(contentsOf: url, encoding: .utf8)
+  }
+
+  private static func samples() throws -> [Sample] {
+    let mark = "--= "
+    return try file("answers").components(separatedBy: "\n\n").dropFirst().map { block in
+      let lines = block.split(separator: "\n").map(String.init)
+      let question = lines.dropFirst().filter { !$0.hasPrefix("--") }.joined(separator: " ")
+      return Sample(
+        title: lines[0], question: String(question.dropLast()),
+        answer: lines.filter { $0.hasPrefix(mark) }.map { String($0.dropFirst(mark.count)) })
+    }
+  }
+
+  private func withSamples(
+    _ test: @Sendable (ReportReader, ConnectionPool) async throws -> Void
+  ) async throws {
+    try await withScratchDatabase { database in
+      try await database.runScript(try Self.file("ledger"))
+      try await test(ReportReader(database: database), database)
+    }
+  }
+
+  @Test func `each report says what was worked out`() async throws {
+    try await withSamples { _, database in
+      let samples = try Self.samples()
+      #expect(samples.count > 40)
+      for sample in samples {
+        let answer = try await database.withTransaction { transaction in
+          _ = try await transaction.execute("SET LOCAL TimeZone = 'UTC'")
+          return try await transaction.query(
+            """
+            SELECT (SELECT string_agg(coalesce(value, ''), '|' ORDER BY place)
+              FROM json_each_text(row_to_json(r)) WITH ORDINALITY AS e (name, value, place))
+            FROM (\(unescaped: sample.question)) AS r
+            """
+          ).decode(String.self)
+        }
+        #expect(answer == sample.answer, "\(sample.title)")
+      }
+    }
+  }
+
+  @Test func `the sums by the day say the same as the movements`() async throws {
+    try await withSamples { reports, _ in
+      for report in Report.allCases where report.parameters.contains(.timeZone) {
+        for buckets in ReportChoices.Bucket.allCases {
+          var choices = ReportChoices()
+          choices.from = CalendarDate(year: 2026, month: 1, day: 1)
+          choices.bucket = report.parameters.contains(.bucket) ? buckets : nil
+          let sums = try await reports.table(of: report, choices, at: Self.now)
+          choices.timeZone = "Etc/UTC"
+          let movements = try await reports.table(of: report, choices, at: Self.now)
+          #expect(sums.rows == movements.rows, "\(report)")
+          #expect(!sums.rows.isEmpty, "\(report)")
+        }
+      }
+    }
+  }
+
+  @Test func `a column's items add up to it`() async throws {
+    try await withSamples { reports, _ in
+      var choices = ReportChoices()
+      choices.from = CalendarDate(year: 2026, month: 3, day: 1)
+      choices.to = CalendarDate(year: 2026, month: 3, day: 31)
+      let numbers = try await reports.table(of: .churn, choices, at: Self.now)
+      choices.listsItems = true
+      choices.column = "expired"
+      let items = try await reports.table(of: .churn, choices, at: Self.now)
+      #expect(numbers.value("expired") == .number(1))
+      #expect(items.rows.count == 1)
+      #expect(items.value("original_transaction_id") == .text("s4"))
+    }
+  }
+
+  @Test func `people see money with its currency and parts as percent`() async throws {
+    try await withSamples { reports, _ in
+      var choices = ReportChoices()
+      choices.from = CalendarDate(year: 2026, month: 3, day: 1)
+      choices.to = CalendarDate(year: 2026, month: 3, day: 31)
+      let revenue = try await reports.table(of: .revenue, choices, at: Self.now).text(.table)
+      #expect(revenue.contains("80.97 EUR"))
+      #expect(revenue.contains("-10.99 EUR"))
+      #expect(revenue.contains("12.48 USD"))
+      let churn = try await reports.table(of: .churn, choices, at: Self.now)
+      #expect(churn.text(.table).contains("20.00 %"))
+      #expect(churn.text(.json).contains(#""churn_rate":0.200000"#))
+      #expect(churn.text(.csv).contains("2026-03-01,2026-03-31,,5,0,0,1,0,0,1,0,1,1,0.200000"))
+    }
+  }
+
+  @Test func `columns and choices are those of the functions`() async throws {
+    try await withScratchDatabase { database in
+      let functions = try await database.query(
+        """
+        SELECT proname::text, array_to_string(proargnames, ','),
+          array_to_string(proargmodes, ','), obj_description(oid, 'pg_proc')
+        FROM pg_proc
+        WHERE pronamespace = 'tenure'::regnamespace AND starts_with(proname, 'report_')
+        ORDER BY proname
+        """
+      ).decode(String.self, String.self, String.self, String?.self)
+      var seen: Set<String> = []
+      for (name, names, modes, comment) in functions {
+        let arguments = zip(names.split(separator: ","), modes.split(separator: ","))
+        let inputs = Set(arguments.filter { $0.1 == "i" }.map { String($0.0) })
+        let outputs = arguments.filter { $0.1 == "t" }.map { String($0.0) }
+        let report = try #require(
+          Report.allCases.first { name == $0.relation || name == $0.relation + "_item" }, "\(name)")
+        let isOfItems = name != report.relation
+        let shape = report.shape
+        let others = isOfItems ? shape.parametersOfNumbers : shape.parametersOfItems
+        let parameters = Set(
+          shape.parameters.filter { !others.contains($0) }.compactMap(\.argument))
+        #expect(inputs == parameters, "\(name)")
+        var choices = ReportChoices()
+        choices.listsItems = isOfItems
+        #expect(report.columns(choices).map(\.name) == outputs, "\(name)")
+        #expect(comment?.isEmpty == false, "\(name)")
+        for column in shape.cells.keys where !isOfItems && shape.cellColumn == "measure" {
+          #expect(report == .ownership || outputs.contains(column), "\(name).\(column)")
+        }
+        seen.insert(name)
+      }
+      #expect(seen.count == (Report.allCases.count - 1) * 2)
+      #expect(
+        Set(try await ReportReader(database: database).definitions().keys)
+          == Set(Report.allCases))
+    }
+  }
+
+  @Test func `whoever may read reports may call them`() async throws {
+    try await withSamples { _, database in
+      for report in Report.allCases {
+        let found = try await database.withTransaction { transaction in
+          _ = try await transaction.execute("SET LOCAL ROLE tenure_reader")
+          return try await transaction.query(
+            report.query(ReportChoices(), at: Self.now)
+          ).count
+        }
+        #expect(found >= 0)
+      }
+    }
+  }
+
+  @Test func `a choice that cannot be is refused`() {
+    func fault(_ change: (inout ReportChoices) -> Void) -> ReportParameter? {
+      var choices = ReportChoices()
+      change(&choices)
+      return #expect(throws: ReportFault.self) { try choices.check(for: .churn) }?.parameter
+    }
+    #expect(fault { ($0.from, $0.to) = (day(2026, 3, 2), day(2026, 3, 1)) } == .from)
+    #expect(fault { ($0.from, $0.to) = (day(1, 1, 1), day(2026, 3, 1)) } == .from)
+    #expect(fault { $0.product = "" } == .product)
+    #expect(fault { $0.reportingCurrency = "EURO" } == .reportingCurrency)
+    #expect(fault { $0.column = "expired" } == .column)
+    #expect(fault { ($0.listsItems, $0.column) = (true, "weather") } == .column)
+  }
+
+  @Test(arguments: [
+    ("2026-02-28", true), ("2024-02-29", true), ("2026-02-29", false), ("2026-2-1", false),
+    ("2026-02-01T", false), ("20260201", false), ("", false),
+  ])
+  func `a day is written as ISO 8601 has it`(text: String, isDay: Bool) {
+    #expect((CalendarDate(iso8601: text) != nil) == isDay)
+    if isDay { #expect(CalendarDate(iso8601: text)?.text == text) }
+  }
+}
+
+private func day(_ year: Int, _ month: Int, _ day: Int) -> CalendarDate {
+  CalendarDate(year: year, month: month, day: day)
+}
+
+extension ReportTable {
+  /// A value of the first row.
+  fileprivate func value(_ name: String) -> ReportValue? {
+    columns.firstIndex { $0.name == name }.flatMap { rows.first?[$0] }
+  }
+}
