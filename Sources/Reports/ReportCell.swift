@@ -1,4 +1,4 @@
-package import Subscriptions
+import Subscriptions
 
 /// A number of a report: what is counted in it can be listed, one by one, and adds up to it.
 package struct ReportCell: Hashable, Sendable {
