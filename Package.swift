@@ -30,6 +30,7 @@ let hummingbirdCore = Target.Dependency.product(name: "HummingbirdCore", package
 let hummingbirdTesting = Target.Dependency.product(
   name: "HummingbirdTesting", package: "hummingbird")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let mustache = Target.Dependency.product(name: "Mustache", package: "swift-mustache")
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
@@ -69,6 +70,7 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
     .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
     .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.0"),
+    .package(url: "https://github.com/hummingbird-project/swift-mustache", from: "2.1.0"),
     .package(url: "https://github.com/jpsim/Yams", from: "6.2.0"),
     .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
@@ -132,7 +134,7 @@ let package = Package(
       name: "HTTPAPI",
       dependencies: [
         "Intake", "JSONText", "LedgerStorage", "Reports", "Subscriptions", crypto, httpTypes,
-        hummingbird, hummingbirdCore, logging, nioCore, nioHTTP1, serviceLifecycle,
+        hummingbird, hummingbirdCore, logging, mustache, nioCore, nioHTTP1, serviceLifecycle,
       ],
       resources: [.embedInCode("Resources/openapi.yaml")] + pages,
       swiftSettings: strict),

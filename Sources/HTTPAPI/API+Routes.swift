@@ -10,6 +10,7 @@ extension API {
       CallerIdentification(keys: keys)
       RequestLog()
       ProblemReporting()
+      AdminAnswers(keys: keys, templates: templates, now: now)
     }
 
     // Anybody.
@@ -95,9 +96,11 @@ extension API {
     return router
   }
 
-  /// The routes, with an answer to every other method on their paths: 405, and the ones that exist.
+  /// The routes and the pages, with an answer to every other method on their paths: 405, and the ones
+  /// that exist.
   func router() -> Router<APIContext> {
     let router = routes()
+    addAdminRoutes(to: router)
     for (path, routes) in Dictionary(grouping: router.routes, by: \.path.description) {
       var allowed = Set(routes.map(\.method))
       if allowed.contains(.get) { allowed.insert(.head) }

@@ -24,6 +24,9 @@ package struct API: Sendable {
   /// What tells those who wait for events that there are some.
   let watch: EventWatch
   let keys: APIKeys
+  /// How the administrator's pages look.
+  let templates = PageTemplates()
+  let loginThrottle = LoginThrottle()
   let logger: Logger
   let now: @Sendable () -> Timestamp
 

@@ -1,12 +1,18 @@
 import Hummingbird
+import NIOCore
 
 /// What travels with a request on its way through the routes.
 struct APIContext: RequestContext, Sendable {
   var coreContext: CoreRequestContextStorage
   /// Who calls; nil without a key, or with one that nobody has.
   var caller: APIKeys.Caller?
+  /// The other end's address, which may be a proxy's.
+  let remoteAddress: String?
+  /// Of the administrator's pages.
+  var admin = AdminContext()
 
   init(source: ApplicationRequestContextSource) {
     coreContext = CoreRequestContextStorage(source: source)
+    remoteAddress = source.channel.remoteAddress?.ipAddress
   }
 }

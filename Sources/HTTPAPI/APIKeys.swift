@@ -21,6 +21,9 @@ package struct APIKeys: Sendable {
     let caller: Caller
     /// Of the secret: digests are of one length, and comparing them tells nothing of the secrets.
     let digest: SHA256Digest
+    /// Signs the sessions of whoever logs in with the key; made of the secret, so that they end when
+    /// it changes.
+    let sessionKey: SymmetricKey
   }
 
   private let keys: [Key]
@@ -56,10 +59,22 @@ package struct APIKeys: Sendable {
     guard field.count > Self.scheme.count,
       zip(field, Self.scheme).allSatisfy({ $0 | 0x20 == $1 | 0x20 })
     else { return nil }
-    let digest = SHA256.hash(data: Array(field.dropFirst(Self.scheme.count)))
+    return caller(secret: Array(field.dropFirst(Self.scheme.count)))
+  }
+
+  /// Finds whose secret it is, with as little to be learned from the time that it takes.
+  ///
+  /// - Returns: Nil for what is no secret of ours.
+  func caller(secret: [UInt8]) -> Caller? {
+    let digest = SHA256.hash(data: secret)
     var caller: Caller?
     for key in keys where key.digest == digest { caller = key.caller }
     return caller
+  }
+
+  /// What signs an administrator's sessions; nil: there is no such administrator, or not any more.
+  func sessionKey(ofAdministrator name: String) -> SymmetricKey? {
+    keys.first { $0.caller == Caller(name: name, role: .admin) }?.sessionKey
   }
 
   /// Schemes are compared without case (RFC 9110, section 11.1).
@@ -115,7 +130,11 @@ extension APIKeys.Key {
       throw APIKeyError(entry: number, fault: .unusableSecret)
     }
     caller = APIKeys.Caller(name: String(parts[0]), role: role)
-    digest = SHA256.hash(data: Array(parts[2].utf8))
+    let secret = Array(parts[2].utf8)
+    digest = SHA256.hash(data: secret)
+    sessionKey = SymmetricKey(
+      data: HMAC<SHA256>.authenticationCode(
+        for: Array("tenure admin session".utf8), using: SymmetricKey(data: secret)))
   }
 }
 

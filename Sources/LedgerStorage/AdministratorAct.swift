@@ -40,6 +40,7 @@ package struct AdministratorAct: Sendable {
     case redeliverEvent = "redeliver_event"
     case redeliverParkedEvents = "redeliver_parked_events"
     case retryJobs = "retry_jobs"
+    case verifySubmissions = "verify_submissions"
   }
 
   package let id: Int64

@@ -33,13 +33,20 @@ extension Ledger {
   ///
   /// - Parameters:
   ///   - kind: Only those of this kind; nil: all.
+  ///   - last: Only those that come behind this one; nil: from the first one on.
   ///   - limit: How many at the most.
   /// - Returns: The jobs.
   /// - Throws: What the database says.
-  package func parkedJobs(kind: String? = nil, limit: Int) async throws -> [StoredJob] {
-    try await jobs(
+  package func parkedJobs(
+    kind: String? = nil, after last: (parkedAt: Timestamp, id: Int64)? = nil, limit: Int
+  ) async throws -> [StoredJob] {
+    let rest =
+      last.map {
+        "(parked_at < \($0.parkedAt) OR parked_at = \($0.parkedAt) AND job_id > \($0.id))" as SQL
+      } ?? "true"
+    return try await jobs(
       """
-      WHERE parked_at IS NOT NULL AND (\(kind) IS NULL OR kind = \(kind))
+      WHERE parked_at IS NOT NULL AND (\(kind) IS NULL OR kind = \(kind)) AND \(rest)
       ORDER BY parked_at DESC, job_id LIMIT \(limit)
       """,
       at: Timestamp(milliseconds: 0))
@@ -116,6 +123,7 @@ extension Ledger {
           OR job_id = ANY (\(names.compactMap { Int64($0) })))
         """
       case .parked(let kind): "parked_at IS NOT NULL AND kind = \(kind)"
+      case .parkedNumbers(let ids): "parked_at IS NOT NULL AND job_id = ANY (\(ids))"
       case .allParked: "parked_at IS NOT NULL"
       }
     return """
@@ -139,6 +147,7 @@ extension JobSelection {
     switch self {
     case .named(let names): names.joined(separator: " ")
     case .parked(let kind): "parked \(kind)"
+    case .parkedNumbers(let ids): ids.map(String.init).joined(separator: " ")
     case .allParked: "parked"
     }
   }

@@ -186,18 +186,22 @@ extension Ledger {
   /// Pushes what was given up again, as much as goes into one commit.
   ///
   /// - Parameters:
+  ///   - events: Only these; nil: all.
   ///   - administrator: Who asks for it; nil: nobody of whom there is to be a record.
   ///   - now: From when on it is due.
   /// - Returns: How many there were; 0: there are none left.
   /// - Throws: What the database says.
   package func redeliverParked(
-    by administrator: Administrator? = nil, at now: Timestamp
+    _ events: [Int64]? = nil, by administrator: Administrator? = nil, at now: Timestamp
   ) async throws -> Int {
     let count = try await database.withTransaction { transaction in
-      let count = try await transaction.query(Self.pushParkedAgain(at: now)).decodeOnly(Int.self)
+      let count = try await transaction.query(Self.pushParkedAgain(events, at: now))
+        .decodeOnly(Int.self)
       guard count > 0, let administrator else { return count }
       let act = NewAct(
-        action: .redeliverParkedEvents, subject: "parked", administrator: administrator,
+        action: .redeliverParkedEvents,
+        subject: events.map { $0.map(String.init).joined(separator: " ") } ?? "parked",
+        administrator: administrator,
         data: NewAct.data { $0.member("events", count) })
       try await transaction.commit(with: [act.insert(at: now)])
       return count
@@ -206,14 +210,16 @@ extension Ledger {
     return count
   }
 
-  private static func pushParkedAgain(at now: Timestamp) -> SQL {
+  private static func pushParkedAgain(_ events: [Int64]?, at now: Timestamp) -> SQL {
     let task = Job.Task.deliverEvents(stream: "")
+    let chosen = events.map { "event_id = ANY (\($0))" as SQL } ?? "true"
     return """
       WITH again AS (
         UPDATE tenure.webhook_delivery SET attempts = 0, due_since = \(now), parked_at = NULL,
           last_error = NULL
         WHERE event_id IN (
-          SELECT event_id FROM tenure.webhook_delivery WHERE parked_at IS NOT NULL
+          SELECT event_id FROM tenure.webhook_delivery
+          WHERE parked_at IS NOT NULL AND \(chosen)
           ORDER BY position LIMIT \(Self.pushingBatch)
           FOR UPDATE SKIP LOCKED)
         RETURNING stream
@@ -242,21 +248,30 @@ extension Ledger {
   }
 
   /// What was given up, the earliest event first.
-  package func parkedDeliveries(limit: Int) async throws -> [ParkedDelivery] {
-    try await database.query(
+  ///
+  /// - Parameters:
+  ///   - last: Only those behind this place in the feed; nil: from the first one on.
+  ///   - limit: How many at the most.
+  /// - Returns: The deliveries.
+  /// - Throws: What the database says.
+  package func parkedDeliveries(after last: Int64? = nil, limit: Int) async throws
+    -> [ParkedDelivery]
+  {
+    let start = last ?? 0
+    return try await database.query(
       """
-      SELECT d.event_id, e.type, a.account_id, d.attempts, d.parked_at, d.last_error
+      SELECT d.event_id, d.position, e.type, a.account_id, d.attempts, d.parked_at, d.last_error
       FROM tenure.webhook_delivery AS d
       JOIN tenure.event AS e ON e.event_id = d.event_id
       LEFT JOIN tenure.account_by_key AS a ON a.account_key = e.account_key
-      WHERE d.parked_at IS NOT NULL
+      WHERE d.parked_at IS NOT NULL AND d.position > \(start)
       ORDER BY d.position LIMIT \(limit)
       """
     ).decode(
-      Int64.self, String.self, String?.self, Int.self, Timestamp.self, String.self
+      Int64.self, Int64.self, String.self, String?.self, Int.self, Timestamp.self, String.self
     ).map {
       ParkedDelivery(
-        eventID: $0, type: $1, accountID: $2, attempts: $3, parkedAt: $4, reason: $5)
+        eventID: $0, position: $1, type: $2, accountID: $3, attempts: $4, parkedAt: $5, reason: $6)
     }
   }
 }

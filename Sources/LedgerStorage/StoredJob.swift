@@ -52,6 +52,8 @@ package enum JobSelection: Sendable {
   case named([String])
   /// Those of a kind that were given up.
   case parked(kind: String)
+  /// Those of these numbers that were given up.
+  case parkedNumbers([Int64])
   /// All that were given up.
   case allParked
 }

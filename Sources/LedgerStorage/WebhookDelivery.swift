@@ -19,6 +19,8 @@ package struct WebhookDelivery: Hashable, Sendable {
 /// A delivery that was given up, for those who look after it.
 package struct ParkedDelivery: Hashable, Sendable {
   package let eventID: Int64
+  /// Its place in the feed.
+  package let position: Int64
   package let type: String
   /// Nil: it concerns a charge that nobody owns.
   package let accountID: String?

@@ -15,17 +15,22 @@ struct ProblemReporting: RouterMiddleware {
       // There is no request to answer: the server closes the connection.
       throw error
     } catch {
-      let problem = Problem(error)
-      if problem.status.kind == .serverError {
-        context.logger.log(
-          level: problem.code == .unavailable ? .warning : .error, "A request failed",
-          metadata: [
-            "http.route": "\(context.endpointPath ?? "none")", "error": "\(error)",
-          ])
-      }
-      let response = Response(problem)
+      let response = Response(Self.problem(error, context))
       // An answer to HEAD ends with its header; a body would be taken for the next answer.
       return request.method == .head ? response.createHeadResponse() : response
     }
+  }
+
+  /// Says what an error means, and logs it where it is the server's.
+  static func problem(_ error: any Error, _ context: APIContext) -> Problem {
+    let problem = Problem(error)
+    if problem.status.kind == .serverError {
+      context.logger.log(
+        level: problem.code == .unavailable ? .warning : .error, "A request failed",
+        metadata: [
+          "http.route": "\(context.endpointPath ?? "none")", "error": "\(error)",
+        ])
+    }
+    return problem
   }
 }

@@ -4,9 +4,10 @@ import Subscriptions
 
 /// One entry of the ledger about a charge: what was learned or decided, when, and from where.
 struct ChargeEvent: JSONWritable {
-  private let entry: LedgerEntry
-  private let source: EntrySource
-  private let sentence: String
+  let entry: LedgerEntry
+  let source: EntrySource
+  /// What it says, in words.
+  let sentence: String
 
   /// - Parameters:
   ///   - entry: The entry.
@@ -39,11 +40,7 @@ extension Ledger {
   /// Reads the entries about a charge, and those of Apple's words on renewal that its decision
   /// rests on, in the order in which they were recorded.
   func history(of charge: Charge, in family: RecordedFamily) async throws -> [ChargeEvent] {
-    let statusDates = Set(
-      [
-        family.charge(of: charge.id)?.recorded.decision.finding.statusAsOf,
-        family.charge(of: charge.id)?.recorded.decision.finding.switchedOffAt,
-      ].compactMap(\.self))
+    let statusDates = family.charge(of: charge.id)?.recorded.decision.finding.statusDates ?? []
     var entries: [(entry: LedgerEntry, source: EntrySource)] = []
     for line in family.line.heads.keys.sorted() {
       entries += try await history(of: line).filter {
@@ -60,8 +57,15 @@ extension Ledger {
   }
 }
 
+extension RenewalFinding {
+  /// The dates of Apple's words on renewal that the finding rests on.
+  var statusDates: Set<Timestamp> { Set([statusAsOf, switchedOffAt].compactMap(\.self)) }
+}
+
 extension LedgerEntry.Content {
-  fileprivate func concerns(_ charge: Charge, statusDates: Set<Timestamp>) -> Bool {
+  /// Whether this is about a charge, or what Apple said at one of the dates on which its decision
+  /// rests.
+  func concerns(_ charge: Charge, statusDates: Set<Timestamp>) -> Bool {
     switch self {
     case .evidence(.transaction(let record)): charge.transactions.contains(record.key)
     case .evidence(.renewalStatus(let status, _)): statusDates.contains(status.asOf)
@@ -72,7 +76,7 @@ extension LedgerEntry.Content {
   }
 
   /// The accounts that a sentence about this names.
-  fileprivate var accounts: [AccountKey] {
+  var accounts: [AccountKey] {
     switch self {
     case .act(.claim(let claim)): [claim.account]
     case .act(.placement(let placement)): [placement.account].compactMap(\.self)

@@ -30,7 +30,8 @@ struct DecisionEvidence: JSONWritable {
     }
   }
 
-  private var sentences: String {
+  /// All of it in words.
+  var sentences: String {
     var sentences = ["The charge is dated \(charge.date), and \(kind)."]
     sentences.append(
       finding.previous.map {

@@ -44,7 +44,7 @@ extension JSONWriter {
 
 extension ChargeReport {
   /// The end of what was paid for; nil: never, or nothing that lasts.
-  fileprivate func end(in catalogue: Catalogue) -> Timestamp? {
+  func end(in catalogue: Catalogue) -> Timestamp? {
     guard charge.end == nil, productType == .nonRenewing else { return charge.end }
     return catalogue.product(charge.productID, at: charge.date)?.period?.end(from: charge.date)
   }

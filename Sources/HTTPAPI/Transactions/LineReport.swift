@@ -65,7 +65,7 @@ extension RecordedFamily {
   ///
   /// The same function that computes what an account may use computes it: with every charge in one
   /// hand, and every product granting one and the same.
-  fileprivate func current(in catalogue: Catalogue, at moment: Timestamp) -> Entitlement? {
+  func current(in catalogue: Catalogue, at moment: Timestamp) -> Entitlement? {
     let holdings = rule.charges.indices.map { line.holding(ofChargeAt: $0, in: rule) }
     let products = rule.charges.map { charge in
       var product =

@@ -21,7 +21,10 @@ struct PageResourceTests {
     (#"\{\{\{|\{\{&"#, "{{{name}}}"),
     // Styles and scripts within the page.
     (#"\sstyle="#, #"<rect style="fill: red">"#),
-    (#"<style|<script(?! src="/admin/admin\.js" defer></script>)"#, "<script>alert(1)</script>"),
+    (
+      #"<style|<script(?! src="\{\{page\.scriptHref\}\}" defer></script>)"#,
+      "<script>alert(1)</script>"
+    ),
     (#"\son\w+="#, #"<a onclick="x()">"#),
     // Whatever does not come from here.
     (#"https?:|//\w"#, #"<img src="//example.org/x.png">"#),

@@ -5,10 +5,27 @@
 enum PageAddress {
   static let overview = "/admin"
   static let login = "/admin/login"
+  static let logout = "/admin/logout"
   static let unclaimed = "/admin/unclaimed"
   static let parked = "/admin/parked"
   static let rejected = "/admin/rejected"
   static let reports = "/admin/reports"
+
+  /// The form for logging in, and where to go on afterwards; nil: to the overview.
+  static func login(returnTo path: String?) -> String {
+    address(login, query: path.map { [("return_to", $0)] } ?? [])
+  }
+
+  /// A page with what is chosen of it, such as where a list goes on.
+  static func page(_ path: String, query: [(name: String, value: String)]) -> String {
+    let separator = path.contains("?") ? "&" : "?"
+    return query.isEmpty ? path : path + address("", query: query).replacing("?", with: separator)
+  }
+
+  /// Whether a path is one of the pages, or of what belongs to them.
+  static func contains(_ path: String) -> Bool {
+    path == overview || path.hasPrefix(overview + "/")
+  }
 
   static func search(_ text: String) -> String {
     address("/admin/search", query: [("q", text)])

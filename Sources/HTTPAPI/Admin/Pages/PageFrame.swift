@@ -23,6 +23,10 @@ struct PageFrame: Sendable {
   var actions: [PageLink] = []
   /// Seconds after which the browser asks again, while a report is still being made.
   var refreshSeconds: Int?
+  // With their versions, so that browsers may keep them.
+  var styleHref = StaticFile.styleSheet.href
+  var scriptHref = StaticFile.script.href
+  var iconHref = StaticFile.icon.href
 }
 
 /// Links of the navigation that belong together.

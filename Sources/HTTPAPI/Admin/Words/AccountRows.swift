@@ -1,0 +1,142 @@
+import Foundation
+import LedgerStorage
+import Subscriptions
+
+extension AccountChargeRow {
+  /// - Parameters:
+  ///   - report: The charge.
+  ///   - end: The end of what was paid for.
+  ///   - now: The present.
+  init(_ report: ChargeReport, end: Timestamp?, at now: Timestamp) {
+    let charge = report.charge
+    self.init(
+      transactionID: charge.id.transactionID.rawValue, href: charge.id.href,
+      productID: charge.productID.rawValue, chargedAt: Moment(charge.date),
+      until: end.map(Moment.init), price: Price.text(of: report.transaction),
+      state: Badge(charge, end: end, at: now), rule: report.recorded.decision.rule.rawValue,
+      because: report.because, isSandbox: charge.id.line.environment == .sandbox,
+      transferHref: charge.id.transferHref)
+  }
+}
+
+extension OrderRow {
+  init(_ stored: StoredOrder, charges: AccountCharges) {
+    let charge = charges.charge(fulfilling: stored.order.id)
+    let delivery = charge.map { charge in
+      charge.deliveredAt.map { "delivered \(Moment($0).text)" } ?? "not acknowledged"
+    }
+    self.init(
+      orderID: stored.order.id.uuidString.lowercased(),
+      productID: stored.order.productID.rawValue, openedAt: Moment(stored.order.createdAt),
+      state: Badge(stored.order.status), transactionID: stored.transactionID?.rawValue,
+      href: charge?.charge.id.href, delivery: delivery)
+  }
+}
+
+extension GrantRow {
+  init(_ stored: StoredGrant, at now: Timestamp) {
+    let grant = stored.grant
+    let isOver = grant.accessEnd.map { $0 <= now } ?? false
+    let state =
+      grant.revokedAt != nil
+      ? Badge(text: "taken back", tone: Tone.bad)
+      : isOver
+        ? Badge(text: "over", tone: Tone.quiet)
+        : Badge(text: grant.source == .provisional ? "provisional" : "active", tone: Tone.good)
+    let id = grant.id.uuidString.lowercased()
+    self.init(
+      grantID: id, entitlement: grant.entitlement, state: state, from: Moment(grant.startsAt),
+      until: grant.accessEnd.map(Moment.init), administrator: nil, reason: stored.reason,
+      revokeHref: grant.source == .grant && !isOver
+        ? PageAddress.revocation(ofGrant: id) : nil)
+  }
+}
+
+extension SubmissionRow {
+  init(_ submission: SubmissionSummary) {
+    let outcome =
+      switch submission.status {
+      case .verified:
+        "Apple vouches for it"
+          + (submission.environment == .sandbox ? ", in the sandbox." : ".")
+      case .rejected: submission.problem?.detail ?? "Apple does not vouch for it."
+      case .pending:
+        (submission.problem?.detail ?? "Apple was not asked yet.")
+          + " Tried \(Count.text(submission.attempts, "time"))"
+          + (submission.retryAt.map { "; again \(Moment($0).text)." } ?? ", and given up.")
+      }
+    self.init(
+      submissionID: submission.id.uuidString.lowercased(),
+      receivedAt: Moment(submission.receivedAt), state: Badge(submission), outcome: outcome,
+      href: submission.status == .rejected ? PageAddress.rejected : nil)
+  }
+}
+
+extension FactRow {
+  /// What the feed told an account.
+  init(_ event: ToldEvent) {
+    let told = try? JSONDecoder().decode(ToldWords.self, from: Data(event.data.utf8))
+    self.init(
+      at: Moment(event.occurredAt), sentence: (told ?? ToldWords()).sentence(for: event.type),
+      source: "Event", sourceClass: TimelineSketch.Symbol.poll.rawValue,
+      sourceDetail: event.type, sourceID: told?.transactionID,
+      sourceHref: told?.href)
+  }
+}
+
+/// What an event tells, as far as a list needs it.
+private struct ToldWords: Decodable {
+  var environment: String?
+  var originalTransactionID: String?
+  var transactionID: String?
+  var productID: String?
+  var orderID: String?
+  var entitlement: String?
+  var expiresAt: String?
+  var because: String?
+
+  enum CodingKeys: String, CodingKey {
+    case environment, entitlement, because
+    case originalTransactionID = "original_transaction_id"
+    case transactionID = "transaction_id"
+    case productID = "product_id"
+    case orderID = "order_id"
+    case expiresAt = "expires_at"
+  }
+
+  var href: String? {
+    guard let environment, let originalTransactionID else { return nil }
+    return PageAddress.originalTransaction(originalTransactionID, environment: environment)
+  }
+
+  func sentence(for type: String) -> String {
+    let until = expiresAt.map { ", until \($0.prefix(10))" } ?? ""
+    let what = entitlement.map { "“\($0)”" } ?? productID ?? orderID ?? ""
+    guard let kind = LedgerEvent.Kind(rawValue: type) else { return "\(type) \(what)" }
+    let words =
+      switch kind {
+      case .transactionRecorded: "A charge was recorded: \(what)\(until)."
+      case .ownerDecided: "The owner of a charge was decided: \(what)."
+      case .transactionClaimed: "A charge was claimed: \(what)."
+      case .ownerCorrected: "The owner of a charge was corrected: \(what)."
+      case .transactionRevoked: "A charge was taken back: \(what)."
+      case .transactionRestored: "A charge that was taken back counts again: \(what)."
+      case .bindingClosed: "The original transaction is bound to it no longer."
+      case .bindingOpened: "The original transaction is bound to it."
+      case .entitlementGranted: "It may use \(what)\(until)."
+      case .entitlementExtended: "It may use \(what) for longer\(until)."
+      case .entitlementShortened: "It may use \(what) for less\(until)."
+      case .entitlementExpired: "\(what) ended."
+      case .entitlementRevoked: "\(what) was taken back."
+      case .renewalStatusChanged: "What Apple says of the next renewal changed."
+      case .inGracePeriod: "The subscription is in a grace period."
+      case .inBillingRetry: "Apple tries to charge again, without access."
+      case .recovered: "Apple could charge again."
+      case .productChanged: "The product changed to \(what)."
+      case .orderFulfilled: "An order was fulfilled: \(what)."
+      case .orderRefunded: "An order was refunded: \(what)."
+      case .orderExpired: "An order expired: \(what)."
+      }
+    return because.map { "\(words) \($0)" } ?? words
+  }
+}

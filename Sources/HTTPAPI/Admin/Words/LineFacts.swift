@@ -1,0 +1,68 @@
+import LedgerStorage
+import Subscriptions
+
+/// All entries of a line and of those that Apple links with it, with what brought them, read once.
+struct LineFacts: Sendable {
+  /// In the order in which they were recorded.
+  let events: [ChargeEvent]
+  let names: [AccountKey: String]
+  let sources: SourceWords
+
+  init(of family: RecordedFamily, in ledger: Ledger) async throws {
+    var entries: [(entry: LedgerEntry, source: EntrySource)] = []
+    for line in family.line.heads.keys.sorted() {
+      entries += try await ledger.history(of: line)
+    }
+    entries.sort {
+      ($0.entry.recordedAt, $0.entry.line, $0.entry.number)
+        < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
+    }
+    let unnamed = Set(entries.flatMap { $0.entry.content.accounts }).subtracting(family.names.keys)
+    let names = family.names.merging(try await ledger.accountIDs(of: unnamed)) { first, _ in first }
+    events = entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
+    self.names = names
+    sources = try await SourceWords(of: entries.map(\.source), in: ledger)
+  }
+
+  func name(_ account: AccountKey) -> String { names[account] ?? "erased" }
+
+  /// All of them, the latest first, with names for links to them.
+  var rows: [FactRow] { events.reversed().map { row($0, anchor: Self.anchor($0.entry)) } }
+
+  /// What was learned or decided about a charge, in order.
+  func rows(about charge: Charge, statusDates: Set<Timestamp>) -> [FactRow] {
+    events.filter { $0.entry.content.concerns(charge, statusDates: statusDates) }
+      .map { row($0, anchor: nil) }
+  }
+
+  /// What was heard, once for each source: a submission or notification can bring many entries.
+  var messages: [LineLife.Message] {
+    var seen: Set<EntrySource> = []
+    return events.filter { event in
+      event.source.id == nil || seen.insert(event.source).inserted
+    }.map { event in
+      LineLife.Message(
+        source: event.source.kind.symbol, at: event.entry.recordedAt,
+        text: "\(sources.text(of: event.source)), recorded \(Moment(event.entry.recordedAt).text)",
+        href: "#\(Self.anchor(event.entry))")
+    }
+  }
+
+  private func row(_ event: ChargeEvent, anchor: String?) -> FactRow {
+    sources.fact(
+      event.sentence, at: event.entry.content.evidenceDate ?? event.entry.recordedAt,
+      from: event.source, recordedAt: event.entry.recordedAt, anchor: anchor)
+  }
+
+  private static func anchor(_ entry: LedgerEntry) -> String {
+    let line = entry.line.originalTransactionID.rawValue.utf8.map { byte in
+      switch byte {
+      case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+        UInt8(ascii: "A")...UInt8(ascii: "Z"):
+        byte
+      default: UInt8(ascii: "-")
+      }
+    }
+    return "fact-\(String(decoding: line, as: UTF8.self))-\(entry.number)"
+  }
+}

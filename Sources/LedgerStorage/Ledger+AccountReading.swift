@@ -1,0 +1,106 @@
+package import Foundation
+import Postgres
+package import Subscriptions
+
+/// A submission as lists show it.
+package struct SubmissionSummary: Hashable, Sendable {
+  package let id: UUID
+  /// Who sent it.
+  package let accountID: String
+  package let receivedAt: Timestamp
+  package let status: Submission.Status
+  package let environment: Environment?
+  package let decidedAt: Timestamp?
+  package let retryAt: Timestamp?
+  package let attempts: Int
+  package let problem: SubmissionProblem?
+}
+
+/// An event as the feed has told it.
+package struct ToldEvent: Sendable {
+  package let id: Int64
+  /// The name of a ``LedgerEvent/Kind``, or of what a newer version tells.
+  package let type: String
+  package let occurredAt: Timestamp
+  /// An object of JSON.
+  package let data: String
+}
+
+/// What an account did and was told, the latest first.
+extension Ledger {
+  /// The orders that an account opened last.
+  package func latestOrders(of account: Account, limit: Int) async throws -> [StoredOrder] {
+    try await database.query(
+      """
+      SELECT order_id, product_id, status, created_at, fulfilled_at, environment, transaction_id
+      FROM tenure.purchase_order
+      WHERE account_key = \(account.key)
+      ORDER BY created_at DESC, order_id LIMIT \(limit)
+      """
+    ).decode(
+      UUID.self, ProductID.self, PurchaseOrder.Status.self, Timestamp.self, Timestamp?.self,
+      Environment?.self, TransactionID?.self
+    ).map { id, product, status, createdAt, fulfilledAt, environment, transaction in
+      StoredOrder(
+        order: PurchaseOrder(
+          id: id, account: account.key, productID: product, createdAt: createdAt, status: status),
+        accountID: account.id, appAccountToken: account.appAccountToken, fulfilledAt: fulfilledAt,
+        environment: environment, transactionID: transaction,
+        expiresAt: createdAt + orderLifetime)
+    }
+  }
+
+  /// What an account's app submitted last.
+  package func latestSubmissions(of account: AccountKey, limit: Int) async throws
+    -> [SubmissionSummary]
+  {
+    try await submissions("s.account_key = \(account) ORDER BY s.submission_id DESC LIMIT \(limit)")
+  }
+
+  /// What the feed has told an account.
+  ///
+  /// - Parameters:
+  ///   - account: The account.
+  ///   - last: Only what is before this event; nil: from the latest on.
+  ///   - limit: How many at the most.
+  /// - Returns: The events.
+  /// - Throws: What the database says.
+  package func latestEvents(of account: AccountKey, before last: Int64?, limit: Int) async throws
+    -> [ToldEvent]
+  {
+    let end = last ?? .max
+    return try await database.query(
+      """
+      SELECT event_id, type, occurred_at, data FROM tenure.event
+      WHERE account_key = \(account) AND event_id < \(end)
+      ORDER BY event_id DESC LIMIT \(limit)
+      """
+    ).decode(Int64.self, String.self, Timestamp.self, String.self).map {
+      ToldEvent(id: $0, type: $1, occurredAt: $2, data: $3)
+    }
+  }
+
+  func submissions(_ condition: SQL) async throws -> [SubmissionSummary] {
+    try await database.query(
+      """
+      SELECT s.submission_id, a.account_id, s.received_at, s.status, s.environment, s.decided_at,
+        s.retry_at, s.attempts, s.problem, s.problem_detail, s.apple_status
+      FROM tenure.submission AS s
+      JOIN tenure.account_by_key AS a ON a.account_key = s.account_key
+      WHERE \(condition)
+      """
+    ).decode(
+      UUID.self, String.self, Timestamp.self, Submission.Status.self, Environment?.self,
+      Timestamp?.self, Timestamp?.self, Int.self, String?.self, String?.self, Int?.self
+    ).map {
+      id, account, receivedAt, status, environment, decidedAt, retryAt, attempts, problem, detail,
+      appleStatus in
+      SubmissionSummary(
+        id: id, accountID: account, receivedAt: receivedAt, status: status,
+        environment: environment, decidedAt: decidedAt, retryAt: retryAt, attempts: attempts,
+        problem: problem.map {
+          SubmissionProblem(code: $0, detail: detail ?? "", appleStatus: appleStatus)
+        })
+    }
+  }
+}

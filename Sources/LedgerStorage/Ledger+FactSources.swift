@@ -1,0 +1,42 @@
+package import Foundation
+import Postgres
+package import Subscriptions
+
+/// What a notification was about, for those who see that it brought something.
+package struct NotificationSummary: Hashable, Sendable {
+  package let id: String
+  package let type: String?
+  package let subtype: String?
+  package let receivedAt: Timestamp
+  package let signedAt: Timestamp?
+}
+
+/// What brought entries of the ledger, by the ids of their sources.
+extension Ledger {
+  /// The notifications of some ids; those that were aged out are left out.
+  package func notificationSummaries(_ ids: [String]) async throws -> [String: NotificationSummary]
+  {
+    guard !ids.isEmpty else { return [:] }
+    let summaries = try await database.query(
+      """
+      SELECT notification_id, notification_type, subtype, received_at, signed_at
+      FROM tenure.notification WHERE notification_id = ANY (\(ids))
+      """
+    ).decode(String.self, String?.self, String?.self, Timestamp.self, Timestamp?.self).map {
+      NotificationSummary(id: $0, type: $1, subtype: $2, receivedAt: $3, signedAt: $4)
+    }
+    return Dictionary(uniqueKeysWithValues: summaries.map { ($0.id, $0) })
+  }
+
+  /// The accounts whose apps sent some submissions.
+  package func submitters(of ids: [UUID]) async throws -> [UUID: String] {
+    guard !ids.isEmpty else { return [:] }
+    let rows = try await database.query(
+      """
+      SELECT s.submission_id, a.account_id FROM tenure.submission AS s
+      JOIN tenure.account_by_key AS a ON a.account_key = s.account_key
+      WHERE s.submission_id = ANY (\(ids))
+      """)
+    return Dictionary(uniqueKeysWithValues: try rows.decode(UUID.self, String.self).map { $0 })
+  }
+}

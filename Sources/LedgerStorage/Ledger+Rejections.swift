@@ -1,0 +1,91 @@
+package import Foundation
+import JSONText
+import Postgres
+package import Subscriptions
+
+/// How often something was rejected for one reason.
+package struct RejectionCount: Hashable, Sendable {
+  package let code: String
+  package let appleStatus: Int?
+  package let count: Int
+  package let lastAt: Timestamp
+}
+
+/// Submissions for which Apple does not vouch.
+extension Ledger {
+  /// Rejected submissions, the last one first.
+  ///
+  /// - Parameters:
+  ///   - last: Only those that were rejected before this one; nil: from the last one on.
+  ///   - limit: How many at the most.
+  /// - Returns: The submissions.
+  /// - Throws: What the database says.
+  package func rejectedSubmissions(
+    before last: (decidedAt: Timestamp, id: UUID)?, limit: Int
+  ) async throws -> [SubmissionSummary] {
+    let rest =
+      last.map { "(s.decided_at, s.submission_id) < (\($0.decidedAt), \($0.id))" } ?? "true" as SQL
+    // The day is what there is an index by.
+    return try await submissions(
+      """
+      s.status = 'rejected' AND \(rest)
+      ORDER BY (s.decided_at AT TIME ZONE 'UTC')::date DESC, s.decided_at DESC,
+        s.submission_id DESC
+      LIMIT \(limit)
+      """)
+  }
+
+  /// How many submissions were rejected since a moment, by reason.
+  package func rejectionCounts(since start: Timestamp) async throws -> [RejectionCount] {
+    try await database.query(
+      """
+      SELECT problem, apple_status, count(*), max(decided_at) FROM tenure.submission
+      WHERE status = 'rejected' AND decided_at >= \(start)
+        AND (decided_at AT TIME ZONE 'UTC')::date >= (\(start) AT TIME ZONE 'UTC')::date
+      GROUP BY problem, apple_status
+      ORDER BY 3 DESC, 1, 2
+      """
+    ).decode(String.self, Int?.self, Int.self, Timestamp.self).map {
+      RejectionCount(code: $0, appleStatus: $1, count: $2, lastAt: $3)
+    }
+  }
+
+  /// Asks Apple once more about submissions that were rejected, after what was wrong is mended.
+  ///
+  /// What is not rejected any more stays as it is, and so does what was aged out or erased.
+  ///
+  /// - Parameters:
+  ///   - ids: The submissions.
+  ///   - administrator: Who asks for it, and why.
+  ///   - now: When.
+  /// - Returns: How many will be verified.
+  /// - Throws: What the database says.
+  package func verifyAgain(
+    _ ids: [UUID], by administrator: Administrator, at now: Timestamp
+  ) async throws -> Int {
+    let reopened = try await database.withTransaction { transaction in
+      let reopened = try await transaction.query(
+        """
+        UPDATE tenure.submission AS s SET status = 'pending', decided_at = NULL,
+          retry_at = \(now), problem = NULL, problem_detail = NULL, apple_status = NULL
+        WHERE s.submission_id = ANY (\(ids)) AND s.status = 'rejected' AND s.erased_at IS NULL
+          AND EXISTS (
+            SELECT FROM tenure.submission_payload AS p WHERE p.submission_id = s.submission_id)
+        RETURNING s.submission_id
+        """
+      ).decode(UUID.self)
+      guard !reopened.isEmpty else { return reopened }
+      let act = NewAct(
+        action: .verifySubmissions,
+        subject: reopened.map { $0.uuidString.lowercased() }.joined(separator: " "),
+        administrator: administrator,
+        data: NewAct.data { $0.member("submissions", reopened.count) })
+      try await transaction.commit(
+        with: reopened.map { Job.schedule(.verifySubmission($0), runAt: now, at: now) }
+          + [act.insert(at: now)])
+      return reopened
+    }
+    if !reopened.isEmpty { bell.ring(.jobs) }
+    return reopened.count
+  }
+}
