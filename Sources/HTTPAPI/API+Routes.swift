@@ -96,7 +96,7 @@ extension API {
     return router
   }
 
-  /// The routes and the pages, with an answer to every other method on their paths: 405, and the ones
+  /// The routes and the pages, with an answer to every other method on their paths: 405, and those
   /// that exist.
   func router() -> Router<APIContext> {
     let router = routes()

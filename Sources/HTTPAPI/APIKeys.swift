@@ -21,8 +21,8 @@ package struct APIKeys: Sendable {
     let caller: Caller
     /// Of the secret: digests are of one length, and comparing them tells nothing of the secrets.
     let digest: SHA256Digest
-    /// Signs the sessions of whoever logs in with the key; made of the secret, so that they end when
-    /// it changes.
+    /// Signs the sessions of whoever logs in with the key; made of the secret, so that they end
+    /// when it changes.
     let sessionKey: SymmetricKey
   }
 

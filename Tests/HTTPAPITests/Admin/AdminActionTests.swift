@@ -91,7 +91,7 @@ struct AdminActionTests {
       while let next = path {
         let page = try await browser.get(next)
         seen += page.text.matches(of: /job \d/).map { String($0.0) }
-        path = page.text.firstMatch(of: /href="([^"]*)" rel="next"/)
+        path = page.text.firstMatch(of: /href=\x22([^\x22]*)\x22 rel=\x22next/)
           .map { String($0.1).replacing("&amp;", with: "&") }
       }
       #expect(seen == (0..<5).map { "job \($0)" })

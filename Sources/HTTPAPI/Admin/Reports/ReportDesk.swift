@@ -3,8 +3,8 @@ import ServiceLifecycle
 import Subscriptions
 import Synchronization
 
-/// Asks reports for the administrator's pages: whoever waits too long is told so, the report goes on,
-/// and its answer is kept for those who ask again.
+/// Asks reports for the administrator's pages: whoever waits too long is told so, the report goes
+/// on, and its answer is kept for those who ask again.
 final class ReportDesk: Service {
   /// Nobody looks at an empty page for longer.
   static let patience: Duration = .seconds(2)

@@ -125,11 +125,12 @@ struct ReportPageController: Sendable {
         report.rawValue, choices: query + (offset > 0 ? [("offset", "\(offset)")] : []))
     }
     let shown = found.items.rows.count
+    func words(_ count: Int) -> String { ChartUnit.count.text(Int64(count)) }
     let paging =
       offset > 0 || found.items.isCutShort
       ? Paging(
-        text: "\(ChartUnit.count.text(Int64(offset + 1)))–"
-          + "\(ChartUnit.count.text(Int64(offset + shown))) of \(ChartUnit.count.text(found.count))",
+        text: "\(words(offset + 1))–\(words(offset + shown)) of "
+          + ChartUnit.count.text(found.count),
         previousHref: offset > 0 ? address(from: max(0, offset - Self.itemsAtOnce)) : nil,
         nextHref: found.items.isCutShort ? address(from: offset + Self.itemsAtOnce) : nil) : nil
     let rows = cell.row.sorted { $0.key < $1.key }.map { name, value in

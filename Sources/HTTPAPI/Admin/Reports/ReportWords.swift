@@ -109,7 +109,7 @@ extension ReportValue {
     }
   }
 
-  /// A part of a whole in hundredths of a percent, rounded half away from zero; nil without a whole.
+  /// A part of a whole in hundredths of a percent, rounded half away from zero; nil without one.
   static func hundredthsOfPercent(of part: Int64, in whole: Int64) -> Int64? {
     guard whole > 0, !part.multipliedReportingOverflow(by: 20_000).overflow else { return nil }
     let doubled = part.magnitude * 20_000 / UInt64(whole)
