@@ -19,6 +19,8 @@ package struct API: Sendable {
   let entitlements: EntitlementReader
   let reports: ReportReader
   let schema: SchemaMigrator
+  /// What makes reports for the administrator's pages.
+  let reportDesk: ReportDesk
   /// What tells those who wait for events that there are some.
   let watch: EventWatch
   let keys: APIKeys
@@ -52,6 +54,7 @@ package struct API: Sendable {
     self.reports = reports
     self.schema = schema
     watch = EventWatch(ledger: ledger)
+    reportDesk = ReportDesk(reports: reports, now: now)
     self.keys = keys
     self.logger = logger
     self.now = now
@@ -86,7 +89,7 @@ package struct API: Sendable {
           idleTimeout: idleTimeout)
       },
       configuration: ApplicationConfiguration(address: .hostname(host, port: port)),
-      services: [EventWatching(watch: watch)],
+      services: [EventWatching(watch: watch), reportDesk],
       onServerRunning: { channel in await onListening(channel.localAddress?.port ?? port) },
       logger: logger)
   }

@@ -31,11 +31,7 @@ enum IntakeReport {
   /// These are views and not functions: they are narrowed down here.
   static func query(_ choices: ReportChoices, at now: Timestamp) -> SQL {
     let moment = PostgresTimestamp(now)
-    let firstDay = PostgresTimestamp(now - .days(choices.days - 1))
-    let condition: SQL = """
-      (day IS NULL OR day >= (\(firstDay) AT TIME ZONE 'UTC')::date)
-        AND (\(choices.includesSandbox) OR environment IS DISTINCT FROM 'sandbox')
-      """
+    let condition = condition(choices, at: now)
     return choices.listsItems
       ? """
       SELECT measure, environment, bundle_id, cause, subject, at, number, attempts, delay_ms, detail
@@ -54,6 +50,15 @@ enum IntakeReport {
       GROUP BY measure, environment, bundle_id, cause
       ORDER BY measure, environment, bundle_id, sum(report_intake.number) DESC, cause
       LIMIT \(choices.limit + 1)
+      """
+  }
+
+  /// Which days and environments are counted.
+  static func condition(_ choices: ReportChoices, at now: Timestamp) -> SQL {
+    let firstDay = PostgresTimestamp(now - .days(choices.days - 1))
+    return """
+      (day IS NULL OR day >= (\(firstDay) AT TIME ZONE 'UTC')::date)
+        AND (\(choices.includesSandbox) OR environment IS DISTINCT FROM 'sandbox')
       """
   }
 }

@@ -24,15 +24,22 @@ package struct ReportReader: Sendable {
   package func table(
     of report: Report, _ choices: ReportChoices = ReportChoices(), at now: Timestamp
   ) async throws -> ReportTable {
-    try choices.check(for: report)
-    try await checkTimeZone(choices.timeZone)
+    try await check(choices, for: report)
     let columns = report.columns(choices)
-    let found = try await database.query(
-      report.query(choices, at: now), deadline: Self.deadline)
+    let found = try await rows(report.query(choices, at: now))
     let rows = try found.prefix(choices.limit).map { row in try columns.map(row.value) }
     return ReportTable(
       report: report, asOf: choices.asOf ?? now, columns: columns, rows: rows,
       isCutShort: found.count > choices.limit)
+  }
+
+  func check(_ choices: ReportChoices, for report: Report) async throws {
+    try choices.check(for: report)
+    try await checkTimeZone(choices.timeZone)
+  }
+
+  func rows(_ question: SQL) async throws -> Rows {
+    try await database.query(question, deadline: Self.deadline)
   }
 
   /// The database takes more for a time zone than there are, with offsets the wrong way round.
@@ -67,7 +74,7 @@ package struct ReportReader: Sendable {
 }
 
 extension Row {
-  fileprivate func value(of column: ReportColumn) throws -> ReportValue {
+  func value(of column: ReportColumn) throws -> ReportValue {
     switch column.kind {
     case .text: try decode(String?.self, column: column.name).map { .text($0) } ?? .none
     case .number: try decode(Int64?.self, column: column.name).map { .number($0) } ?? .none

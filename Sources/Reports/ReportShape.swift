@@ -64,12 +64,21 @@ extension Report {
     }
     return """
       SELECT \(unescaped: names)
-      FROM tenure.\(unescaped: relation + (choices.listsItems ? "_item" : ""))(
-        \(arguments(choices, at: now))) AS r
+      FROM \(source(choices, at: now)) AS r
       \(condition)
       ORDER BY \(unescaped: choices.listsItems ? shape.itemOrder : shape.order)
       LIMIT \(choices.limit + 1)
       """
+  }
+
+  /// What lists the things that the report counts.
+  func items(_ choices: ReportChoices, at now: Timestamp) -> SQL {
+    self == .intake ? "tenure.report_intake_item" : source(choices, at: now)
+  }
+
+  private func source(_ choices: ReportChoices, at now: Timestamp) -> SQL {
+    let name = relation + (choices.listsItems ? "_item" : "")
+    return "tenure.\(unescaped: name)(\(arguments(choices, at: now)))"
   }
 
   private func arguments(_ choices: ReportChoices, at now: Timestamp) -> SQL {
@@ -114,7 +123,7 @@ extension ReportChoices {
 
 extension ReportColumn {
   /// The column as it is asked for: dates and exact fractions travel as text.
-  fileprivate var selected: String {
+  var selected: String {
     switch kind {
     case .text, .date, .fraction, .rate: "r.\(name)::text AS \(name)"
     case .number, .duration, .money: "r.\(name)::bigint AS \(name)"

@@ -1,0 +1,227 @@
+import Reports
+import Subscriptions
+
+extension OverviewAnswers {
+  /// So many currencies have a tile; the report has all of them.
+  private static let mostCurrencies = 4
+
+  /// The tiles, by what they are about.
+  var groups: [TileGroup] {
+    [
+      TileGroup(
+        heading: "Subscriptions",
+        tiles: [
+          stock(.active, "Active", "active", more: Tone.good),
+          stock(.trials, "Trials", "trials", more: Tone.info),
+          churn,
+        ]),
+      TileGroup(heading: "Money", tiles: money + [renewals, refunds]),
+      TileGroup(heading: "Health", tiles: [billingIssues, intake]),
+    ]
+  }
+
+  /// The numbers of a column, summed up for each row's time.
+  private func weeks(_ question: OverviewQuestion, _ columns: [String], currency: String? = nil)
+    -> [Int64]?
+  {
+    guard let table = tables[question] else { return nil }
+    var weeks: [String: Int64] = [:]
+    for index in table.rows.indices {
+      guard let week = table.value("from_day", inRow: index)?.text else { continue }
+      let isCounted = currency == nil || table.value("currency", inRow: index)?.text == currency
+      let values = columns.compactMap { table.value($0, inRow: index)?.integer }
+      weeks[week, default: 0] += isCounted ? values.reduce(0, +) : 0
+    }
+    return weeks.sorted { $0.key < $1.key }.map(\.value)
+  }
+
+  /// A tile without its number: it is being counted, or can't be.
+  private func empty(_ question: OverviewQuestion, _ label: String) -> Tile {
+    Tile(
+      label: label, value: "…", note: working.contains(question) ? "Working" : "Not available",
+      href: question.href)
+  }
+
+  private func stock(
+    _ question: OverviewQuestion, _ label: String, _ columns: String..., more: String,
+    less: String = Tone.warning
+  ) -> Tile {
+    guard let weeks = weeks(question, columns) else { return empty(question, label) }
+    var tile = Tile(
+      label: label, value: ChartUnit.count.text(weeks.last ?? 0), href: question.href,
+      sparkline: Sparkline(weeks, name: label))
+    tile.compare(weeks, .count, more: more, less: less)
+    return tile
+  }
+
+  private var money: [Tile] {
+    guard let table = tables[.mrr] else { return [empty(.mrr, "MRR")] }
+    let last = table.rows.indices.compactMap { table.value("from_day", inRow: $0)?.text }.max()
+    // The largest amounts first, as far as amounts of currencies have an order.
+    let current = table.rows.indices.compactMap { index -> (currency: String, amount: Int64)? in
+      guard table.value("from_day", inRow: index)?.text == last,
+        let currency = table.value("currency", inRow: index)?.text,
+        let amount = table.value("mrr_milliunits", inRow: index)?.integer
+      else { return nil }
+      return (currency, amount)
+    }.sorted { ($1.amount, $0.currency) < ($0.amount, $1.currency) }
+    guard !current.isEmpty else {
+      return [Tile(label: "MRR", value: "0", href: OverviewQuestion.mrr.href)]
+    }
+    return current.prefix(Self.mostCurrencies).map { currency, amount in
+      let unit = ChartUnit.money(currency: currency)
+      let weeks = weeks(.mrr, ["mrr_milliunits"], currency: currency) ?? []
+      var tile = Tile(
+        label: "MRR, \(currency)", value: unit.text(amount), href: OverviewQuestion.mrr.href,
+        sparkline: Sparkline(weeks, name: "MRR", unit: unit))
+      tile.compare(weeks, unit, more: Tone.good, less: Tone.warning)
+      return tile
+    }
+  }
+
+  /// Of the last seven days' week that is over: the one that runs says little yet.
+  private var churn: Tile {
+    guard let table = tables[.churn] else { return empty(.churn, "Churn") }
+    let shares = table.rows.indices.map { index -> (Int64?, String) in
+      let churned = table.value("churned", inRow: index)?.integer ?? 0
+      let active = table.value("active_at_start", inRow: index)?.integer ?? 0
+      return (
+        ReportValue.hundredthsOfPercent(of: churned, in: active),
+        "\(ChartUnit.count.text(churned)) of \(ChartUnit.count.text(active)) last week"
+      )
+    }
+    let whole = shares.dropLast()
+    return Tile(
+      label: "Churn", value: whole.last?.0.map(ChartUnit.share.text) ?? "—",
+      note: whole.last?.1, href: OverviewQuestion.churn.href,
+      sparkline: Sparkline(whole.map(\.0), name: "Churn a week", unit: .share))
+  }
+
+  private var renewals: Tile {
+    guard let table = tables[.renewalsDue] else { return empty(.renewalsDue, "Renewals due") }
+    var (number, amounts) = (Int64(0), [String: Int64]())
+    var days: [String: Int64] = [:]
+    for index in table.rows.indices {
+      let found = table.value("number", inRow: index)?.integer ?? 0
+      number += found
+      days[table.value("day", inRow: index)?.text ?? "", default: 0] += found
+      if let currency = table.value("currency", inRow: index)?.text {
+        amounts[currency, default: 0] +=
+          table.value("amount_milliunits", inRow: index)?.integer ?? 0
+      }
+    }
+    let money = amounts.sorted { $0.key < $1.key }.map {
+      ChartUnit.money(currency: $0.key).text($0.value)
+    }
+    return Tile(
+      label: "Renewals due", value: ChartUnit.count.text(number),
+      note: (["in the next 7 days"] + money).joined(separator: ", "),
+      href: OverviewQuestion.renewalsDue.href,
+      sparkline: Sparkline(
+        days.sorted { $0.key < $1.key }.map(\.value), name: "Renewals due by the day"))
+  }
+
+  private var refunds: Tile {
+    guard let weeks = weeks(.refunds, ["refunds"]) else { return empty(.refunds, "Refunds") }
+    var tile = Tile(
+      label: "Refunds", value: ChartUnit.count.text(weeks.last ?? 0), note: "this week",
+      href: OverviewQuestion.refunds.href, sparkline: Sparkline(weeks, name: "Refunds a week"))
+    tile.compare(weeks, .count, more: Tone.warning, less: Tone.good)
+    return tile
+  }
+
+  private var billingIssues: Tile {
+    stock(
+      .billingIssues, "Billing issues", "in_grace_period", "in_billing_retry", more: Tone.warning,
+      less: Tone.good)
+  }
+
+  private var intake: Tile {
+    guard tables[.intake] != nil else { return empty(.intake, "Intake") }
+    let (open, oldest) = counted("submissions_open", "notifications_open", "jobs_overdue")
+    let failures = counted("apple_failures").number
+    return Tile(
+      label: "Open in intake", value: ChartUnit.count.text(open),
+      change: oldest.map { "the oldest for \(Age.text(.milliseconds($0)))" },
+      changeTone: oldest.map { $0 > 3_600_000 ? Tone.bad : Tone.quiet },
+      note: "\(ChartUnit.count.text(failures)) requests to Apple failed in 7 days",
+      href: OverviewQuestion.intake.href)
+  }
+
+  // MARK: What waits
+
+  /// What waits for somebody.
+  var attention: [AttentionItem] {
+    let parked = counted("jobs_parked", "deliveries_parked")
+    let rejected = counted("submissions_rejected")
+    return [
+      item(
+        unclaimed.number, "charge is owned", "charges are owned", "by nobody", unclaimed.oldest,
+        PageAddress.unclaimed, Tone.warning),
+      item(
+        parked.number, "job or delivery was", "jobs and deliveries were", "given up",
+        parked.oldest, PageAddress.parked, Tone.bad),
+      item(
+        rejected.number, "receipt was", "receipts were", "rejected in 7 days", nil,
+        PageAddress.rejected, Tone.info),
+    ].compactMap(\.self)
+  }
+
+  private func item(
+    _ number: Int64, _ one: String, _ many: String, _ rest: String, _ oldest: Int64?,
+    _ href: String, _ tone: String
+  ) -> AttentionItem? {
+    guard number > 0 else { return nil }
+    return AttentionItem(
+      text: "\(Count.text(Int(number), one, many)) \(rest)",
+      note: oldest.map { "the oldest for \(Age.text(.milliseconds($0)))" }, href: href, tone: tone)
+  }
+
+  /// Those that were over when they were first seen wait for nobody.
+  private var unclaimed: (number: Int64, oldest: Int64?) {
+    guard let table = tables[.unclaimed] else { return (0, nil) }
+    var (number, first) = (Int64(0), Timestamp?.none)
+    for index in table.rows.indices where table.value("was_over", inRow: index) == .flag(false) {
+      number += table.value("number", inRow: index)?.integer ?? 0
+      if case .time(let moment)? = table.value("oldest_at", inRow: index) {
+        first = min(first ?? moment, moment)
+      }
+    }
+    return (
+      number,
+      first.map { ($0.milliseconds - table.asOf.milliseconds).magnitude }
+        .map(Int64.init(clamping:))
+    )
+  }
+
+  private func counted(_ measures: String...) -> (number: Int64, oldest: Int64?) {
+    guard let table = tables[.intake] else { return (0, nil) }
+    let rows = table.rows.indices.filter {
+      table.value("measure", inRow: $0)?.text.map(measures.contains) ?? false
+    }
+    let ages = rows.compactMap { index -> Int64? in
+      guard case .duration(let age)? = table.value("oldest_age_ms", inRow: index) else {
+        return nil
+      }
+      return age
+    }
+    return (
+      rows.compactMap { table.value("number", inRow: $0)?.integer }.reduce(0, +), ages.max()
+    )
+  }
+}
+
+extension Tile {
+  /// Says how a number differs from that of the week before.
+  fileprivate mutating func compare(
+    _ weeks: [Int64], _ unit: ChartUnit, more: String, less: String
+  ) {
+    guard weeks.count > 1 else { return }
+    let difference = weeks[weeks.count - 1] - weeks[weeks.count - 2]
+    change =
+      difference == 0
+      ? "as many as last week"
+      : (difference > 0 ? "+" : "") + unit.text(difference) + " on last week"
+    if difference != 0 { changeTone = difference > 0 ? more : less }
+  }
+}

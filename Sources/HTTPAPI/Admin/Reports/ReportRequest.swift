@@ -1,0 +1,159 @@
+import Foundation
+import HummingbirdCore
+import Reports
+import Subscriptions
+
+/// What a page's address chooses of a report, and what is wrong with it.
+struct ReportRequest: Sendable {
+  let report: Report
+  /// What was written into the form, whatever it is.
+  var fields: [String: String]
+  var choices = ReportChoices()
+  /// What is wrong, by the names of the fields.
+  var faults: [String: String] = [:]
+
+  /// The prefix of what a drill-down says of the row.
+  private static let rowPrefix = "row_"
+  private static let column = "cell"
+  private static let empty = "row_without"
+
+  /// Reads a query: a form sends along what is left empty, and a day stands for its end where a
+  /// moment is meant.
+  init(_ report: Report, _ uri: URI, at now: Timestamp) {
+    self.report = report
+    let sent = (uri.query ?? "").split(separator: "&").compactMap { pair in
+      let parts = pair.split(separator: "=", maxSplits: 1).map {
+        $0.replacing("+", with: " ").removingPercentEncoding ?? ""
+      }
+      return parts.count == 2 ? (parts[0], parts[1]) : nil
+    }
+    fields = Dictionary(sent) { first, _ in first }
+    for parameter in ReportParameter.allCases where parameter != .column {
+      guard let text = fields[parameter.rawValue] else { continue }
+      let name = parameter.rawValue
+      let day = parameter == .knownAt || parameter == .asOf ? CalendarDate(iso8601: text) : nil
+      let end = day.map { Timestamp($0) + .days(1) - .milliseconds(1) }
+      // Today is as usual, so that who asks again asks the same.
+      if let day, let end, Timestamp(day) <= now, now <= end { continue }
+      let query = PageAddress.report(
+        report.rawValue, choices: [(name, end.map { "\($0)" } ?? text)])
+      do {
+        // One at a time, so that each field has its own fault.
+        let choice = try ReportChoices(of: report, from: Query(URI(query)))
+        take(parameter, from: choice)
+      } catch let problem as Problem {
+        faults[name] = Self.words(of: problem)
+      } catch {
+        faults[name] = "can't be read"
+      }
+    }
+    do {
+      try choices.check(for: report)
+    } catch let fault as ReportFault {
+      note(fault)
+    } catch {
+      faults["from"] = "can't be read"
+    }
+  }
+
+  /// Adds what the reader found wrong.
+  mutating func note(_ fault: ReportFault) { faults[fault.parameter.rawValue] = fault.text }
+
+  // MARK: Addresses
+
+  /// The choices as an address has them; what is as usual is left out.
+  func query(_ choices: ReportChoices) -> [(name: String, value: String)] {
+    report.parameters.compactMap { parameter in
+      choices.text(of: parameter).map { (parameter.rawValue, $0) }
+    }
+  }
+
+  /// Where a number of the report leads to.
+  func href(_ cell: ReportCell) -> String {
+    PageAddress.drillDown(report.rawValue, choices: query(cell))
+  }
+
+  func query(_ cell: ReportCell) -> [(name: String, value: String)] {
+    let row = cell.row.sorted { $0.key < $1.key }
+    let known = row.compactMap { name, value in
+      value.flatMap { $0.isEmpty ? nil : (Self.rowPrefix + name, $0) }
+    }
+    // A reason may be empty, and it may be missing: each is another row.
+    let empty = row.compactMap { name, value in
+      value.map { $0.isEmpty ? name + ":" : nil } ?? name
+    }.compactMap(\.self)
+    return [(Self.column, cell.column)] + query(cell.choices) + known
+      + (empty.isEmpty ? [] : [(Self.empty, empty.joined(separator: ","))])
+  }
+
+  /// The number that an address names.
+  ///
+  /// - Throws: ``ReportFault`` for one that the report does not have.
+  func cell() throws -> ReportCell {
+    var row: [String: String?] = [:]
+    for (name, value) in fields where name.hasPrefix(Self.rowPrefix) && name != Self.empty {
+      row[String(name.dropFirst(Self.rowPrefix.count))] = value
+    }
+    for name in (fields[Self.empty] ?? "").split(separator: ",") {
+      let isEmpty = name.hasSuffix(":")
+      row.updateValue(isEmpty ? "" : nil, forKey: String(isEmpty ? name.dropLast() : name))
+    }
+    return try ReportCell(of: report, choices, column: fields[Self.column] ?? "", row: row)
+  }
+
+  // MARK: Reading
+
+  private static func words(of problem: Problem) -> String {
+    let name = problem.field.map { "`\($0)` " } ?? ""
+    return problem.detail.hasPrefix(name)
+      ? String(problem.detail.dropFirst(name.count)) : problem.detail
+  }
+
+  private mutating func take(_ parameter: ReportParameter, from other: ReportChoices) {
+    switch parameter {
+    case .from: choices.from = other.from
+    case .to: choices.to = other.to
+    case .bucket: choices.bucket = other.bucket
+    case .timeZone: choices.timeZone = other.timeZone
+    case .product: choices.product = other.product
+    case .environment: choices.environment = other.environment
+    case .includeFamilyShared: choices.includesFamilyShared = other.includesFamilyShared
+    case .includeTrials: choices.includesTrials = other.includesTrials
+    case .includeGrants: choices.includesGrants = other.includesGrants
+    case .byProduct: choices.splitsByProduct = other.splitsByProduct
+    case .reportingCurrency: choices.reportingCurrency = other.reportingCurrency
+    case .knownAt: choices.knownAt = other.knownAt
+    case .asOf: choices.asOf = other.asOf
+    case .days: choices.days = other.days
+    case .period: choices.period = other.period
+    case .includeSandbox: choices.includesSandbox = other.includesSandbox
+    case .column: break
+    }
+  }
+}
+
+extension ReportChoices {
+  /// A choice as an address has it; nil: as usual.
+  func text(of parameter: ReportParameter) -> String? {
+    let usual = ReportChoices()
+    return switch parameter {
+    case .from: from.map { Timestamp($0).dayText }
+    case .to: to.map { Timestamp($0).dayText }
+    case .bucket: bucket?.rawValue
+    case .timeZone: timeZone == usual.timeZone ? nil : timeZone
+    case .product: product
+    case .environment: environment == usual.environment ? nil : environment.rawValue
+    case .includeFamilyShared: includesFamilyShared ? "true" : nil
+    case .includeTrials: includesTrials ? "true" : nil
+    case .includeGrants: includesGrants ? "true" : nil
+    case .byProduct: splitsByProduct.map { "\($0)" }
+    case .reportingCurrency: reportingCurrency
+    case .knownAt: knownAt.map { "\($0)" }
+    case .asOf: asOf.map { "\($0)" }
+    case .days: days == usual.days ? nil : "\(days)"
+    case .period: period.map { "\($0)" }
+    case .includeSandbox: includesSandbox ? "true" : nil
+    case .column: nil
+    }
+  }
+}
