@@ -41,7 +41,7 @@ extension Ledger {
       """
       SELECT problem, apple_status, count(*), max(decided_at) FROM tenure.submission
       WHERE status = 'rejected' AND decided_at >= \(start)
-        AND (decided_at AT TIME ZONE 'UTC')::date >= (\(start) AT TIME ZONE 'UTC')::date
+        AND (decided_at AT TIME ZONE 'UTC')::date >= (\(start)::timestamptz AT TIME ZONE 'UTC')::date
       GROUP BY problem, apple_status
       ORDER BY 3 DESC, 1, 2
       """

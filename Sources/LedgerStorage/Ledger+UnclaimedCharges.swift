@@ -11,6 +11,7 @@ package struct UnclaimedCharge: Hashable, Sendable {
   package let amountMilliunits: Int64
   /// Nil: no price is known.
   package let currency: String?
+  /// Why nobody owns it.
   package let decision: Decision
 }
 
@@ -42,13 +43,13 @@ extension Ledger {
     return try await database.query(
       """
       SELECT c.environment, c.charge_original_transaction_id, c.transaction_id, c.product_id, c.at,
-        c.recorded_at, c.expires_at, c.amount_milliunits, c.currency, c.ground,
+        c.recorded_at, c.expires_at, c.amount_milliunits, c.currency, c.rule, c.ground,
         c.previous_original_transaction_id, c.previous_transaction_id, c.previous_product_id,
         c.ground_status_as_of, c.switched_off_at
       FROM (VALUES ('production'), ('sandbox')) AS e (environment)
       CROSS JOIN LATERAL (
         SELECT m.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id,
-          m.at, t.recorded_at, t.expires_at, m.amount_milliunits, m.currency, t.ground,
+          m.at, t.recorded_at, t.expires_at, m.amount_milliunits, m.currency, t.rule, t.ground,
           t.previous_original_transaction_id, t.previous_transaction_id, t.previous_product_id,
           t.ground_status_as_of, t.switched_off_at
         FROM tenure.movement AS m
@@ -56,7 +57,7 @@ extension Ledger {
           AND t.original_transaction_id = m.charge_original_transaction_id
           AND t.transaction_id = m.transaction_id AND t.product_id = m.product_id
         WHERE m.environment = e.environment AND m.kind = 'charged' AND m.account_key IS NULL
-          AND m.known_until = 'infinity' AND t.rule = 'unclaimed'
+          AND m.known_until = 'infinity' AND t.rule IS NOT NULL AND t.owner_account_key IS NULL
           AND coalesce(t.expires_at <= t.recorded_at, false) = \(wasOver) AND \(rest)
         ORDER BY m.at DESC, m.charge_original_transaction_id DESC, m.transaction_id DESC,
           m.product_id DESC
@@ -69,11 +70,12 @@ extension Ledger {
     ).decode(
       Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self,
       Timestamp.self, Timestamp.self, Timestamp?.self, Int64.self, String?.self, String.self,
+      String.self,
       OriginalTransactionID?.self, TransactionID?.self, ProductID?.self, Timestamp?.self,
       Timestamp?.self
     ).map {
       environment, original, transaction, product, chargedAt, recordedAt, expiresAt, amount,
-      currency, ground, previousOriginal, previousTransaction, previousProduct, statusAsOf,
+      currency, rule, ground, previousOriginal, previousTransaction, previousProduct, statusAsOf,
       switchedOffAt in
       var previous: Charge.ID?
       if let previousOriginal, let previousTransaction, let previousProduct {
@@ -87,7 +89,7 @@ extension Ledger {
         chargedAt: chargedAt, firstSeenAt: recordedAt, expiresAt: expiresAt,
         amountMilliunits: amount, currency: currency,
         decision: Decision(
-          owner: nil, rule: .unclaimed,
+          owner: nil, rule: Decision.Rule(rawValue: rule) ?? .unclaimed,
           finding: RenewalFinding(
             ground: RenewalFinding.Ground(rawValue: ground) ?? .noEarlierCharge,
             previous: previous, statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)))

@@ -33,7 +33,8 @@ struct ErasureTests {
   private func places(of text: String, in ledger: Ledger) async throws -> [String] {
     let columns = try await ledger.database.query(
       """
-      SELECT table_name::text, column_name::text, data_type = 'bytea' FROM information_schema.columns
+      SELECT table_name::text, column_name::text, data_type = 'bytea'
+      FROM information_schema.columns
       JOIN information_schema.tables USING (table_schema, table_name)
       WHERE table_schema = 'tenure' AND table_type = 'BASE TABLE'
       """
@@ -213,7 +214,8 @@ struct ErasureTests {
       #expect(try await payloads() == 0)
       let rights = try await ledger.database.query(
         """
-        SELECT has_function_privilege('tenure_program', 'tenure.erase_submissions(uuid, timestamptz)',
+        SELECT has_function_privilege(
+          'tenure_program', 'tenure.erase_submissions(uuid, timestamptz)',
           'EXECUTE'), has_function_privilege('tenure_reader',
           'tenure.erase_submissions(uuid, timestamptz)', 'EXECUTE')
         """

@@ -63,7 +63,7 @@ struct ReadingTests {
       _ = try await ledger.openOrder(accountID: "ben", productID: "monthly", at: start)
       #expect(try await ledger.order(order.order.id) != nil)
       #expect(try await ledger.lines(of: account.key).count == 2)
-      #expect(try await ledger.lines(of: "1").contains(lineID))
+      #expect(try await ledger.lines(of: "1" as TransactionID).contains(lineID))
       #expect(try await ledger.environments(of: "1000") == [.production])
       #expect(try await ledger.family(of: lineID, knownAt: day(90))?.rule.charges.count == 3)
       #expect(try await !ledger.history(of: lineID).isEmpty)

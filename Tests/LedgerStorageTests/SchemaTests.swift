@@ -223,7 +223,7 @@ struct SchemaTests {
         """
       ).decodeOnly(String.self, String.self)
       #expect(found == rights)
-      if table == "movement" { #expect(columns == "known_until") }
+      if table == "movement" { #expect(columns == "closed_by, known_until") }
     }
   }
 

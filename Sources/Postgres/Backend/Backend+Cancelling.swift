@@ -6,7 +6,7 @@ extension Backend {
 
   /// A cancellation can arrive after its statement has ended and hit the next one, for as long as
   /// it may be on its way.
-  private static let cancellationEcho = Duration.seconds(1)
+  private static let cancellationEcho = Duration.seconds(5)
 
   var wasCancellingRecently: Bool {
     guard let lastCancellation else { return isCancelling }

@@ -28,7 +28,10 @@ struct PageResourceTests {
     (#"\son\w+="#, #"<a onclick="x()">"#),
     // Whatever does not come from here.
     (#"https?:|//\w"#, #"<img src="//example.org/x.png">"#),
-    (#"(src|href|action|formaction)="(?!/admin|#|\{\{\.?\w*\}\}")"#, #"<a href="{{a}}:{{b}}">"#),
+    (
+      #"(src|href|action|formaction)="(?!/admin|#|\{\{(\.?\w*|page\.\w+)\}\}")"#,
+      #"<a href="{{a}}:{{b}}">"#
+    ),
     // A value outside of quotes is more than a value.
     (#"=\{\{"#, "<a href={{href}}>"),
     // Transforms and lambdas.

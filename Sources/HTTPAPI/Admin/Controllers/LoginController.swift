@@ -76,11 +76,10 @@ struct LoginController: Sendable {
     -> [(name: String, free: Int)]
   {
     let address = context.remoteAddress ?? "unknown"
-    let last = request.headers[values: .forwardedFor].last?.split(separator: ",").last
-    guard let last else { return [(address, LoginThrottle.freeFailures)] }
-    let behind = last.prefix(64).filter { !$0.isWhitespace }
+    let behind = request.headers[values: .forwardedFor].last?.split(separator: ",").last
+    let said = behind.map { $0.prefix(64).filter { !$0.isWhitespace } } ?? ""
     return [
-      ("\(address) \(behind)", LoginThrottle.freeFailures),
+      ("\(address) for \(said)", LoginThrottle.freeFailures),
       (address, LoginThrottle.freeFailuresOfAddress),
     ]
   }

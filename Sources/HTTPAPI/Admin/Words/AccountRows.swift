@@ -86,12 +86,22 @@ extension FactRow {
 
 /// What an event tells, as far as a list needs it.
 private struct ToldWords: Decodable {
+  struct ToldEntitlement: Decodable {
+    var name: String
+    var accessEndsAt: String?
+
+    enum CodingKeys: String, CodingKey {
+      case name = "entitlement"
+      case accessEndsAt = "access_ends_at"
+    }
+  }
+
   var environment: String?
   var originalTransactionID: String?
   var transactionID: String?
   var productID: String?
   var orderID: String?
-  var entitlement: String?
+  var entitlement: ToldEntitlement?
   var expiresAt: String?
   var because: String?
 
@@ -110,8 +120,9 @@ private struct ToldWords: Decodable {
   }
 
   func sentence(for type: String) -> String {
-    let until = expiresAt.map { ", until \($0.prefix(10))" } ?? ""
-    let what = entitlement.map { "“\($0)”" } ?? productID ?? orderID ?? ""
+    let end = entitlement.map(\.accessEndsAt) ?? expiresAt
+    let until = end.map { ", until \($0.prefix(10))" } ?? ""
+    let what = entitlement.map { "“\($0.name)”" } ?? productID ?? orderID ?? ""
     guard let kind = LedgerEvent.Kind(rawValue: type) else { return "\(type) \(what)" }
     let words =
       switch kind {
@@ -126,8 +137,8 @@ private struct ToldWords: Decodable {
       case .entitlementGranted: "It may use \(what)\(until)."
       case .entitlementExtended: "It may use \(what) for longer\(until)."
       case .entitlementShortened: "It may use \(what) for less\(until)."
-      case .entitlementExpired: "\(what) ended."
-      case .entitlementRevoked: "\(what) was taken back."
+      case .entitlementExpired: "Its access to \(what) ended."
+      case .entitlementRevoked: "Its access to \(what) was taken back."
       case .renewalStatusChanged: "What Apple says of the next renewal changed."
       case .inGracePeriod: "The subscription is in a grace period."
       case .inBillingRetry: "Apple tries to charge again, without access."

@@ -1,0 +1,291 @@
+import AppStore
+import AppStoreSimulator
+import Foundation
+import HTTPTypes
+import Intake
+import LedgerStorage
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import HTTPAPI
+
+/// What can be done from the pages: each act once, with its record.
+struct AdminActionTests {
+  private func acts(_ api: TestAPI) async throws -> [AdministratorAct] {
+    try await api.ledger.administratorActs(limit: 100)
+  }
+
+  /// Anna's month, and an account of Ben's.
+  private func buy(_ api: TestAPI) async throws -> TransactionID {
+    try await api.describe("monthly", "premium")
+    try api.addCustomer("phone")
+    let bought = try api.apple.simulation.buy("monthly", on: "phone")
+    _ = try await api.submit("anna", from: "phone")
+    _ = try await api.call(.put, "/v1/accounts/ben")
+    return bought.transactionID
+  }
+
+  // MARK: What was given up
+
+  private func park(_ subject: String, _ api: TestAPI) async throws -> Int64 {
+    try await api.database.query(
+      """
+      INSERT INTO tenure.job (kind, subject, lane, run_at, attempts, parked_at, last_error,
+        created_at)
+      VALUES ('survey', \(subject), 'upkeep', now(), 7, '2025-12-30T08:00:00Z', '<b>down</b>',
+        now())
+      RETURNING job_id
+      """
+    ).decodeOnly(Int64.self)
+  }
+
+  @Test func `a job that was given up starts again, once, and it is recorded who did so`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      let (first, second) = (try await park("<one>", api), try await park("two", api))
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/parked")
+      #expect(page.contains("&lt;one&gt;"))
+      #expect(page.contains("&lt;b&gt;down&lt;/b&gt;"))
+      #expect(page.contains("7 attempts"))
+      #expect(page.contains(#"<span class="count">2</span>"#))
+
+      for missing in [
+        [("item", "\(first)"), ("do", "retry")], [("do", "retry"), ("reason", "x")],
+        [("item", "\(first)"), ("reason", "x"), ("do", "discard")],
+        [("item", "x"), ("reason", "x"), ("do", "retry")],
+      ] {
+        let refused = try await browser.post("/admin/parked/jobs", missing)
+        #expect(refused.status == 400, "\(missing)")
+        #expect(refused.contains("<nav"))
+      }
+      let fields = [("item", "\(first)"), ("do", "retry"), ("reason", "Apple is <back>.")]
+      let done = try await browser.post("/admin/parked/jobs", fields)
+      #expect(done.status == 303)
+      #expect(done.location == "/admin/parked")
+      let after = try await browser.get("/admin/parked")
+      #expect(after.contains("1 job started again."))
+      #expect(!after.contains("&lt;one&gt;"))
+      #expect(after.contains(">two<"))
+      // It is told once.
+      #expect(try await !browser.get("/admin/parked").contains("started again"))
+
+      _ = try await browser.post("/admin/parked/jobs", fields)
+      #expect(try await browser.get("/admin/parked").contains("0 jobs started again."))
+      let acts = try await acts(api)
+      #expect(acts.map(\.action) == ["retry_jobs"])
+      #expect(acts.first?.administrator == "ops")
+      #expect(acts.first?.reason == "Apple is <back>.")
+      #expect(acts.first?.subject == "\(first)")
+      #expect(try await api.ledger.parkedJobs(limit: 9).map(\.id) == [second])
+    }
+  }
+
+  @Test func `parked jobs are paged`() async throws {
+    try await TestAPI.run { api in
+      for number in 0..<5 { _ = try await park("job \(number)", api) }
+      var browser = try await AdminBrowser.loggedIn(api)
+      var (path, seen): (String?, [String]) = ("/admin/parked?jobs_limit=2", [])
+      while let next = path {
+        let page = try await browser.get(next)
+        seen += page.text.matches(of: /job \d/).map { String($0.0) }
+        path = page.text.firstMatch(of: /href="([^"]*)" rel="next"/)
+          .map { String($0.1).replacing("&amp;", with: "&") }
+      }
+      #expect(seen == (0..<5).map { "job \($0)" })
+    }
+  }
+
+  @Test func `a delivery that was given up is made again`() async throws {
+    try await TestAPI.run { api in
+      _ = try await api.ledger.pushEvents(at: Timestamp(milliseconds: 0))
+      _ = try await buy(api)
+      _ = try await api.ledger.pushEvents(at: api.apple.simulation.clock.now)
+      let events = try await api.database.query(
+        """
+        UPDATE tenure.webhook_delivery SET parked_at = now(), last_error = 'HTTP 500', attempts = 9
+        RETURNING event_id
+        """
+      ).decode(Int64.self).map { $0 }
+      #expect(events.count > 1)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/parked")
+      #expect(page.contains("Event \(events[0])"))
+      #expect(page.contains("HTTP 500"))
+      let done = try await browser.post(
+        "/admin/parked/webhooks",
+        [("item", "\(events[0])"), ("do", "redeliver"), ("reason", "The receiver is mended.")])
+      #expect(done.status == 303)
+      #expect(try await browser.get("/admin/parked").contains("1 delivery will be made again."))
+      #expect(try await api.ledger.webhookStanding().parked == events.count - 1)
+      #expect(try await acts(api).map(\.subject) == ["\(events[0])"])
+    }
+  }
+
+  @Test func `a rejected receipt is verified again`() async throws {
+    try await TestAPI.run { api in
+      api.apple.answer("cmVjZWlwdB==", with: Array(#"{"status":21003}"#.utf8))
+      let id = try #require(
+        try await api.submit("anna", receipt: "cmVjZWlwdB==")["submission_id"]?.string)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/rejected")
+      #expect(page.contains(id))
+      #expect(page.contains("Apple 21003"))
+      #expect(page.contains(#"href="/admin/accounts/anna""#))
+      #expect(page.contains("receipt_rejected"))
+      for count in [1, 0] {
+        _ = try await browser.post(
+          "/admin/rejected", [("item", id), ("do", "verify"), ("reason", "The secret was wrong.")])
+        let text = "\(count) submission\(count == 1 ? "" : "s") will be verified again"
+        #expect(try await browser.get("/admin/rejected").contains(text))
+      }
+      let uuid = try #require(UUID(uuidString: id))
+      let submission = try #require(try await api.ledger.submission(uuid))
+      #expect(submission.status == .pending)
+      #expect(submission.isOpen)
+      #expect(try await acts(api).map(\.action) == ["verify_submissions"])
+      // Apple says the same.
+      _ = try await api.intake.resume(submission.id)
+      #expect(try await browser.get("/admin/rejected").contains(id))
+    }
+  }
+
+  @Test func `charges that nobody owns are listed, those that were over apart`() async throws {
+    try await TestAPI.run { api in
+      let id = try await buy(api)
+      _ = try await api.call(
+        .post, "/v1/transactions/\(id)/owner", ["account_id": .null, "reason": "By mistake."],
+        as: .admin)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/unclaimed")
+      #expect(page.contains(">\(id)</a>"))
+      #expect(page.contains("An administrator placed it with nobody."))
+      #expect(page.contains("Give it to an account…"))
+      for query in ["after=x", "historical_after=x", "limit=0"] {
+        #expect(try await browser.get("/admin/unclaimed?\(query)").status == 400)
+      }
+    }
+  }
+
+  // MARK: In two steps
+
+  @Test func `a charge is transferred after it was told what that means`() async throws {
+    try await TestAPI.run { api in
+      let id = try await buy(api)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let path = "/admin/transactions/\(id)/transfer?environment=production&product_id=monthly"
+      let form = try await browser.get(path)
+      #expect(form.contains(#"name="account_id""#))
+      #expect(form.contains(">anna</a>"))
+
+      let unknown = try await browser.post(path, [("account_id", "carl"), ("reason", "x")])
+      #expect(unknown.status == 400)
+      #expect(unknown.contains("names no account that was ever seen"))
+      #expect(unknown.contains(#"value="carl""#))
+      #expect(try await browser.post(path, [("account_id", "ben")]).status == 400)
+
+      let fields = [("account_id", "ben"), ("reason", "She bought it for him.")]
+      let told = try await browser.post(path, fields)
+      #expect(told.status == 200)
+      #expect(told.contains("owned by “anna” now, goes to “ben”."))
+      #expect(told.contains("“anna” loses “premium”"))
+      #expect(told.contains(#"name="confirmed" value="yes""#))
+      #expect(try await acts(api).isEmpty)
+
+      let done = try await browser.post(path, fields + [("confirmed", "yes")])
+      #expect(done.status == 303)
+      let page = try await browser.get(try #require(done.location))
+      #expect(page.contains("is owned by “ben” now."))
+      #expect(page.contains("An administrator placed it with “ben”."))
+      #expect(try await api.get("/v1/transactions/\(id)")["owner_account_id"] == "ben")
+      let acts = try await acts(api)
+      #expect(acts.map(\.action) == ["transfer"])
+      #expect(acts.first?.administrator == "ops")
+      #expect(acts.first?.reason == "She bought it for him.")
+      // Sent twice, it is done once.
+      _ = try await browser.post(path, fields + [("confirmed", "yes")])
+      #expect(try await self.acts(api).count == 1)
+    }
+  }
+
+  @Test func `an entitlement is granted, and taken back`() async throws {
+    try await TestAPI.run { api in
+      _ = try await buy(api)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let path = "/admin/accounts/ben/grant"
+      #expect(try await browser.get(path).contains(#"type="date""#))
+      for (end, isRight) in [
+        ("2025-01-01", false), ("soon", false), ("", true), ("2026-03-31", true),
+      ] {
+        let fields = [("entitlement", "premum"), ("expires_at", end), ("reason", "Sorry.")]
+        let answer = try await browser.post(path, fields)
+        #expect(answer.status == (isRight ? 200 : 400), "\(end)")
+        #expect(answer.contains("is it written as meant?") == isRight)
+      }
+      let fields = [("entitlement", "premium"), ("expires_at", "2026-03-31"), ("reason", "Sorry.")]
+      let told = try await browser.post(path, fields)
+      #expect(told.contains("until 2026-04-01 00:00 UTC."))
+      #expect(!told.contains("is it written as meant?"))
+      let done = try await browser.post(path, fields + [("confirmed", "yes")])
+      #expect(done.location == "/admin/accounts/ben")
+      let account = try await browser.get("/admin/accounts/ben")
+      #expect(account.contains("The account may use “premium”."))
+      #expect(account.contains("It may use premium."))
+      #expect(account.contains("An administrator gave it."))
+
+      let revocation = try #require(
+        account.text.firstMatch(of: /\/admin\/grants\/[0-9a-f-]*\/revoke/).map { String($0.0) })
+      #expect(try await browser.get(revocation).contains("Sorry."))
+      #expect(try await browser.post(revocation, []).status == 400)
+      let back = try await browser.post(revocation, [("reason", "Enough.")])
+      #expect(back.location == "/admin/accounts/ben")
+      let after = try await browser.get("/admin/accounts/ben")
+      #expect(after.contains("was taken back."))
+      #expect(after.contains("It may use nothing now."))
+      #expect(!after.contains(revocation))
+      #expect(try await acts(api).map(\.action) == ["revoke_grant", "grant"])
+      #expect(try await browser.get("/admin/grants/\(UUID())/revoke").status == 404)
+    }
+  }
+
+  @Test func `a person is erased after the id was typed, and the pseudonym is told`() async throws {
+    try await TestAPI.run { api in
+      _ = try await buy(api)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let path = "/admin/accounts/anna/erase"
+      #expect(try await browser.get(path).contains("Erase"))
+      let wrong = try await browser.post(
+        path, [("typed_account_id", "Anna"), ("reason", "Asked."), ("confirmed", "yes")])
+      #expect(wrong.status == 400)
+      let fields = [("typed_account_id", "anna"), ("reason", "Anna asked.")]
+      #expect(try await browser.post(path, fields).contains("Nobody can undo this."))
+      #expect(try await browser.get("/admin/accounts/anna").status == 200)
+      let done = try await browser.post(path, fields + [("confirmed", "yes")])
+      #expect(done.status == 200)
+      let pseudonym = try #require(
+        done.text.firstMatch(of: /erased-[0-9a-f-]{36}/).map { String($0.0) })
+      #expect(try await browser.get("/admin/accounts/anna").status == 404)
+      let page = try await browser.get("/admin/accounts/\(pseudonym)")
+      #expect(page.status == 200)
+      #expect(!page.contains("Erase…"))
+      #expect(try await acts(api).map(\.action) == ["erase_account"])
+    }
+  }
+
+  @Test func `all that is known of an account is one file`() async throws {
+    try await TestAPI.run { api in
+      _ = try await buy(api)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let file = try await browser.get("/admin/accounts/anna/export")
+      #expect(file.status == 200)
+      #expect(file.headers[.contentType] == "application/json")
+      #expect(file.headers[.contentDisposition] == #"attachment; filename="account.json""#)
+      #expect(file.headers[.cacheControl] == "no-store")
+      let json = try JSONValue(parsing: Array(file.text.utf8))
+      #expect(json["account"]?["account_id"] == "anna")
+      #expect(try await acts(api).map(\.administrator) == ["ops"])
+    }
+  }
+}
