@@ -18,6 +18,8 @@ extension API {
     admin.post("/admin/logout", use: login.logOut)
 
     let pages = PageMaker(templates: templates, ledger: ledger, now: now)
+    addReportPages(to: admin, pages: pages)
+
     admin.get("/admin/search", use: SearchController(pages: pages, ledger: ledger).show)
 
     let accounts = AccountPageController(

@@ -1,0 +1,214 @@
+import Foundation
+import HTTPTypes
+import Reports
+import Subscriptions
+import Testing
+
+@testable import HTTPAPI
+
+/// The reports as pages, on the ledger whose right answers the reports' own tests work out by hand.
+struct ReportPageTests {
+  private static let moment = "2026-04-15T12:00:00Z"
+
+  /// The sample ledger of the reports' tests.
+  private static func ledger() throws -> String {
+    let tests = (0..<3).reduce(URL(filePath: #filePath)) { url, _ in
+      url.deletingLastPathComponent()
+    }
+    return try String(
+      contentsOf: tests.appending(path: "ReportsTests/Samples/ledger.sql"), encoding: .utf8)
+  }
+
+  private func withSamples(
+    _ test: @escaping @Sendable (TestAPI, inout AdminBrowser) async throws -> Void
+  ) async throws {
+    try await TestAPI.run { api in
+      try await api.database.runScript(try Self.ledger())
+      var browser = try await AdminBrowser.loggedIn(api)
+      try await test(api, &browser)
+    }
+  }
+
+  /// Asks again as a browser does by itself, until the report is made.
+  private func get(_ path: String, _ browser: inout AdminBrowser) async throws -> AdminBrowser.Page
+  {
+    var page = try await browser.get(path)
+    var tries = 0
+    while page.contains(#"http-equiv="refresh""#), tries < 100 {
+      page = try await browser.get(path)
+      tries += 1
+    }
+    return page
+  }
+
+  private static func choices(_ report: Report) throws -> ReportChoices {
+    var choices = ReportChoices()
+    if report.parameters.contains(.asOf) {
+      choices.asOf = try #require(Timestamp(rfc3339: moment))
+    }
+    return choices
+  }
+
+  private static func address(_ report: Report, _ more: [(name: String, value: String)] = [])
+    throws -> String
+  {
+    PageAddress.report(
+      report.rawValue,
+      choices: (report.parameters.contains(.asOf) ? [("as_of", moment)] : []) + more)
+  }
+
+  @Test func `the overview and the list lead to every report`() async throws {
+    try await withSamples { _, browser in
+      let overview = try await get("/admin", &browser)
+      #expect(overview.status == 200)
+      for label in ["Active", "Trials", "MRR", "Churn", "Renewals due", "Billing issues"] {
+        #expect(overview.contains(">\(label)"), "\(label)")
+      }
+      #expect(!overview.contains("Not available"))
+      let list = try await browser.get("/admin/reports")
+      for report in Report.allCases {
+        #expect(list.contains("href=\"\(PageAddress.report(report.rawValue))\""))
+      }
+      #expect(Set(Report.groups.flatMap(\.reports)) == Set(Report.allCases))
+    }
+  }
+
+  @Test func `each page has the report's numbers, its definition and its file`() async throws {
+    try await withSamples { api, browser in
+      let definitions = try await api.api.reports.definitions()
+      for report in Report.allCases {
+        let path = try Self.address(report)
+        let page = try await get(path, &browser)
+        #expect(page.status == 200, "\(report)")
+        let definition = try #require(definitions[report])
+        #expect(page.contains(PageText.escaped(definition)), "\(report)")
+        let table = try await api.api.reports.table(
+          of: report, try Self.choices(report), at: api.api.now())
+        for row in table.rows where report != .retention {
+          for value in row where report != .intake {
+            #expect(page.contains(PageText.escaped(value.words)), "\(report): \(value)")
+          }
+        }
+        let file = try await browser.get(try Self.address(report, [("format", "csv")]))
+        #expect(file.headers[.contentType] == "text/csv; charset=utf-8")
+        #expect(file.headers[.contentDisposition]?.hasPrefix("attachment") == true)
+        if report != .intake { #expect(file.text == table.text(.csv), "\(report)") }
+      }
+    }
+  }
+
+  @Test func `money is exact, and shares say of what`() async throws {
+    try await withSamples { _, browser in
+      let march = [("from", "2026-03-01"), ("to", "2026-03-31")]
+      let revenue = try await get(try Self.address(.revenue, march), &browser)
+      #expect(revenue.contains("80.97 EUR"))
+      #expect(revenue.contains("12.48 USD"))
+      let churn = try await get(try Self.address(.churn, march), &browser)
+      #expect(churn.contains("20.0 %") && churn.contains("1 of 5"))
+    }
+  }
+
+  @Test func `each number leads to what is counted in it`() async throws {
+    try await withSamples { api, browser in
+      for report in Report.allCases {
+        let table = try await api.api.reports.table(
+          of: report, try Self.choices(report), at: api.api.now())
+        let request = ReportRequest(
+          report, .init(try Self.address(report)), at: api.api.now())
+        var followed = 0
+        for index in table.rows.indices {
+          for column in table.columns {
+            guard let cell = table.cell(column.name, inRow: index, of: request.choices),
+              let number = table.value(column.name, inRow: index), (number.integer ?? 0) != 0,
+              followed < 12
+            else { continue }
+            followed += 1
+            let page = try await get(request.href(cell), &browser)
+            #expect(page.status == 200, "\(report) \(column.name)")
+            #expect(
+              page.contains("<p class=\"number-of\">\(PageText.escaped(number.words))</p>"),
+              "\(report) \(column.name): \(number)")
+            // The address says of the number all that there is to say.
+            let again = ReportRequest(report, .init(request.href(cell)), at: api.api.now())
+            #expect(try again.cell() == cell)
+          }
+        }
+        #expect(followed > 0 || report == .intake, "\(report)")
+      }
+      var march = try Self.choices(.churn)
+      march.from = CalendarDate(year: 2026, month: 3, day: 1)
+      march.to = CalendarDate(year: 2026, month: 3, day: 31)
+      let cell = try ReportCell(of: .churn, march, column: "expired", row: [:])
+      let request = ReportRequest(.churn, .init("/admin/reports/churn"), at: api.api.now())
+      let page = try await get(request.href(cell), &browser)
+      #expect(page.contains("/admin/original-transactions/s4?environment=production"))
+      let file = try await browser.get(request.href(cell) + "&format=csv")
+      #expect(file.text.contains("s4"))
+      #expect(file.text.split(separator: "\r\n").count == 2)
+    }
+  }
+
+  @Test(arguments: [
+    ("from=2026-02-30", "must be a day of ISO 8601"), ("bucket=year", "must be day, week or month"),
+    ("from=2026-03-02&to=2026-03-01", "is after the last day"),
+    ("time_zone=Mars/Phobos", "must be a name of the IANA database"),
+    ("known_at=yesterday", "must be a time of RFC 3339"),
+    ("product=%22%3E%3Cscript%3E&from=never", "must be a day of ISO 8601"),
+    ("reporting_currency=eur", "must be a code of ISO 4217"),
+  ])
+  func `a wrong choice gives the form back`(query: String, message: String) async throws {
+    try await TestAPI.run { api in
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/reports/mrr?\(query)")
+      #expect(page.status == 400)
+      #expect(page.contains(message))
+      #expect(page.contains("<form class=\"choices\""))
+      #expect(!page.contains("\"><script>"))
+    }
+  }
+
+  @Test func `what there is not is said`() async throws {
+    try await TestAPI.run { api in
+      var browser = try await AdminBrowser.loggedIn(api)
+      #expect(try await browser.get("/admin/reports/weather").status == 404)
+      for query in [
+        "", "cell=churn_rate", "cell=expired&row_a;b=1", "cell=expired&row_without=1%3D1",
+        "cell=expired&from=never",
+      ] {
+        #expect(
+          try await browser.get("/admin/reports/churn/transactions?\(query)").status == 400,
+          "\(query)")
+      }
+      // What a form leaves empty is not chosen.
+      #expect(try await browser.get("/admin/reports/churn?from=&to=&product=").status == 200)
+    }
+  }
+
+  @Test func `nobody sees them without a session`() async throws {
+    try await TestAPI.run { api in
+      var browser = AdminBrowser(api)
+      for path in [
+        "/admin", "/admin/reports", "/admin/reports/mrr", "/admin/reports/mrr?format=csv",
+      ] {
+        #expect(try await browser.get(path).status == 303, "\(path)")
+      }
+    }
+  }
+
+  @Test func `as known then is another report, which never changes`() async throws {
+    try await withSamples { _, browser in
+      let now = try await get(
+        "/admin/reports/active?from=2026-03-01&to=2026-03-31", &browser)
+      let then = PageAddress.report(
+        "active",
+        choices: [
+          ("from", "2026-03-01"), ("to", "2026-03-31"),
+          ("known_at", "2026-03-31T23:59:59.999Z"),
+        ])
+      #expect(now.contains("As known then"))
+      #expect(now.contains(PageText.escaped(then)))
+      let page = try await get(then, &browser)
+      #expect(page.contains("this never changes") && page.contains("As known now"))
+    }
+  }
+}

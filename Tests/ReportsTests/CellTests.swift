@@ -1,0 +1,83 @@
+import Foundation
+import LedgerStorage
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import Reports
+
+/// What is counted in a number adds up to it.
+struct CellTests {
+  @Test(arguments: 0..<2)
+  func `every number of every report is the sum of what is counted in it`(life: Int) async throws {
+    let seed = UInt64.random(in: .min ... .max)
+    print("numbers and what is counted in them: seed \(seed)")
+    try await withScratchDatabase { database in
+      var story = RandomLedger(seed)
+      let now = try await story.happen(in: Ledger(database: database), database)
+      let reports = ReportReader(database: database)
+      var seen: [Report: Int] = [:]
+      for report in Report.allCases {
+        for choices in story.choices(of: report, at: now) {
+          let table = try await reports.table(of: report, choices, at: now)
+          for index in table.rows.indices {
+            for column in table.columns {
+              guard let cell = table.cell(column.name, inRow: index, of: choices),
+                let value = table.value(column.name, inRow: index)
+              else { continue }
+              let found = try await reports.items(of: cell, at: now)
+              #expect(
+                found.sum.digits == value.digits,
+                "\(report) \(column.name) of row \(table.rows[index]), \(cell), seed \(seed)")
+              #expect(found.items.rows.count == Int(found.count))
+              if found.count > 0 { seen[report, default: 0] += 1 }
+            }
+          }
+        }
+      }
+      // A test of empty rows would say nothing.
+      for report in Report.allCases where report != .intake {
+        #expect(seen[report, default: 0] > 0, "\(report), seed \(seed)")
+      }
+    }
+  }
+
+  @Test func `every number leads to what is counted in it`() {
+    let sums: [ReportColumn.Kind] = [.number, .money, .fraction]
+    var without: Set<String> = []
+    for report in Report.allCases {
+      for column in report.shape.columns
+      where sums.contains(column.kind) && report.rule(column.name) == nil {
+        without.insert("\(report.rawValue).\(column.name)")
+      }
+    }
+    #expect(without == ["mrr.exchange_milliunits", "retention.period"])
+  }
+
+  @Test func `a number that the report does not have is refused`() {
+    let choices = ReportChoices()
+    #expect(throws: ReportFault.self) {
+      try ReportCell(of: .churn, choices, column: "churn_rate", row: [:])
+    }
+    #expect(throws: ReportFault.self) {
+      try ReportCell(of: .churn, choices, column: "1; DROP TABLE movement", row: [:])
+    }
+    #expect(throws: ReportFault.self) {
+      try ReportCell(of: .churn, choices, column: "expired", row: ["1 OR true": nil])
+    }
+  }
+}
+
+extension ReportValue {
+  /// A number without what it is.
+  fileprivate var digits: String {
+    switch self {
+    case .number(let number), .money(let number, _): "\(number)"
+    // The database writes a rate of 1 with or without zeros behind it.
+    case .fraction(let text):
+      text.contains(".") ? String(text.prefix { $0 != "." }) : text
+    default: "\(self)"
+    }
+  }
+}

@@ -1,0 +1,213 @@
+import Foundation
+import LedgerStorage
+import Postgres
+import Reports
+import Subscriptions
+
+/// A ledger with some of everything that reports count, recorded as the program records it.
+struct RandomLedger: Sendable {
+  private static let start = Timestamp(CalendarDate(year: 2026, month: 1, day: 1))
+  private static let accounts = ["anna", "ben", "carl", "dora"]
+  private static let currencies = ["EUR", "USD", "JPY"]
+  private static let steps = 60
+
+  private var random: SplitMix
+
+  init(_ seed: UInt64) { random = SplitMix(seed) }
+
+  private static func day(_ day: Double) -> Timestamp {
+    start + .milliseconds(Int64(day * 86_400_000))
+  }
+
+  private static let catalogue: [Product] = [
+    Product(
+      id: "month", validFrom: start, type: .autoRenewable, entitlements: ["premium"],
+      subscriptionGroup: "plans", period: CalendarPeriod(months: 1), priceMilliunits: 9990,
+      currency: "EUR"),
+    Product(
+      id: "year", validFrom: start, type: .autoRenewable, entitlements: ["premium"],
+      subscriptionGroup: "plans", period: CalendarPeriod(months: 12), priceMilliunits: 59_990,
+      currency: "EUR"),
+    Product(
+      id: "quarter", validFrom: start, type: .autoRenewable, entitlements: ["premium"],
+      subscriptionGroup: "plans", period: CalendarPeriod(months: 3)),
+    Product(
+      id: "coins", validFrom: start, type: .consumable, entitlements: [], priceMilliunits: 1500,
+      currency: "USD"),
+  ]
+
+  private mutating func chance(_ percent: Int) -> Bool {
+    Int.random(in: 0..<100, using: &random) < percent
+  }
+
+  /// Lets everything happen.
+  ///
+  /// - Returns: The moment after it.
+  mutating func happen(in ledger: Ledger, _ database: ConnectionPool) async throws -> Timestamp {
+    for product in Self.catalogue { _ = try await ledger.describe(product) }
+    let terms = AccessTerms(catalogue: try await ledger.catalogue())
+    let support = Administrator(name: "ops", reason: "They asked for it.")
+    for account in Self.accounts {
+      _ = try await ledger.findOrCreateAccount(account, at: Self.start)
+    }
+    var date = 1.0
+    var charges: [TransactionKey] = []
+    for step in 0..<Self.steps {
+      date += Double.random(in: 0...4, using: &random)
+      let account = Self.accounts[Int.random(in: 0..<Self.accounts.count, using: &random)]
+      // Some of each, whatever chance says.
+      let way = step < 12 ? step : Int.random(in: 0..<12, using: &random)
+      switch way {
+      case 0..<8:
+        let line = LineID(
+          chance(90) ? .production : .sandbox,
+          OriginalTransactionID("\(Int.random(in: 1...8, using: &random))000"))
+        let (evidence, key) = word(of: line, on: date, step)
+        let order: UUID? =
+          chance(20)
+          ? try await ledger.openOrder(
+            accountID: account, productID: key.productID, at: Self.day(date - 0.01)
+          ).order.id : nil
+        let isClaimed = chance(75)
+        try await submit(
+          evidence, claiming: isClaimed ? [key] : [], by: account, on: date, order: order,
+          environment: line.environment, in: ledger, terms)
+        charges.append(key)
+      case 8:
+        let product = Self.catalogue[Int.random(in: 0..<4, using: &random)].id
+        _ = try await ledger.openOrder(accountID: account, productID: product, at: Self.day(date))
+      case 9, 10:
+        guard let charge = charges.randomElement(using: &random) else { continue }
+        do {
+          _ = try await ledger.transfer(
+            charge, to: account, by: support, terms: terms, at: Self.day(date))
+        } catch is LedgerError {
+          // Shared ones, for example, are nobody's to give.
+        }
+      default:
+        _ = try await ledger.grant(
+          "gold", to: account,
+          until: chance(50) ? Self.day(date + Double.random(in: 1...40, using: &random)) : nil,
+          by: support, terms: terms, at: Self.day(date))
+      }
+    }
+    return Self.day(date + 1)
+  }
+
+  /// What Apple says of a charge: any product, price, kind and fate.
+  private mutating func word(of line: LineID, on date: Double, _ step: Int) -> (
+    [Evidence], TransactionKey
+  ) {
+    let number = Int(date / 30)
+    let begin = Double(number * 30) + Double(step % 3) / 10
+    let product = Self.catalogue[chance(60) ? 0 : Int.random(in: 0..<4, using: &random)]
+    let key = TransactionKey(
+      line: line,
+      transactionID: TransactionID(
+        "\(line.originalTransactionID.rawValue)\(number)\(product.id.rawValue)"),
+      productID: product.id)
+    let isTrial = number % 2 == 0 && chance(30) && product.type == .autoRenewable
+    let price: Int64? =
+      isTrial ? 0 : chance(70) ? Int64.random(in: 1...9, using: &random) * 1111 : nil
+    let record = TransactionRecord(
+      key: key, asOf: Self.day(date), purchaseDate: Self.day(begin),
+      expiresDate: product.period.map { $0.end(from: Self.day(begin)) },
+      productType: product.type, subscriptionGroup: product.subscriptionGroup,
+      ownershipType: chance(10) ? .familyShared : .purchased,
+      periodType: isTrial ? .trial : chance(15) ? .intro : chance(10) ? .offer : .normal,
+      isUpgraded: chance(5),
+      revocation: chance(15)
+        ? .revoked(
+          at: min(Self.day(date), Self.day(begin + Double.random(in: 0...9, using: &random))),
+          reason: chance(50) ? "1" : nil) : .notRevoked,
+      priceMilliunits: price,
+      currency: price.map { _ in Self.currencies[Int.random(in: 0..<3, using: &random)] })
+    guard product.type == .autoRenewable, chance(50) else { return ([.transaction(record)], key) }
+    let phases: [RenewalStatus.Phase] = [
+      .undisturbed, .billingRetry, .expired, .gracePeriod(until: Self.day(begin + 36)),
+    ]
+    let status = RenewalStatus(
+      asOf: Self.day(date), autoRenews: chance(60),
+      phase: phases[Int.random(in: 0..<4, using: &random)], autoRenewProductID: product.id,
+      expirationIntent: chance(40) ? Int.random(in: 1...5, using: &random) : nil)
+    return ([.transaction(record), .renewalStatus(status, line: line)], key)
+  }
+
+  private func submit(
+    _ evidence: [Evidence], claiming selected: [TransactionKey], by account: String,
+    on date: Double, order: UUID?, environment: Subscriptions.Environment, in ledger: Ledger,
+    _ terms: AccessTerms
+  ) async throws {
+    let submission = try await ledger.store(
+      NewSubmission(
+        id: UUID(), accountID: account, receivedAt: Self.day(date), payload: .receipt("receipt"),
+        transactionID: nil, orderID: order, isRestore: false, bundleID: nil),
+      retryAt: Self.day(date) + .minutes(1))
+    _ = try await ledger.record(
+      Ledger.VerifiedSubmission(
+        submission: submission, source: .receipt, environment: environment, evidence: evidence,
+        selected: selected, exchanges: []),
+      at: Self.day(date), terms: terms,
+      outcome: { Ledger.StoredOutcome(text: "{}", order: nil, value: $0) })
+  }
+
+  // MARK: Asking
+
+  /// Several choices of a report, so that each of its parameters is chosen once at least.
+  mutating func choices(of report: Report, at now: Timestamp) -> [ReportChoices] {
+    // From the beginning: empty rows before it would only take time.
+    var plain = ReportChoices()
+    plain.from = Self.start.dayAndTime.date
+    var split = ReportChoices()
+    split.from = (now - .days(20)).dayAndTime.date
+    split.bucket = .week
+    split.splitsByProduct = true
+    split.includesFamilyShared = true
+    split.includesTrials = true
+    split.includesGrants = true
+    split.includesSandbox = true
+    var then = ReportChoices()
+    then.from = Self.start.dayAndTime.date
+    then.timeZone = "America/New_York"
+    then.splitsByProduct = chance(50)
+    then.knownAt = now - .days(Int.random(in: 0...60, using: &random))
+    var one = ReportChoices()
+    one.from = Self.day(Double.random(in: 0...40, using: &random)).dayAndTime.date
+    one.to = Self.day(Double.random(in: 60...90, using: &random)).dayAndTime.date
+    one.product = "month"
+    one.asOf = now - .days(Int.random(in: 0...30, using: &random))
+    var sandbox = ReportChoices()
+    sandbox.from = Self.day(30).dayAndTime.date
+    sandbox.environment = .sandbox
+    return [plain, split, then, one, sandbox].map { $0.only(report.parameters) }
+  }
+}
+
+extension ReportChoices {
+  /// What can be chosen of a report.
+  fileprivate func only(_ parameters: [ReportParameter]) -> ReportChoices {
+    var choices = self
+    let usual = ReportChoices()
+    if !parameters.contains(.bucket) { choices.bucket = nil }
+    if !parameters.contains(.timeZone) { choices.timeZone = usual.timeZone }
+    if !parameters.contains(.knownAt) { choices.knownAt = nil }
+    if !parameters.contains(.asOf) { choices.asOf = nil }
+    if !parameters.contains(.product) { choices.product = nil }
+    return choices
+  }
+}
+
+/// Random numbers that a seed brings back.
+private struct SplitMix: RandomNumberGenerator {
+  private var state: UInt64
+
+  init(_ seed: UInt64) { state = seed }
+
+  mutating func next() -> UInt64 {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var mixed = state
+    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+    return mixed ^ (mixed >> 31)
+  }
+}
