@@ -1,5 +1,6 @@
 import Foundation
 import HTTPTypes
+import Postgres
 import Reports
 import Subscriptions
 import Testing
@@ -44,7 +45,7 @@ struct ReportPageTests {
   private static func choices(_ report: Report) throws -> ReportChoices {
     var choices = ReportChoices()
     if report.parameters.contains(.asOf) {
-      choices.asOf = try #require(Timestamp(rfc3339: moment))
+      choices.asOf = Timestamp(rfc3339: moment)
     }
     return choices
   }
@@ -55,6 +56,11 @@ struct ReportPageTests {
     PageAddress.report(
       report.rawValue,
       choices: (report.parameters.contains(.asOf) ? [("as_of", moment)] : []) + more)
+  }
+
+  /// What stands behind the question mark of an address.
+  private static func query(_ address: String) -> String? {
+    address.split(separator: "?", maxSplits: 1).dropFirst().first.map(String.init)
   }
 
   @Test func `the overview and the list lead to every report`() async throws {
@@ -114,7 +120,7 @@ struct ReportPageTests {
         let table = try await api.api.reports.table(
           of: report, try Self.choices(report), at: api.api.now())
         let request = ReportRequest(
-          report, .init(try Self.address(report)), at: api.api.now())
+          report, query: Self.query(try Self.address(report)), at: api.api.now())
         var followed = 0
         for index in table.rows.indices {
           for column in table.columns {
@@ -129,8 +135,10 @@ struct ReportPageTests {
               page.contains("<p class=\"number-of\">\(PageText.escaped(number.words))</p>"),
               "\(report) \(column.name): \(number)")
             // The address says of the number all that there is to say.
-            let again = ReportRequest(report, .init(request.href(cell)), at: api.api.now())
-            #expect(try again.cell() == cell)
+            let again = ReportRequest(
+              report, query: Self.query(request.href(cell)), at: api.api.now())
+            let named = try again.cell()
+            #expect(named == cell)
           }
         }
         #expect(followed > 0 || report == .intake, "\(report)")
@@ -139,7 +147,7 @@ struct ReportPageTests {
       march.from = CalendarDate(year: 2026, month: 3, day: 1)
       march.to = CalendarDate(year: 2026, month: 3, day: 31)
       let cell = try ReportCell(of: .churn, march, column: "expired", row: [:])
-      let request = ReportRequest(.churn, .init("/admin/reports/churn"), at: api.api.now())
+      let request = ReportRequest(.churn, query: nil, at: api.api.now())
       let page = try await get(request.href(cell), &browser)
       #expect(page.contains("/admin/original-transactions/s4?environment=production"))
       let file = try await browser.get(request.href(cell) + "&format=csv")
@@ -190,7 +198,8 @@ struct ReportPageTests {
       for path in [
         "/admin", "/admin/reports", "/admin/reports/mrr", "/admin/reports/mrr?format=csv",
       ] {
-        #expect(try await browser.get(path).status == 303, "\(path)")
+        let page = try await browser.get(path)
+        #expect(page.status == 303, "\(path)")
       }
     }
   }

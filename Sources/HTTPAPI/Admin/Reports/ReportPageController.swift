@@ -37,7 +37,7 @@ struct ReportPageController: Sendable {
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let report = try context.report()
-    var asked = ReportRequest(report, request.uri, at: pages.now())
+    var asked = ReportRequest(report, query: request.uri.query, at: pages.now())
     if asked.faults.isEmpty, Query(request.uri)?["format"] == "csv" {
       return try await file(report, asked.choices)
     }
@@ -62,7 +62,7 @@ struct ReportPageController: Sendable {
   @Sendable
   func items(_ request: Request, context: APIContext) async throws -> Response {
     let report = try context.report()
-    let asked = ReportRequest(report, request.uri, at: pages.now())
+    let asked = ReportRequest(report, query: request.uri.query, at: pages.now())
     if let fault = asked.faults.min(by: { $0.key < $1.key }) {
       throw Problem.invalid(fault.key, fault.value)
     }

@@ -19,9 +19,9 @@ struct ReportRequest: Sendable {
 
   /// Reads a query: a form sends along what is left empty, and a day stands for its end where a
   /// moment is meant.
-  init(_ report: Report, _ uri: URI, at now: Timestamp) {
+  init(_ report: Report, query: String?, at now: Timestamp) {
     self.report = report
-    let sent = (uri.query ?? "").split(separator: "&").compactMap { pair in
+    let sent = (query ?? "").split(separator: "&").compactMap { pair in
       let parts = pair.split(separator: "=", maxSplits: 1).map {
         $0.replacing("+", with: " ").removingPercentEncoding ?? ""
       }
@@ -35,11 +35,11 @@ struct ReportRequest: Sendable {
       let end = day.map { Timestamp($0) + .days(1) - .milliseconds(1) }
       // Today is as usual, so that who asks again asks the same.
       if let day, let end, Timestamp(day) <= now, now <= end { continue }
-      let query = PageAddress.report(
+      let one = PageAddress.report(
         report.rawValue, choices: [(name, end.map { "\($0)" } ?? text)])
       do {
         // One at a time, so that each field has its own fault.
-        let choice = try ReportChoices(of: report, from: Query(URI(query)))
+        let choice = try ReportChoices(of: report, from: Query(URI(one)))
         take(parameter, from: choice)
       } catch let problem as Problem {
         faults[name] = Self.words(of: problem)
