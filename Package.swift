@@ -191,9 +191,9 @@ let package = Package(
       name: "HTTPAPITests",
       dependencies: [
         "AppStore", "AppStoreSimulator", "HTTPAPI", "Intake", "LedgerStorage", "Postgres",
-        "Reports",
-        "ScratchDatabases", "Subscriptions", asyncHTTPClient, httpTypes, hummingbird,
-        hummingbirdTesting, logging, nioCore, nioHTTP1, nioPosix, serviceLifecycle, yams,
+        "Reports", "ScratchDatabases", "Subscriptions", asyncHTTPClient, httpTypes, hummingbird,
+        hummingbirdCore, hummingbirdTesting, logging, nioCore, nioHTTP1, nioPosix,
+        serviceLifecycle, yams,
       ],
       resources: [.copy("Samples")], swiftSettings: strict),
     .testTarget(

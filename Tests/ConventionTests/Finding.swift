@@ -20,7 +20,9 @@ extension [Finding] {
       Issue.record(
         "\(finding)",
         sourceLocation: SourceLocation(
-          fileID: finding.path, filePath: Repository.root.appending(path: finding.path).path(),
+          // It has to name a module and a file.
+          fileID: "Tenure/\(finding.path)",
+          filePath: Repository.root.appending(path: finding.path).path(),
           line: finding.line ?? 1, column: 1))
     }
   }

@@ -120,6 +120,7 @@ final class DemoStory: Service {
       """
 
       Tenure         \(tenure.baseURL)
+      its pages      \(tenure.baseURL)/admin: log in with the key of role admin
       its interface  \(tenure.baseURL)/openapi.yaml
       App Store      \(appStore)
       keys           \(keys.app) (role app), \(keys.admin) (role admin): of this demo only

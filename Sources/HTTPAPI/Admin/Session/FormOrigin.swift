@@ -5,8 +5,8 @@ extension Request {
   /// Whether a form can have come from a page of ours, as far as the browser says.
   ///
   /// Browsers name the origin of every form that is sent; what names none, or where the browser
-  /// says that it came from the same origin, may pass: it has to have the session's token all the same.
-  /// A proxy may give the name under which it was called in `X-Forwarded-Host`, which no page of
+  /// says that it came from the same origin, may pass: it has to have the session's token all the
+  /// same. A proxy may give the name under which it was called in `X-Forwarded-Host`, which no page of
   /// somebody else's can make a browser send.
   var isFromOurPages: Bool {
     if let site = headers[.secFetchSite], site != "same-origin", site != "none" { return false }
