@@ -37,7 +37,7 @@ struct AdminBrowser {
 
     /// Whether the page has a text just as it stands, byte by byte.
     func contains(_ part: String) -> Bool {
-      Array(text.utf8).firstRange(of: Array(part.utf8)) != nil
+      part.isEmpty || Array(text.utf8).firstRange(of: Array(part.utf8)) != nil
     }
   }
 

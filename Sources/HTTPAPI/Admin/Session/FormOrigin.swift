@@ -6,8 +6,8 @@ extension Request {
   ///
   /// Browsers name the origin of every form that is sent; what names none, or where the browser
   /// says that it came from the same origin, may pass: it has to have the session's token all the
-  /// same. A proxy may give the name under which it was called in `X-Forwarded-Host`, which no page of
-  /// somebody else's can make a browser send.
+  /// same. A proxy may give the name under which it was called in `X-Forwarded-Host`, which no page
+  /// of somebody else's can make a browser send.
   var isFromOurPages: Bool {
     if let site = headers[.secFetchSite], site != "same-origin", site != "none" { return false }
     guard let origin = headers[.origin] else { return true }
