@@ -34,7 +34,7 @@ struct JobRunner: Sendable {
       logger.error(
         "A job failed",
         metadata: [
-          "job.id": "\(job.id)", "job.kind": "\(job.task.kind)", "error": "\(error)",
+          "job.id": "\(job.id)", "job.kind": "\(job.task.kind.rawValue)", "error": "\(error)",
         ])
       // Should this fail too, the lease ends by itself.
       return (try? await retry(job, because: "\(error)", isLast: isLast)) ?? false
@@ -73,7 +73,7 @@ struct JobRunner: Sendable {
       logger.notice(
         "A job is tried again later",
         metadata: [
-          "job.id": "\(job.id)", "job.kind": "\(job.task.kind)", "reason": "\(reason)",
+          "job.id": "\(job.id)", "job.kind": "\(job.task.kind.rawValue)", "reason": "\(reason)",
         ])
       return try await retry(job, because: reason, notBefore: notBefore, isLast: isLast)
     }
@@ -95,7 +95,7 @@ struct JobRunner: Sendable {
     logger.error(
       "A job is given up until somebody starts it again: tenure jobs retry \(job.id)",
       metadata: [
-        "job.id": "\(job.id)", "job.kind": "\(job.task.kind)", "reason": "\(reason)",
+        "job.id": "\(job.id)", "job.kind": "\(job.task.kind.rawValue)", "reason": "\(reason)",
       ])
     return true
   }

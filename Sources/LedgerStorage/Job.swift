@@ -55,28 +55,34 @@ package struct Job: Hashable, Sendable {
 }
 
 extension Job.Task {
-  /// The name under which its kind is stored and told.
-  package var kind: String {
-    switch self {
-    case .verifySubmission: "verify_submission"
-    case .processNotification: "process_notification"
-    case .pollLine: "poll_line"
-    case .compareNotifications: "compare_notifications"
-    case .tellAccount: "tell_account"
-    case .expireOrder: "expire_order"
-    case .deliverEvents: "deliver_events"
-    case .survey: "survey"
-    case .trimEvents: "trim_events"
-    case .foldMovements: "fold_movements"
-    }
+  /// What a task is, whatever it is about; under this name it is stored and told.
+  package enum Kind: String, CaseIterable, Sendable {
+    case verifySubmission = "verify_submission"
+    case processNotification = "process_notification"
+    case pollLine = "poll_line"
+    case compareNotifications = "compare_notifications"
+    case tellAccount = "tell_account"
+    case expireOrder = "expire_order"
+    case deliverEvents = "deliver_events"
+    case survey
+    case trimEvents = "trim_events"
+    case foldMovements = "fold_movements"
   }
 
-  /// The names of all kinds.
-  package static let kinds = [
-    "verify_submission", "process_notification", "poll_line", "compare_notifications",
-    "tell_account", "expire_order", "deliver_events", "survey", "trim_events",
-    "fold_movements",
-  ]
+  package var kind: Kind {
+    switch self {
+    case .verifySubmission: .verifySubmission
+    case .processNotification: .processNotification
+    case .pollLine: .pollLine
+    case .compareNotifications: .compareNotifications
+    case .tellAccount: .tellAccount
+    case .expireOrder: .expireOrder
+    case .deliverEvents: .deliverEvents
+    case .survey: .survey
+    case .trimEvents: .trimEvents
+    case .foldMovements: .foldMovements
+    }
+  }
 
   /// What it is about; one job of a kind for each.
   package var subject: String {
@@ -114,28 +120,28 @@ extension Job.Task {
       else { return nil }
       return (environment, String(subject[subject.index(after: slash)...]))
     }
-    switch kind {
-    case "verify_submission":
+    switch Kind(rawValue: kind) {
+    case .verifySubmission:
       guard let id = UUID(uuidString: subject) else { return nil }
       self = .verifySubmission(id)
-    case "process_notification": self = .processNotification(subject)
-    case "poll_line":
+    case .processNotification: self = .processNotification(subject)
+    case .pollLine:
       guard let parts else { return nil }
       self = .pollLine(LineID(parts.environment, OriginalTransactionID(rawValue: parts.rest)))
-    case "compare_notifications":
+    case .compareNotifications:
       guard let parts else { return nil }
       self = .compareNotifications(bundleID: parts.rest, parts.environment)
-    case "tell_account":
+    case .tellAccount:
       guard let key = UUID(uuidString: subject) else { return nil }
       self = .tellAccount(AccountKey(rawValue: key))
-    case "expire_order":
+    case .expireOrder:
       guard let id = UUID(uuidString: subject) else { return nil }
       self = .expireOrder(id)
-    case "deliver_events": self = .deliverEvents(stream: subject)
-    case "survey": self = .survey
-    case "trim_events": self = .trimEvents
-    case "fold_movements": self = .foldMovements
-    default: return nil
+    case .deliverEvents: self = .deliverEvents(stream: subject)
+    case .survey: self = .survey
+    case .trimEvents: self = .trimEvents
+    case .foldMovements: self = .foldMovements
+    case nil: return nil
     }
   }
 }

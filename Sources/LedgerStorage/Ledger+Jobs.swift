@@ -35,7 +35,7 @@ extension Ledger {
           CROSS JOIN LATERAL (
             SELECT job_id FROM tenure.job
             WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
-              AND kind = ANY(\(Job.Task.kinds)) AND run_at <= \(now)
+              AND kind = ANY(\(Job.Task.Kind.allCases)) AND run_at <= \(now)
               AND (locked_until IS NULL OR locked_until <= \(now))
             ORDER BY run_at
             LIMIT wanted.most
@@ -86,14 +86,14 @@ extension Ledger {
     CROSS JOIN LATERAL (
       (SELECT run_at AS at FROM tenure.job
       WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
-        AND kind IN (\(literals(Job.Task.kinds))) AND locked_until IS NULL
+        AND kind IN (\(literals(Job.Task.Kind.allCases.map(\.rawValue)))) AND locked_until IS NULL
       ORDER BY run_at
       LIMIT 1)
       UNION ALL
       SELECT greatest(run_at, locked_until) FROM (
         SELECT run_at, locked_until FROM tenure.job
         WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
-          AND kind IN (\(literals(Job.Task.kinds)))
+          AND kind IN (\(literals(Job.Task.Kind.allCases.map(\.rawValue))))
         ORDER BY run_at
         LIMIT 64
       ) AS first

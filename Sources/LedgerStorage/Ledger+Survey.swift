@@ -97,7 +97,7 @@ extension Ledger {
       ToldAccount.select(Array(names.values)) + [
         """
         SELECT subject, run_at FROM tenure.job
-        WHERE kind = 'tell_account' AND subject = ANY(\(tasks)) AND parked_at IS NULL
+        WHERE kind = \(Job.Task.Kind.tellAccount) AND subject = ANY(\(tasks)) AND parked_at IS NULL
         """
       ])
     let jobs = Dictionary(
@@ -134,7 +134,8 @@ extension Ledger {
     let subjects = page.map { Job.Task.pollLine($0).subject }
     let planned: [String] = try await database.query(
       """
-      SELECT subject FROM tenure.job WHERE kind = 'poll_line' AND subject = ANY(\(subjects))
+      SELECT subject FROM tenure.job
+      WHERE kind = \(Job.Task.Kind.pollLine) AND subject = ANY(\(subjects))
       """
     ).decode(String.self)
     let unplanned = Set(page.filter { !planned.contains(Job.Task.pollLine($0).subject) })
@@ -228,7 +229,9 @@ struct SurveyPlace: Hashable, Sendable {
 
   /// The line that was looked at last.
   var line: LineID? {
-    guard let last, case .pollLine(let line) = Job.Task(kind: "poll_line", subject: last) else {
+    guard let last,
+      case .pollLine(let line) = Job.Task(kind: Job.Task.Kind.pollLine.rawValue, subject: last)
+    else {
       return nil
     }
     return line

@@ -36,6 +36,7 @@ extension Movement.Kind: PostgresEncodable, PostgresDecodable {}
 extension ChargePrice.Source: PostgresEncodable, PostgresDecodable {}
 extension Entitlement.Source: PostgresEncodable, PostgresDecodable {}
 extension Job.Lane: PostgresEncodable, PostgresDecodable {}
+extension Job.Task.Kind: PostgresEncodable {}
 extension LedgerEvent.Kind: PostgresEncodable, PostgresDecodable {}
 
 extension RenewalStatus.Phase {

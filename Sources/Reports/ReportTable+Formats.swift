@@ -1,3 +1,4 @@
+import JSONText
 import Subscriptions
 
 /// In which form a report is given.
@@ -126,8 +127,9 @@ extension ReportValue {
   fileprivate var csv: String {
     switch self {
     case .text(let text):
-      text.contains { $0 == "," || $0 == "\"" || $0.isNewline }
-        ? "\"" + text.replacing("\"", with: "\"\"") + "\"" : text
+      // By scalars: a comma with an accent is a comma to whoever reads the file.
+      text.unicodeScalars.contains { [",", "\"", "\r", "\n"].contains($0) }
+        ? "\"" + text.quotesDoubled + "\"" : text
     case .number(let number), .duration(let number), .money(let number, _): "\(number)"
     case .time(let moment): "\(moment)"
     case .date(let text), .fraction(let text), .rate(let text): text
@@ -138,7 +140,7 @@ extension ReportValue {
 
   fileprivate var json: String {
     switch self {
-    case .text(let text): Self.json(text)
+    case .text(let text): text.asJSON
     case .number(let number), .duration(let number), .money(let number, _): "\(number)"
     case .time(let moment): "\"\(moment)\""
     case .date(let day): "\"\(day)\""
@@ -148,19 +150,20 @@ extension ReportValue {
     case .none: "null"
     }
   }
+}
 
-  /// A string with the escapes that RFC 8259 asks for.
-  private static func json(_ text: String) -> String {
-    var json = "\""
-    for scalar in text.unicodeScalars {
-      switch scalar {
-      case "\"", "\\": json += "\\\(scalar)"
-      case _ where scalar.value < 0x20:
-        let digits = String(scalar.value, radix: 16)
-        json += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
-      default: json.unicodeScalars.append(scalar)
-      }
+extension String {
+  fileprivate var quotesDoubled: String {
+    var text = String.UnicodeScalarView()
+    for scalar in unicodeScalars {
+      text.append(contentsOf: scalar == "\"" ? [scalar, scalar] : [scalar])
     }
-    return json + "\""
+    return String(text)
+  }
+
+  fileprivate var asJSON: String {
+    var json = JSONWriter(capacity: utf8.count + 2)
+    json.write(self)
+    return json.text
   }
 }

@@ -80,7 +80,7 @@ struct HoldingReaderTests {
       for task in others.withLock({ $0 }) { #expect(try await task.value == ["ben"]) }
       #expect(Self.charges(try await reader.holdings(of: "anna")) == ["anna"])
       let cancelled = Task {
-        try? await Task.sleep(for: .seconds(5))
+        try? await Task.sleep(for: .seconds(600))
         return try await reader.holdings(of: "anna")
       }
       cancelled.cancel()

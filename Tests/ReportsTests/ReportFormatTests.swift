@@ -40,11 +40,21 @@ struct ReportFormatTests {
         + "\"a, \"\"b\"\"\",12,93784000,2026-03-31T00:00:00.000Z,\r\n" + "\"c\nd\",3,,,\r\n")
   }
 
+  @Test func `a comma or a quotation mark with an accent is one all the same`() {
+    let table = Self.table([
+      [.text("a,\u{301}"), .none, .none, .none, .none],
+      [.text("\"\u{301}"), .none, .none, .none, .none],
+    ])
+    // By bytes: as characters they are equal to other texts.
+    let rows = "\"a,\u{301}\",,,,\r\n\"\"\"\u{301}\",,,,\r\n"
+    #expect(table.text(.csv).utf8.suffix(rows.utf8.count).elementsEqual(rows.utf8))
+  }
+
   @Test func `JSON has each column in each row`() {
     #expect(
       Self.table([[.text("\"\\\n\u{1}é"), .number(-1), .none, .none, .none]]).text(.json)
         == #"{"report":"intake","as_of":"2026-03-31T00:00:00.000Z","rows":[{"#
-        + #""cause":"\"\\\u000a\u0001é","number":-1,"oldest_age_ms":null,"last_at":null,"#
+        + #""cause":"\"\\\n\u0001é","number":-1,"oldest_age_ms":null,"last_at":null,"#
         + #""last_detail":null}],"cut_short":false}"# + "\n")
   }
 

@@ -9,7 +9,7 @@
 
 // Enough that tests which sleep or ask PostgreSQL leave no processor idle, and few enough that a
 // step comes within a second.
-static const char *const width = "48";
+static const char *const width = "24";
 
 __attribute__((constructor)) static void setTestWidth(void) {
   setenv("SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH", width, 0);

@@ -111,9 +111,10 @@ struct JobsCommand: AsyncParsableCommand {
   }
 
   private static func known(_ kind: String) throws -> String {
-    guard Job.Task.kinds.contains(kind) else {
+    let kinds = Job.Task.Kind.allCases.map(\.rawValue)
+    guard kinds.contains(kind) else {
       throw ValidationError(
-        "There is no kind \(kind): name one of \(Job.Task.kinds.joined(separator: ", ")).")
+        "There is no kind \(kind): name one of \(kinds.joined(separator: ", ")).")
     }
     return kind
   }

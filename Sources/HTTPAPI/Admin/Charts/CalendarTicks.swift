@@ -22,9 +22,14 @@ struct CalendarTicks: Sendable {
     }
     let moments = step?.marks(from: from, until: until, most: most) ?? []
     marks = moments.enumerated().map { index, moment in
-      (moment, step?.label(moment, isFirst: index == 0) ?? "")
+      let label = step?.label(
+        moment, isFirst: index == 0, hasRoom: moments.count <= Self.fewDays)
+      return (moment, label ?? "")
     }
   }
+
+  /// With more days than these their year has no room beside the next one.
+  private static let fewDays = 5
 
   private enum Step {
     case hours(Int64)
@@ -85,12 +90,13 @@ struct CalendarTicks: Sendable {
       }
     }
 
-    func label(_ moment: Timestamp, isFirst: Bool) -> String {
+    func label(_ moment: Timestamp, isFirst: Bool, hasRoom: Bool) -> String {
       let (date, time) = moment.dayAndTime
       let month = CalendarTicks.monthNames[date.month - 1]
       switch self {
       case .hours where time > 0: return CalendarTicks.hour(time)
-      case .hours, .days: return "\(date.day) \(month)" + (isFirst ? " \(date.year)" : "")
+      case .hours, .days:
+        return "\(date.day) \(month)" + (isFirst && hasRoom ? " \(date.year)" : "")
       case .months(let months) where months.isMultiple(of: 12): return "\(date.year)"
       case .months: return isFirst || date.month == 1 ? "\(month) \(date.year)" : month
       }

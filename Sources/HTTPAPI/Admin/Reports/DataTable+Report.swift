@@ -13,15 +13,21 @@ extension DataTable {
         ? table.rows.indices.compactMap { table.value(column.name, inRow: $0)?.integer }.max() ?? 0
         : 0
     }
+    // A column without a value says nothing.
+    let shown = table.columns.indices.filter { place in
+      table.rows.isEmpty || table.rows.contains { $0[place] != .none }
+    }
     self.init(
       caption: request.report.label,
-      columns: table.columns.map { DataColumn(label: $0.label, isNumber: $0.isNumber) },
+      columns: shown.map {
+        DataColumn(label: table.columns[$0].label, isNumber: table.columns[$0].isNumber)
+      },
       rows: table.rows.enumerated().map { index, row in
         DataRow(
-          cells: row.enumerated().map { place, value in
-            let column = table.columns[place]
+          cells: shown.map { place in
+            let (column, value) = (table.columns[place], row[place])
             var cell = DataCell(
-              text: value.words, isNumber: column.isNumber, isHeading: place == 0,
+              text: value.words, isNumber: column.isNumber, isHeading: place == shown.first,
               isCode: column.kind == .text && column.name.hasSuffix("_id"))
             cell.href = table.cell(column.name, inRow: index, of: request.choices)
               .map(request.href)
