@@ -92,7 +92,7 @@ let package = Package(
       dependencies: ["JSONText", "Postgres", "Subscriptions", crypto, logging],
       resources: [
         .embedInCode("Resources/schema.sql"), .embedInCode("Resources/step-2.sql"),
-        .embedInCode("Resources/step-3.sql"),
+        .embedInCode("Resources/step-3.sql"), .embedInCode("Resources/step-4.sql"),
       ],
       swiftSettings: strict),
 

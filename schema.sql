@@ -29,8 +29,8 @@ BEGIN
     -- Tables that are there would stay as they are, while the version claimed otherwise.
     IF to_regclass('tenure.schema_version') IS NOT NULL THEN
         SELECT max(version) INTO version_found FROM tenure.schema_version;
-        IF version_found <> 3 THEN
-            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 3.',
+        IF version_found <> 4 THEN
+            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 4.',
                 version_found
                 USING HINT = 'Run `tenure migrate`.';
         END IF;
@@ -3475,7 +3475,7 @@ BEGIN
         GRANT UPDATE (known_until, closed_by) ON movement TO tenure_program;
         REVOKE UPDATE ON movement_change FROM tenure_program;
         REVOKE DELETE ON movement_day FROM tenure_program;
-        REVOKE INSERT, UPDATE, DELETE ON exchange_rate FROM tenure_program;
+        REVOKE INSERT, UPDATE, DELETE ON exchange_rate, grant_movement FROM tenure_program;
         REVOKE INSERT, UPDATE, DELETE ON schema_version FROM tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_program;
@@ -3509,6 +3509,6 @@ END
 $$;
 
 INSERT INTO schema_version (version, applied_at)
-SELECT 3, now() WHERE NOT EXISTS (SELECT FROM schema_version);
+SELECT 4, now() WHERE NOT EXISTS (SELECT FROM schema_version);
 
 COMMIT;
