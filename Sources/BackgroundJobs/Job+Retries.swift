@@ -9,7 +9,8 @@ extension Job.Task {
     // Its deliveries are given up one by one, each for itself.
     case .deliverEvents: .forEver
     // Nobody would miss them in time, and start them again.
-    case .tellAccount, .expireOrder, .compareNotifications, .survey, .trimEvents, .foldMovements:
+    case .tellAccount, .expireOrder, .compareNotifications, .survey, .trimEvents, .foldMovements,
+      .mergeAccount:
       .forEver
     }
   }

@@ -59,6 +59,7 @@ struct JobRunner: Sendable {
     case .deliverEvents: return try await deliverEvents(job)
     case .trimEvents: return try await trimEvents(job)
     case .foldMovements: return try await foldMovements(job)
+    case .mergeAccount(let account): return try await merge(account, for: job)
     }
   }
 

@@ -72,6 +72,7 @@ extension API {
       .put("/v1/products/{product_id}", use: products.put)
 
     let transfers = TransferController(transactions: transactions, entitlements: self.entitlements)
+    let merges = MergeController(ledger: ledger, entitlements: self.entitlements, now: now)
     let grants = GrantController(ledger: ledger, entitlements: self.entitlements, now: now)
     let erasures = ErasureController(ledger: ledger, now: now)
     let exports = ExportController(
@@ -79,6 +80,8 @@ extension API {
     let acts = AdministratorActController(ledger: ledger)
     admin
       .post("/v1/transactions/{transaction_id}/owner", use: transfers.transfer)
+      .delete("/v1/transactions/{transaction_id}/owner", use: transfers.release)
+      .post("/v1/accounts/{account_id}/merge", use: merges.merge)
       .post("/v1/grants", use: grants.grant)
       .delete("/v1/grants/{grant_id}", use: grants.revoke)
       .delete("/v1/accounts/{account_id}", use: erasures.erase)

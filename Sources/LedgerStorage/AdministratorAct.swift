@@ -33,8 +33,10 @@ package struct AdministratorAct: Sendable {
   /// What administrators can do.
   package enum Action: String, CaseIterable, Sendable {
     case transfer
+    case release
     case grant
     case revokeGrant = "revoke_grant"
+    case mergeAccount = "merge_account"
     case eraseAccount = "erase_account"
     case exportAccount = "export_account"
     case redeliverEvent = "redeliver_event"
@@ -53,7 +55,8 @@ package struct AdministratorAct: Sendable {
   package let reason: String?
   /// Whom it concerns; nil: no account.
   package let accountID: String?
-  /// Of a charge that was transferred, who had it before.
+  /// Of a charge that was transferred or released, who had it before; of a merge, the account that
+  /// was merged.
   package let previousAccountID: String?
   /// What more there is to say of it, as an object of JSON.
   package let data: String

@@ -27,6 +27,8 @@ package struct Job: Hashable, Sendable {
     case trimEvents
     /// Fold what recordings changed of the journal's sums. It comes again every minute.
     case foldMovements
+    /// Go on placing the charges of an account with the one that it was merged into.
+    case mergeAccount(AccountKey)
   }
 
   /// What waits for each other: none of a lane's jobs takes the place of another lane's.
@@ -67,6 +69,7 @@ extension Job.Task {
     case survey
     case trimEvents = "trim_events"
     case foldMovements = "fold_movements"
+    case mergeAccount = "merge_account"
   }
 
   package var kind: Kind {
@@ -81,6 +84,7 @@ extension Job.Task {
     case .survey: .survey
     case .trimEvents: .trimEvents
     case .foldMovements: .foldMovements
+    case .mergeAccount: .mergeAccount
     }
   }
 
@@ -93,7 +97,7 @@ extension Job.Task {
       "\(line.environment.rawValue)/\(line.originalTransactionID.rawValue)"
     case .compareNotifications(let bundleID, let environment):
       "\(environment.rawValue)/\(bundleID)"
-    case .tellAccount(let key): key.rawValue.uuidString.lowercased()
+    case .tellAccount(let key), .mergeAccount(let key): key.rawValue.uuidString.lowercased()
     case .expireOrder(let id): id.uuidString.lowercased()
     case .deliverEvents(let stream): stream
     case .survey, .trimEvents, .foldMovements: "all"
@@ -107,7 +111,7 @@ extension Job.Task {
     case .pollLine(let line): line.environment == .production ? .polls : .sandboxPolls
     case .tellAccount, .expireOrder: .clock
     case .deliverEvents: .webhooks
-    case .compareNotifications, .survey, .trimEvents, .foldMovements: .upkeep
+    case .compareNotifications, .survey, .trimEvents, .foldMovements, .mergeAccount: .upkeep
     }
   }
 
@@ -141,6 +145,9 @@ extension Job.Task {
     case .survey: self = .survey
     case .trimEvents: self = .trimEvents
     case .foldMovements: self = .foldMovements
+    case .mergeAccount:
+      guard let key = UUID(uuidString: subject) else { return nil }
+      self = .mergeAccount(AccountKey(rawValue: key))
     case nil: return nil
     }
   }

@@ -9,6 +9,8 @@ package struct Account: Hashable, Sendable {
   /// The token to pass to StoreKit: one for an account, for ever.
   package let appAccountToken: UUID
   package let createdAt: Timestamp
+  /// The account into which an administrator merged it; nil: it stands for itself.
+  package var mergedInto: AccountKey?
 
   /// The name that takes the place of the app's own when the person is erased.
   static func pseudonym(of key: AccountKey) -> String {
@@ -31,6 +33,20 @@ extension Ledger {
     return try await database.withTransaction { transaction in
       try await createAccount(id, at: now, in: transaction)
     }
+  }
+
+  /// The account that something new is to be about: the one that an account was merged into, as
+  /// often as it was; itself if it never was.
+  package func successor(of account: Account) async throws -> Account {
+    var account = account
+    // Nothing is ever merged in a circle.
+    while let into = account.mergedInto {
+      guard let name = try await accountIDs(of: [into])[into],
+        let successor = try await self.account(name)
+      else { throw LedgerError.unknownAccount(account.id) }
+      account = successor
+    }
+    return account
   }
 
   /// Creates an account unless another process has just done so.
@@ -75,14 +91,14 @@ extension Ledger {
 
   static func select(account id: String) -> SQL {
     """
-    SELECT account_key, app_account_token, created_at FROM tenure.account
+    SELECT account_key, app_account_token, created_at, merged_into_key FROM tenure.account
     WHERE account_id = \(id)
     """
   }
 
   func account(from rows: Rows, id: String) throws -> Account? {
-    try rows.decodeFirst(AccountKey.self, UUID.self, Timestamp.self).map {
-      Account(id: id, key: $0, appAccountToken: $1, createdAt: $2)
+    try rows.decodeFirst(AccountKey.self, UUID.self, Timestamp.self, AccountKey?.self).map {
+      Account(id: id, key: $0, appAccountToken: $1, createdAt: $2, mergedInto: $3)
     }
   }
 }

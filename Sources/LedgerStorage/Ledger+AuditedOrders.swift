@@ -6,6 +6,8 @@ import Subscriptions
 struct AuditedOrder: Hashable, Sendable {
   var id: UUID
   var account: AccountKey
+  /// The account that opened it: another one where that was merged into this.
+  var openedBy: AccountKey
   /// The charge that it names; nil for an open order.
   var charge: Charge.ID?
 }
@@ -97,16 +99,17 @@ extension Ledger {
   }
 
   private static let selectOrders: SQL = """
-    SELECT order_id, account_key, product_id, environment, original_transaction_id, transaction_id
+    SELECT order_id, account_key, coalesce(opened_by_key, account_key), product_id, environment,
+      original_transaction_id, transaction_id
     FROM tenure.purchase_order
     """
 
   private static func orders(_ rows: Rows) throws -> [AuditedOrder] {
     try rows.decode(
-      UUID.self, AccountKey.self, ProductID.self, Environment?.self, OriginalTransactionID?.self,
-      TransactionID?.self
-    ).map { id, account, product, environment, original, transaction in
-      var order = AuditedOrder(id: id, account: account)
+      UUID.self, AccountKey.self, AccountKey.self, ProductID.self, Environment?.self,
+      OriginalTransactionID?.self, TransactionID?.self
+    ).map { id, account, openedBy, product, environment, original, transaction in
+      var order = AuditedOrder(id: id, account: account, openedBy: openedBy)
       if let environment, let original, let transaction {
         order.charge = TransactionKey(
           line: LineID(environment, original), transactionID: transaction, productID: product)

@@ -9,10 +9,12 @@ extension Ledger {
     var erasures: [AccountKey: Timestamp] = [:]
     var tokenHolders: [UUID: AccountKey] = [:]
     var orders: Set<OpenedOrder> = []
+    var merges: [AccountKey: AccountMerge] = [:]
 
     func apply(to history: inout LineHistory) {
       history.erasures = erasures
       history.orders = orders
+      history.merges = merges
       history.tokenHolders.merge(tokenHolders) { $1 }
     }
   }
@@ -55,30 +57,67 @@ extension Ledger {
     let unknown = accounts.subtracting(known.keys)
     let names = unknown.isEmpty ? [] : [KnownAccount.select(unknown)]
     let results = try await transaction.batch(
-      names
-        + claimants.sorted().map { account in
-          """
-          SELECT account_key, product_id, created_at FROM tenure.purchase_order
-          WHERE account_key = \(account) AND product_id = ANY(\(products.sorted()))
-          """
-        })
+      names + claimants.sorted().map { OpenedOrder.select(of: $0, for: products) })
     var known = known.filter { accounts.contains($0.key) }
     for rows in results.prefix(names.count) {
       known.merge(try KnownAccount.accounts(from: rows)) { $1 }
     }
+    for rows in results.dropFirst(names.count) {
+      context.orders.formUnion(try OpenedOrder.orders(from: rows))
+    }
+    try await followMerges(
+      of: claimants, for: products, knowing: &known, orders: &context.orders, in: transaction)
     for (key, account) in known {
       context.names[key] = account.id
       context.erasures[key] = account.erasedAt
-    }
-    for rows in results.dropFirst(names.count) {
-      for (account, product, openedAt) in try rows.decode(
-        AccountKey.self, ProductID.self, Timestamp.self)
-      {
-        context.orders.insert(
-          OpenedOrder(account: account, productID: product, openedAt: openedAt))
+      if let into = account.mergedInto, let mergedAt = account.mergedAt {
+        context.merges[key] = AccountMerge(into: into, at: mergedAt)
       }
     }
     return context
+  }
+
+  /// Reads the accounts into which others were merged, and the orders that went along.
+  private func followMerges(
+    of claimants: Set<AccountKey>, for products: Set<ProductID>,
+    knowing known: inout [AccountKey: KnownAccount], orders: inout Set<OpenedOrder>,
+    in transaction: Transaction
+  ) async throws {
+    while true {
+      // Those that opened orders before they were merged, and those that have them now.
+      let missing = Set(orders.map(\.account)).union(known.values.compactMap(\.mergedInto))
+        .subtracting(known.keys)
+      guard !missing.isEmpty else { return }
+      let heirs = missing.filter { heir in
+        known.contains { $0.value.mergedInto == heir && claimants.contains($0.key) }
+      }
+      let results = try await transaction.batch(
+        [KnownAccount.select(missing)]
+          + heirs.sorted().map { OpenedOrder.select(of: $0, for: products) })
+      let found = try KnownAccount.accounts(from: results[0])
+      guard !found.isEmpty else { return }
+      known.merge(found) { $1 }
+      for rows in results.dropFirst() { orders.formUnion(try OpenedOrder.orders(from: rows)) }
+    }
+  }
+}
+
+extension OpenedOrder {
+  /// Reads the orders of an account, each under the account that opened it; ``orders(from:)``
+  /// understands them.
+  fileprivate static func select(of account: AccountKey, for products: Set<ProductID>) -> SQL {
+    """
+    SELECT coalesce(opened_by_key, account_key), product_id, created_at
+    FROM tenure.purchase_order
+    WHERE account_key = \(account) AND product_id = ANY(\(products.sorted()))
+    """
+  }
+
+  fileprivate static func orders(from rows: Rows) throws -> Set<OpenedOrder> {
+    Set(
+      try rows.decode(AccountKey.self, ProductID.self, Timestamp.self).map {
+        OpenedOrder(account: $0, productID: $1, openedAt: $2)
+      })
   }
 }
 
@@ -86,19 +125,27 @@ extension Ledger {
 struct KnownAccount: Hashable, Sendable {
   var id: String
   var erasedAt: Timestamp?
+  /// The account into which it was merged; nil: it stands for itself.
+  var mergedInto: AccountKey?
+  /// From when on the rule takes both for one; nil while charges are still to be placed.
+  var mergedAt: Timestamp?
 
   /// ``accounts(from:)`` reads the result.
   static func select(_ keys: Set<AccountKey>) -> SQL {
     """
-    SELECT account_key, account_id, erased_at FROM tenure.account_by_key
+    SELECT account_key, account_id, erased_at, merged_into_key, merged_at
+    FROM tenure.account_by_key
     WHERE account_key = ANY(\(keys.sorted()))
     """
   }
 
   static func accounts(from rows: Rows) throws -> [AccountKey: KnownAccount] {
     var accounts: [AccountKey: KnownAccount] = [:]
-    for (key, id, erasedAt) in try rows.decode(AccountKey.self, String.self, Timestamp?.self) {
-      accounts[key] = KnownAccount(id: id, erasedAt: erasedAt)
+    for (key, id, erasedAt, mergedInto, mergedAt) in try rows.decode(
+      AccountKey.self, String.self, Timestamp?.self, AccountKey?.self, Timestamp?.self)
+    {
+      accounts[key] = KnownAccount(
+        id: id, erasedAt: erasedAt, mergedInto: mergedInto, mergedAt: mergedAt)
     }
     return accounts
   }

@@ -42,7 +42,8 @@ extension Ledger {
   ///
   /// What other people submitted stays, and so do Apple's notifications: they tell of lines, and
   /// name nobody. To erase an account once more, by its pseudonym, removes what was on its way at
-  /// the first time.
+  /// the first time. Accounts that were merged into this one are the same person's, and erased with
+  /// it, each as an act of its own.
   ///
   /// - Parameters:
   ///   - accountID: The app's name for the account, or its pseudonym.
@@ -53,13 +54,17 @@ extension Ledger {
   package func erase(
     _ accountID: String, by administrator: Administrator, at now: Timestamp
   ) async throws -> Erasure {
-    try await database.withTransaction { transaction in
+    let (key, erasure) = try await database.withTransaction {
+      transaction -> (AccountKey, Erasure) in
       guard
         let account = try await account(
           from: transaction.query(Self.select(account: accountID)), id: accountID)
       else { throw LedgerError.unknownAccount(accountID) }
       guard !account.isErased else {
-        return try await eraseRest(of: account, by: administrator, at: now, in: transaction)
+        return (
+          account.key,
+          try await eraseRest(of: account, by: administrator, at: now, in: transaction)
+        )
       }
       let lastCharge = try await lock(account, in: transaction)
       // The rule leaves charges alone that are dated before: nothing that was decided changes, not
@@ -70,9 +75,27 @@ extension Ledger {
       let results = try await transaction.batch(
         Self.rename(account, erasure) + Self.eraseSubmissions(of: account.key, at: now)
           + Self.endJobs(of: account.key))
-      return try await finish(
-        erasure, of: account, results, by: administrator, at: now, in: transaction)
+      return (
+        account.key,
+        try await finish(
+          erasure, of: account, results, by: administrator, at: now, in: transaction)
+      )
     }
+    for merged in try await accounts(mergedInto: key) {
+      _ = try await erase(merged, by: administrator, at: now)
+    }
+    return erasure
+  }
+
+  /// The accounts that were merged into an account and are not erased.
+  package func accounts(mergedInto account: AccountKey) async throws -> [String] {
+    try await database.query(
+      """
+      SELECT account_id FROM tenure.account_by_key
+      WHERE merged_into_key = \(account) AND erased_at IS NULL
+      ORDER BY account_id
+      """
+    ).decode(String.self)
   }
 
   /// Locks every line on which an account ever had to do with anything, then the account: nobody
@@ -187,8 +210,9 @@ extension Ledger {
       """,
       "DELETE FROM tenure.holding WHERE account_id = \(name)",
       """
-      INSERT INTO tenure.account (account_id, account_key, app_account_token, created_at, told_at)
-      SELECT \(pseudonym), account_key, app_account_token, created_at, told_at
+      INSERT INTO tenure.account (account_id, account_key, app_account_token, created_at, told_at,
+        merged_into_key)
+      SELECT \(pseudonym), account_key, app_account_token, created_at, told_at, merged_into_key
       FROM tenure.account WHERE account_id = \(name)
       """,
       "DELETE FROM tenure.account WHERE account_id = \(name)",

@@ -13,25 +13,35 @@ package struct StoredGrant: Hashable, Sendable {
 
 /// Entitlements that administrators give and take back.
 extension Ledger {
-  /// Gives an account an entitlement, and tells it.
+  /// Gives an account an entitlement, and tells it: once for each id.
   ///
   /// - Parameters:
+  ///   - id: The grant's; who asks again with the same id, not knowing whether the first answer was
+  ///     lost or the first request, is given nothing more.
   ///   - entitlement: Its name.
   ///   - accountID: To whom.
   ///   - endsAt: When it ends by itself; nil: never.
   ///   - administrator: Who gives it, and why.
   ///   - terms: By what it is judged what accounts may use.
   ///   - now: From when on.
-  /// - Returns: The grant.
-  /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``.
+  /// - Returns: The grant as it is now, and whether it was made by this.
+  /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``,
+  ///   ``LedgerError/mergedAccount(_:into:)``, ``LedgerError/differentGrant(_:member:)``.
   package func grant(
-    _ entitlement: String, to accountID: String, until endsAt: Timestamp?,
+    as id: UUID = UUID(), _ entitlement: String, to accountID: String, until endsAt: Timestamp?,
     by administrator: Administrator, terms: AccessTerms, at now: Timestamp
-  ) async throws -> StoredGrant {
-    let grant = Grant(id: UUID(), entitlement: entitlement, startsAt: now, endsAt: endsAt)
+  ) async throws -> (grant: StoredGrant, isNew: Bool) {
+    let grant = Grant(id: id, entitlement: entitlement, startsAt: now, endsAt: endsAt)
     let reason = administrator.reason ?? "None was given."
-    let channels = try await database.withTransaction { transaction in
+    let (known, channels) = try await database.withTransaction {
+      transaction -> (StoredGrant?, Set<Bell.Channel>) in
       let account = try await lockAccount(accountID, in: transaction)
+      if let known = try await self.grant(
+        id, of: account, giving: entitlement, until: endsAt, in: transaction)
+      {
+        await transaction.rollBack()
+        return (known, [])
+      }
       let consequences = try await news(of: account, terms: terms, at: now, in: transaction) {
         $0.append(grant)
       }
@@ -55,10 +65,37 @@ extension Ledger {
           VALUES (\(grant.id), \(account.key))
           """,
         ] + consequences.statements + [act.insert(at: now)])
-      return consequences.channels
+      return (nil, consequences.channels)
     }
     bell.ring(channels)
-    return StoredGrant(grant: grant, accountID: accountID, recordedAt: now, reason: reason)
+    if let known { return (known, false) }
+    let stored = StoredGrant(grant: grant, accountID: accountID, recordedAt: now, reason: reason)
+    return (stored, true)
+  }
+
+  /// The grant that an id stands for already; nil: there is none.
+  ///
+  /// - Throws: ``LedgerError/differentGrant(_:member:)`` if it is another one than is asked for.
+  private func grant(
+    _ id: UUID, of account: Account, giving entitlement: String, until endsAt: Timestamp?,
+    in transaction: Transaction
+  ) async throws -> StoredGrant? {
+    let holder = try await transaction.query(
+      "SELECT account_key FROM tenure.account_grant_account WHERE grant_id = \(id)"
+    ).decodeFirst(AccountKey.self)
+    guard let holder else { return nil }
+    let rows = try await transaction.query(
+      StoredGrant.select(of: account.id, where: "grant_id = \(id)"))
+    guard holder == account.key,
+      let known = try StoredGrant.grants(from: rows, of: account.id).first
+    else { throw LedgerError.differentGrant(id, member: "account_id") }
+    guard known.grant.entitlement == entitlement else {
+      throw LedgerError.differentGrant(id, member: "entitlement")
+    }
+    guard known.grant.endsAt == endsAt else {
+      throw LedgerError.differentGrant(id, member: "expires_at")
+    }
+    return known
   }
 
   /// Takes a grant back, and tells the account; one that is over stays as it is.

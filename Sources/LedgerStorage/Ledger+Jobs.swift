@@ -212,7 +212,7 @@ extension Ledger {
           """
         ])
       case .pollLine, .compareNotifications, .tellAccount, .expireOrder, .deliverEvents, .survey,
-        .trimEvents, .foldMovements:
+        .trimEvents, .foldMovements, .mergeAccount:
         break
       }
       return true

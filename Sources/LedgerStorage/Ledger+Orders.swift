@@ -66,6 +66,8 @@ extension StoredOrder {
 extension Ledger {
   /// Opens an order, creating the account if it is new; the job that lets it expire waits with it.
   ///
+  /// An account that was merged into another opens it for that one.
+  ///
   /// - Throws: ``LedgerError/unknownProduct(_:)``, ``LedgerError/erasedAccount(_:)``.
   package func openOrder(
     accountID: String, productID: ProductID, at now: Timestamp
@@ -73,7 +75,7 @@ extension Ledger {
     let known = try await database.query(
       "SELECT 1 FROM tenure.product WHERE product_id = \(productID) LIMIT 1")
     guard known.count == 1 else { throw LedgerError.unknownProduct(productID) }
-    let account = try await findOrCreateAccount(accountID, at: now)
+    let account = try await successor(of: findOrCreateAccount(accountID, at: now))
     guard !account.isErased else { throw LedgerError.erasedAccount(accountID) }
     let order = PurchaseOrder(
       id: UUID(), account: account.key, productID: productID, createdAt: now, status: .open)

@@ -85,6 +85,11 @@ extension Ledger {
       .mapValues(\.id)
   }
 
+  /// What is known of accounts by their keys.
+  func knownAccounts(_ keys: Set<AccountKey>) async throws -> [AccountKey: KnownAccount] {
+    try KnownAccount.accounts(from: await database.query(KnownAccount.select(keys)))
+  }
+
   func names(of accounts: Set<AccountKey>, in transaction: Transaction) async throws
     -> [AccountKey: String]
   {

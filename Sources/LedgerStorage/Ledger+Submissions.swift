@@ -7,13 +7,16 @@ extension Submission.Status: PostgresEncodable, PostgresDecodable {}
 extension Ledger {
   /// Stores a submission durably, with the job that will see to it should this process die.
   ///
+  /// What is submitted for an account that was merged into another is the other one's.
+  ///
   /// - Parameters:
   ///   - new: What was submitted. The account is created if it is new.
   ///   - retryAt: When a worker takes over, unless the submission is decided before.
   /// - Returns: The submission, pending.
   /// - Throws: ``LedgerError/erasedAccount(_:)``.
   package func store(_ new: NewSubmission, retryAt: Timestamp) async throws -> Submission {
-    let account = try await findOrCreateAccount(new.accountID, at: new.receivedAt)
+    let account = try await successor(
+      of: findOrCreateAccount(new.accountID, at: new.receivedAt))
     guard !account.isErased else { throw LedgerError.erasedAccount(new.accountID) }
     _ = try await database.batch([
       """
@@ -49,15 +52,25 @@ extension Ledger {
         AccountKey.self, Timestamp.self, TransactionID?.self, UUID?.self, Bool.self, String?.self,
         Submission.Status.self, Environment?.self, Timestamp?.self, Int.self, String?.self,
         String?.self, Int?.self, String?.self),
-      let accountID = try await accountIDs(of: [account])[account]
+      let sender = try await successor(of: account)
     else { return nil }
     return Submission(
-      id: id, account: account, accountID: accountID, receivedAt: receivedAt,
+      id: id, account: sender.key, accountID: sender.id, receivedAt: receivedAt,
       transactionID: transactionID, orderID: orderID, isRestore: isRestore, bundleID: bundleID,
       status: status, environment: environment, retryAt: retryAt, attempts: attempts,
       problem: problem.map {
         SubmissionProblem(code: $0, detail: detail ?? "", appleStatus: appleStatus)
       }, outcome: outcome)
+  }
+
+  /// The account whose the submissions of an account are: itself, or the one it was merged into.
+  private func successor(of account: AccountKey) async throws -> (key: AccountKey, id: String)? {
+    var key = account
+    while let known = try await knownAccounts([key])[key] {
+      guard let into = known.mergedInto else { return (key, known.id) }
+      key = into
+    }
+    return nil
   }
 
   /// The exchanges with Apple about a submission, in order.
@@ -180,6 +193,25 @@ extension Ledger {
     terms: AccessTerms,
     outcome: @Sendable (RecordedSubmission) throws -> StoredOutcome<Outcome>
   ) async throws -> AnsweredSubmission<Outcome>? {
+    do {
+      return try await recordOnce(verified, at: now, terms: terms, outcome: outcome)
+    } catch is MergedMeanwhile {
+      // As it is read now, it is the other account's; and nothing is merged in a circle.
+      guard let submission = try await self.submission(verified.submission.id) else { return nil }
+      var verified = verified
+      verified.submission = submission
+      return try await record(verified, at: now, terms: terms, outcome: outcome)
+    }
+  }
+
+  /// The account of a submission was merged into another since the submission was read.
+  private struct MergedMeanwhile: Error {}
+
+  private func recordOnce<Outcome: Sendable>(
+    _ verified: VerifiedSubmission, at now: Timestamp,
+    terms: AccessTerms,
+    outcome: @Sendable (RecordedSubmission) throws -> StoredOutcome<Outcome>
+  ) async throws -> AnsweredSubmission<Outcome>? {
     let submission = verified.submission
     let account = submission.account
     // Two round trips: everything that is read, then everything that is written and answered.
@@ -199,6 +231,7 @@ extension Ledger {
         return (nil, [])
       }
       let accounts = try KnownAccount.accounts(from: after[after.count - 1])
+      guard accounts[account]?.mergedInto == nil else { throw MergedMeanwhile() }
       // What Apple said of an erased person's purchases is evidence, and nobody's claim; nothing of
       // it is kept beside that, or told.
       let isErased = accounts[account].map { $0.erasedAt != nil } ?? false

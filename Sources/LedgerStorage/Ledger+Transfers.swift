@@ -11,11 +11,12 @@ extension Ledger {
   ///
   /// What was charged on the line before `effectiveFrom` keeps its owner; whoever renews or buys
   /// after that finds the placed account as the owner of this charge. To place it once more just
-  /// as it is placed changes nothing, and is not recorded.
+  /// as it is placed changes nothing, and is not recorded; so does releasing what is nobody's.
   ///
   /// - Parameters:
   ///   - transaction: The charge, or an alias of it.
-  ///   - accountID: Whose it is from now on; nil: nobody's, until it is placed again.
+  ///   - accountID: Whose it is from now on; nil: it is released, and nobody's until somebody
+  ///     claims it.
   ///   - effectiveFrom: From when on it counts for later charges of the line; nil: now.
   ///   - administrator: Who says so, and why.
   ///   - terms: By what it is judged what accounts may use.
@@ -39,9 +40,14 @@ extension Ledger {
       var account: Account?
       if let accountID { account = try await lockAccount(accountID, in: database) }
 
-      if let last = family.placement(of: charge), last.account == account?.key,
-        last.effectiveFrom == effectiveFrom ?? last.effectiveFrom
-      {
+      let last = family.placement(of: charge)
+      let owner = family.line.decisions[charge.id]?.decision.owner
+      let isAsPlaced =
+        last.map { last in
+          last.account == account?.key && owner == last.account
+            && last.effectiveFrom == effectiveFrom ?? last.effectiveFrom
+        } ?? (account == nil && owner == nil)
+      if isAsPlaced {
         await database.rollBack()
         return (false, [])
       }
@@ -58,8 +64,8 @@ extension Ledger {
       let consequences = try await consequences(
         of: recording, orders: orders.changes, terms: terms, at: now, in: database)
       let act = NewAct(
-        transferring: charge, from: family.line.decisions[charge.id]?.decision.owner,
-        by: placement, administrator, names: recording.families[charge.id.line]?.names ?? [:])
+        transferring: charge, from: owner, by: placement, administrator,
+        names: recording.families[charge.id.line]?.names ?? [:])
       try await database.commit(
         with: writes + orders.statements + consequences.statements + [act.insert(at: now)])
       return (true, consequences.channels)
@@ -70,13 +76,18 @@ extension Ledger {
 
   /// Locks an account and reads it.
   ///
-  /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``.
+  /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``,
+  ///   ``LedgerError/mergedAccount(_:into:)``.
   func lockAccount(_ id: String, in transaction: Transaction) async throws -> Account {
     let results = try await transaction.batch(ToldAccount.lock([id]) + [Self.select(account: id)])
     guard let account = try account(from: results[1], id: id) else {
       throw LedgerError.unknownAccount(id)
     }
     guard !account.isErased else { throw LedgerError.erasedAccount(id) }
+    if let into = account.mergedInto {
+      throw LedgerError.mergedAccount(
+        id, into: try await names(of: [into], in: transaction)[into] ?? "unknown")
+    }
     return account
   }
 }
@@ -90,11 +101,6 @@ extension StoredFamily {
   }
 }
 
-extension Administrator {
-  /// The name as entries have room for it.
-  fileprivate var entrySourceID: String { String(name.prefix(128)) }
-}
-
 extension NewAct {
   fileprivate init(
     transferring charge: Charge, from owner: AccountKey?, by placement: Placement,
@@ -102,7 +108,8 @@ extension NewAct {
   ) {
     let id = charge.id
     self.init(
-      action: .transfer, subject: "\(id.line)/\(id.transactionID)", administrator: administrator,
+      action: placement.isRelease ? .release : .transfer,
+      subject: "\(id.line)/\(id.transactionID)", administrator: administrator,
       account: placement.account, previousAccount: owner,
       names: names.filter { $0.key == placement.account || $0.key == owner },
       data: Self.data { json in

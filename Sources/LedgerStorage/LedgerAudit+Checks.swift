@@ -108,7 +108,7 @@ extension LedgerAudit {
           "transaction \(charge.transactionID) fulfils order \(orderID), which does not say so")
         continue
       }
-      if !family.owned(charge, order.account) {
+      if !family.owned(charge, order.account), !family.owned(charge, order.openedBy) {
         report(
           .order, charge.line,
           "order \(orderID) is of an account that transaction \(charge.transactionID) never had")

@@ -10,8 +10,14 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
   case unknownAccount(String)
   /// The person was erased: nothing can be given to the account, or taken from it.
   case erasedAccount(String)
+  /// The account was merged into another: that one has what was its.
+  case mergedAccount(String, into: String)
+  /// An account can't be merged into itself.
+  case mergesIntoItself(String)
   case unknownTransaction(TransactionID)
   case unknownGrant(UUID)
+  /// A grant of this id exists, and differs in the member.
+  case differentGrant(UUID, member: String)
   /// The stored form of an entry can't be read: a newer Tenure wrote it, or somebody changed it.
   case unreadableEntry(line: LineID, number: Int)
   /// The database's schema is not the one that this version works with.
@@ -23,8 +29,12 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
     case .unknownSubmission(let id): "There is no submission \(id)."
     case .unknownAccount(let id): "Account \(id) was never seen; PUT creates it."
     case .erasedAccount(let id): "Account \(id) is that of a person who was erased."
+    case .mergedAccount(let id, let other): "Account \(id) was merged into account \(other)."
+    case .mergesIntoItself(let id): "Account \(id) can't be merged into itself."
     case .unknownTransaction(let id): "Transaction \(id) was never recorded."
     case .unknownGrant(let id): "There is no grant \(id.uuidString.lowercased())."
+    case .differentGrant(let id, let member):
+      "A grant \(id.uuidString.lowercased()) exists, with another `\(member)`."
     case .unreadableEntry(let line, let number):
       "Entry \(number) of \(line) can't be read by this version of Tenure."
     case .schemaVersion(nil, _):

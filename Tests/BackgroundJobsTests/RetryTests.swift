@@ -55,6 +55,7 @@ struct RetryTests {
     (.survey,                                     nil),
     (.trimEvents,                                 nil),
     (.foldMovements,                              nil),
+    (.mergeAccount(AccountKey(rawValue: UUID())), nil),
   ]
 
   @Test("how long each kind is tried", arguments: patiences)

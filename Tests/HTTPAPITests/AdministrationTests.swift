@@ -77,8 +77,102 @@ struct AdministrationTests {
       let released = try await api.call(
         .post, path, ["account_id": .null, "reason": "r"], as: .admin)
       #expect(released["owner_account_id"] == .null)
+      #expect(released["decision"]?["rule"] == "unclaimed")
+      #expect(try await states("4711", api) == [])
+    }
+  }
+
+  @Test func `a charge is released by DELETE, with a reason, and is the next claimant's`()
+    async throws
+  {
+    try await withCharge { api, id in
+      let path = "/v1/transactions/\(id)/owner"
+      #expect(try await api.call(.delete, path, as: .admin).field == "reason")
+      #expect(try await api.call(.delete, path + "?reason=r", as: .app).status == 403)
+      let released = try await api.call(.delete, path + "?reason=A+stranger.", as: .admin)
+      #expect(released.status == 200)
+      #expect(released["owner_account_id"] == .null)
+      #expect(try await acts(api).map { $0["action"] } == ["release"])
+      #expect(try await acts(api)[0]["previous_account_id"] == "4711")
       _ = try await api.submit("4712", from: "anna")
-      #expect(try await states("4712", api) == [])
+      #expect(try await states("4712", api) == ["active"])
+      let unknown = try await api.call(
+        .delete, "/v1/transactions/1/owner?reason=r", as: .admin)
+      #expect(unknown.code == "unknown_transaction")
+    }
+  }
+
+  // MARK: Merges
+
+  @Test func `a guest is merged into a member, once`() async throws {
+    try await withCharge { api, _ in
+      let path = "/v1/accounts/4711/merge"
+      let body: JSONValue = ["into": "4712", "reason": "Logged in."]
+      #expect(try await api.call(.post, path, body, as: .app).status == 403)
+      let merged = try await api.call(.post, path, body, as: .admin)
+      #expect(merged.status == 200)
+      #expect(merged["account_id"] == "4712")
+      #expect(merged["merged_account_id"] == "4711")
+      #expect(merged["status"] == "complete")
+      #expect(merged["moved"]?["charges"] == 1)
+      #expect(try await states("4711", api) == [])
+      #expect(try await states("4712", api) == ["active"])
+      // What the guest's app sends late is the member's.
+      _ = try await api.submit("4711", from: "anna")
+      #expect(try await states("4711", api) == [])
+      let again = try await api.call(.post, path, body, as: .admin)
+      #expect(again.status == 200)
+      #expect(again["merged_at"] == merged["merged_at"])
+      #expect(again["moved"]?["charges"] == 0)
+      #expect(try await acts(api).map { $0["action"] } == ["merge_account"])
+    }
+  }
+
+  @Test func `what can't be merged is told`() async throws {
+    try await withCharge { api, _ in
+      let bad: [(String, JSONValue, Int, String, String?)] = [
+        ("4711", ["into": "4712"], 400, "invalid_request", "reason"),
+        ("4711", ["reason": "r"], 400, "invalid_request", "into"),
+        ("4711", ["into": "4711", "reason": "r"], 400, "invalid_request", "into"),
+        ("4711", ["into": "never seen", "reason": "r"], 404, "unknown_account", nil),
+        ("never seen", ["into": "4711", "reason": "r"], 404, "unknown_account", nil),
+      ]
+      for (account, body, status, code, field) in bad {
+        let path = "/v1/accounts/\(account.replacing(" ", with: "%20"))/merge"
+        let answer = try await api.call(.post, path, body, as: .admin)
+        #expect(answer.status == status, "\(body)")
+        #expect(answer.code == code, "\(body)")
+        #expect(answer.field == field, "\(body)")
+      }
+      let body: JSONValue = ["into": "4712", "reason": "r"]
+      _ = try await api.call(.post, "/v1/accounts/4711/merge", body, as: .admin)
+      let back: JSONValue = ["into": "4711", "reason": "r"]
+      let circle = try await api.call(.post, "/v1/accounts/4712/merge", back, as: .admin)
+      #expect(circle.status == 409)
+      #expect(circle.code == "account_merged")
+      let gift: JSONValue = ["account_id": "4711", "entitlement": "gold", "reason": "r"]
+      #expect(
+        try await api.call(.post, "/v1/grants", gift, as: .admin).code == "account_merged")
+    }
+  }
+
+  @Test func `a grant that is asked for twice with one id is given once`() async throws {
+    try await withCharge { api, _ in
+      func body(_ entitlement: String) -> JSONValue {
+        [
+          "grant_id": "3C9B1A70-54A1-4F0E-8D0A-0A4B6B3C2D11", "account_id": "4712",
+          "entitlement": .string(entitlement), "reason": "Sorry.",
+        ]
+      }
+      let given = try await api.call(.post, "/v1/grants", body("gold"), as: .admin)
+      #expect(given.status == 201)
+      let again = try await api.call(.post, "/v1/grants", body("gold"), as: .admin)
+      #expect(again.status == 200)
+      #expect(again.body == given.body)
+      let other = try await api.call(.post, "/v1/grants", body("silver"), as: .admin)
+      #expect(other.status == 409)
+      #expect(other.code == "grant_differs")
+      #expect(try await acts(api).count == 1)
     }
   }
 

@@ -17,7 +17,7 @@ struct GrantTests {
   private func grant(_ ledger: Ledger, until end: Double?, on date: Double) async throws -> UUID {
     try await ledger.grant(
       "premium", to: "anna", until: end.map(day), by: support, terms: .shop, at: day(date)
-    ).grant.id
+    ).grant.grant.id
   }
 
   @Test func `a grant gives access until its end, and both are told`() async throws {
@@ -77,6 +77,37 @@ struct GrantTests {
           of: "anna", holding: held.holdings, granted: held.grants, at: day(at)
         ).filter(\.isActive)
         #expect(!usable.isEmpty == isActive, "known on day \(known), at day \(at)")
+      }
+    }
+  }
+
+  @Test func `with the same id it is granted once, and another grant is refused`() async throws {
+    try await withAnna { ledger in
+      let id = UUID()
+      _ = try await ledger.findOrCreateAccount("ben", at: start)
+      func ask(
+        _ name: String = "premium", for account: String = "anna", until end: Double? = 10,
+        on date: Double = 2
+      ) async throws -> (grant: StoredGrant, isNew: Bool) {
+        try await ledger.grant(
+          as: id, name, to: account, until: end.map(day), by: support, terms: .shop, at: day(date))
+      }
+      let first = try await ask(on: 1)
+      #expect(first.isNew)
+      let again = try await ask()
+      #expect(!again.isNew)
+      #expect(again.grant == first.grant)
+      #expect(try await ledger.storedGrants(of: "anna").count == 1)
+      #expect(try await ledger.administratorActs(limit: 10).count == 1)
+      #expect(try await ledger.toldKinds("anna") == ["entitlement.granted"])
+      await #expect(throws: LedgerError.differentGrant(id, member: "account_id")) {
+        try await ask(for: "ben")
+      }
+      await #expect(throws: LedgerError.differentGrant(id, member: "entitlement")) {
+        try await ask("gold")
+      }
+      await #expect(throws: LedgerError.differentGrant(id, member: "expires_at")) {
+        try await ask(until: nil)
       }
     }
   }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import LedgerStorage
 
-/// Random lives in which administrators transfer, grant, take back and erase.
+/// Random lives in which administrators transfer, grant, take back, merge and erase.
 @Suite("The ledger under administrators")
 struct SupportLifeTests {
   @Test(arguments: 0..<6)
@@ -69,7 +69,7 @@ private struct SupportStep: Sendable {
     line = LineID(
       .production, OriginalTransactionID("\(Int.random(in: 1...3, using: &random))000"))
     number = Int.random(in: max(0, Int(date / 12) - 3)...Int(date / 12), using: &random)
-    way = Int.random(in: 0..<12, using: &random)
+    way = Int.random(in: 0..<13, using: &random)
     effectiveFrom =
       Bool.random(using: &random) ? nil : date + Double.random(in: -30...5, using: &random)
     end = Bool.random(using: &random) ? nil : date + Double.random(in: 1...30, using: &random)
@@ -96,18 +96,18 @@ private struct SupportStep: Sendable {
       try await ledger.submit(
         evidence, claiming: [transaction], by: account, on: date, terms: .shop)
     case 6, 7, 8:
-      _ = try await ledger.findOrCreateAccount(account, at: day(date))
+      guard try await isOpen(account, in: ledger) else { return }
       let charges = try await ledger.family(of: line)?.rule.charges ?? []
       guard !charges.isEmpty else { return }
       try await ledger.transfer(
         charges[choice % charges.count].id, to: other, effectiveFrom: effectiveFrom.map(day),
         by: support, terms: .shop, at: day(date))
     case 9:
-      _ = try await ledger.findOrCreateAccount(account, at: day(date))
+      guard try await isOpen(account, in: ledger) else { return }
       grants.append(
         try await ledger.grant(
           "gold", to: account, until: end.map(day), by: support, terms: .shop, at: day(date)
-        ).grant.id)
+        ).grant.grant.id)
     case 10:
       guard !grants.isEmpty else { return }
       do {
@@ -116,9 +116,27 @@ private struct SupportStep: Sendable {
       } catch LedgerError.erasedAccount {
         // It was given to somebody who is erased.
       }
+    case 11:
+      let into = Self.accounts[choice % 3]
+      guard into != account, try await isOpen(account, in: ledger),
+        try await isOpen(into, in: ledger)
+      else { return }
+      // All at once, or by two lines at a time.
+      let merger = try await ledger.merge(
+        account, into: into, by: support, terms: .shop, at: day(date),
+        atOnce: choice.isMultiple(of: 2) ? 100 : 1)
+      guard merger.completedAt == nil else { return }
+      while try await !ledger.continueMerge(
+        of: merger.merged.key, terms: .shop, at: day(date))
+      {}
     default:
       guard try await ledger.account(account) != nil else { return }
       _ = try await ledger.erase(account, by: support, at: day(date))
     }
+  }
+
+  /// Whether anything can be given to an account: it was not merged into another.
+  private func isOpen(_ account: String, in ledger: Ledger) async throws -> Bool {
+    try await ledger.findOrCreateAccount(account, at: day(date)).mergedInto == nil
   }
 }

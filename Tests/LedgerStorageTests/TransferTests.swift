@@ -52,15 +52,45 @@ struct TransferTests {
     }
   }
 
-  @Test func `a charge that is released is nobody's, whoever sends it again`() async throws {
+  @Test(arguments: ["anna", "ben"])
+  func `a charge that is released is nobody's until somebody sends it again`(claimant: String)
+    async throws
+  {
     try await withSubscription { ledger in
       #expect(try await transfer(ledger, to: nil, on: 5))
       #expect(try await ledger.owner(of: "1") == nil)
-      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "ben", on: 6)
-      #expect(try await ledger.owner(of: "1") == nil)
+      #expect(try await ledger.rule(of: "1") == .unclaimed)
       #expect(try await ledger.usable(by: "anna", on: 6).isEmpty)
-      #expect(try await transfer(ledger, to: "ben", on: 7))
-      #expect(try await ledger.owner(of: "1") == "ben")
+      // What is nobody's is not released once more.
+      #expect(try await transfer(ledger, to: nil, on: 5.5) == false)
+      #expect(try await ledger.audit().differences == [])
+
+      for account in [claimant, "cora"] {
+        try await ledger.submit(
+          [charge("1", on: 0)], claiming: [key("1")], by: account, on: 6, terms: .shop)
+      }
+      #expect(try await ledger.owner(of: "1") == claimant)
+      #expect(try await ledger.rule(of: "1") == .submitter)
+      #expect(try await ledger.usable(by: claimant, on: 6) == ["premium": day(30)])
+      #expect(try await ledger.audit().differences == [])
+      #expect(try await transfer(ledger, to: nil, on: 7))
+      #expect(try await ledger.owner(of: "1") == nil)
+      #expect(
+        try await ledger.administratorActs(limit: 10).map(\.action) == ["release", "release"])
+    }
+  }
+
+  @Test func `a charge that nobody has claimed can be placed`() async throws {
+    try await withSubscription { ledger in
+      try await ledger.hear(
+        [charge("7", on: 0, line: LineID(.production, "7"))], on: 1)
+      let unclaimed = key("7", line: LineID(.production, "7"))
+      #expect(try await ledger.owner(of: "7", line: unclaimed.line) == nil)
+      #expect(
+        try await ledger.transfer(
+          unclaimed, to: "ben", by: support, terms: .shop, at: day(5)))
+      #expect(try await ledger.owner(of: "7", line: unclaimed.line) == "ben")
+      #expect(try await ledger.usable(by: "ben", on: 6) == ["premium": day(30)])
       #expect(try await ledger.audit().differences == [])
     }
   }

@@ -14,7 +14,7 @@ extension JobRunner {
       case .tellAccount: accounts.append(job)
       case .expireOrder: orders.append(job)
       case .verifySubmission, .processNotification, .pollLine, .compareNotifications,
-        .deliverEvents, .survey, .trimEvents, .foldMovements:
+        .deliverEvents, .survey, .trimEvents, .foldMovements, .mergeAccount:
         left.append(job)
       }
     }
@@ -36,6 +36,14 @@ extension JobRunner {
   /// Tells accounts what time has changed, and gives back the jobs that are to be done alone.
   func tell(_ jobs: [Job]) async throws -> [Job] {
     try await ledger.tell(jobs, terms: tools.terms(), at: now())
+  }
+
+  /// Goes on with a merge, a few lines at a time, until every charge is placed.
+  func merge(_ account: AccountKey, for job: Job) async throws -> JobOutcome {
+    while try await !ledger.continueMerge(of: account, terms: tools.terms(), at: now()) {
+      try Task.checkCancellation()
+    }
+    return .nothingLeft
   }
 
   /// Goes on through all accounts and lines after something changed for all of them.

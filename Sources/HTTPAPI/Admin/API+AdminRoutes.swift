@@ -41,10 +41,18 @@ extension API {
       .get("/admin/transactions/{transaction_id}/transfer", use: transfers.ask)
       .post("/admin/transactions/{transaction_id}/transfer", use: transfers.transfer)
 
+    let releases = ReleasePageController(
+      pages: pages, transactions: transfers.transactions, entitlements: entitlements)
+    admin
+      .get("/admin/transactions/{transaction_id}/release", use: releases.ask)
+      .post("/admin/transactions/{transaction_id}/release", use: releases.release)
+
     let grants = GrantPageController(pages: pages, ledger: ledger, entitlements: entitlements)
     admin
       .get("/admin/accounts/{account_id}/grant", use: grants.ask)
       .post("/admin/accounts/{account_id}/grant", use: grants.grant)
+      .get("/admin/account-forms/grant", use: grants.ask)
+      .post("/admin/account-forms/grant", use: grants.grant)
       .get("/admin/grants/{grant_id}/revoke", use: grants.askRevocation)
       .post("/admin/grants/{grant_id}/revoke", use: grants.revoke)
 
@@ -52,6 +60,15 @@ extension API {
     admin
       .get("/admin/accounts/{account_id}/erase", use: erasures.ask)
       .post("/admin/accounts/{account_id}/erase", use: erasures.erase)
+      .get("/admin/account-forms/erase", use: erasures.ask)
+      .post("/admin/account-forms/erase", use: erasures.erase)
+
+    let merges = MergePageController(pages: pages, ledger: ledger, entitlements: entitlements)
+    admin
+      .get("/admin/accounts/{account_id}/merge", use: merges.ask)
+      .post("/admin/accounts/{account_id}/merge", use: merges.merge)
+      .get("/admin/account-forms/merge", use: merges.ask)
+      .post("/admin/account-forms/merge", use: merges.merge)
 
     let exports = ExportController(
       ledger: ledger, catalogue: catalogue, entitlements: entitlements, now: now)

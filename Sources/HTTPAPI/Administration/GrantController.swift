@@ -16,8 +16,11 @@ struct GrantController: Sendable {
     var entitlement: String
     var expiresAt: String?
     var reason: String
+    /// Chosen by the client, that it may ask again.
+    var grantID: String?
 
     enum CodingKeys: String, CodingKey {
+      case grantID = "grant_id"
       case accountID = "account_id"
       case entitlement
       case expiresAt = "expires_at"
@@ -32,15 +35,19 @@ struct GrantController: Sendable {
     let entitlement = try TextField.entitlement.checked(body.entitlement)
     let administrator = try context.administrator(
       reason: try TextField.reason.checked(body.reason))
+    let id = try body.grantID.map { try UUID(parsing: $0, field: "grant_id") }
     let now = now()
     let endsAt = try body.expiresAt.map { try Timestamp(parsing: $0, field: "expires_at") }
-    guard endsAt.map({ now < $0 }) ?? true else {
+    // Of one that was given before, the end may have passed.
+    var isKnown = false
+    if let id { isKnown = try await ledger.storedGrant(id) != nil }
+    guard isKnown || (endsAt.map { now < $0 } ?? true) else {
       throw Problem.invalid("expires_at", "must be in the future")
     }
-    let grant = try await ledger.grant(
-      entitlement, to: accountID, until: endsAt, by: administrator, terms: entitlements.terms,
-      at: now)
-    return Response(grant, status: .created)
+    let (grant, isNew) = try await ledger.grant(
+      as: id ?? UUID(), entitlement, to: accountID, until: endsAt, by: administrator,
+      terms: entitlements.terms, at: now)
+    return Response(grant, status: isNew ? .created : .ok)
   }
 
   @Sendable

@@ -47,4 +47,16 @@ struct TransferController: Sendable {
       terms: entitlements.terms, at: transactions.now())
     return try await transactions.show(request, context: context)
   }
+
+  /// Takes a charge away from whoever has it; answers what there is to know of it then.
+  @Sendable
+  func release(_ request: Request, context: APIContext) async throws -> Response {
+    let effectiveFrom = try Query(request.uri)?.moment("effective_from")
+    let administrator = try context.administrator(reason: try await request.reason())
+    let (report, _) = try await transactions.find(request, context)
+    try await transactions.ledger.transfer(
+      report.charge.id, to: nil, effectiveFrom: effectiveFrom, by: administrator,
+      terms: entitlements.terms, at: transactions.now())
+    return try await transactions.show(request, context: context)
+  }
 }

@@ -35,6 +35,9 @@ extension Problem {
     case .unknownTransaction: self.init(.unknownTransaction, error.description)
     case .unknownGrant: self.init(.unknownGrant, error.description)
     case .erasedAccount: self.init(.accountErased, error.description)
+    case .mergedAccount: self.init(.accountMerged, error.description)
+    case .mergesIntoItself: self = .invalid(TextField.into.name, "must be another account")
+    case .differentGrant: self.init(.grantDiffers, error.description)
     case .schemaVersion: self = .unavailable(error.description)
     default: self.init(.internalError, error.description)
     }

@@ -19,6 +19,8 @@ enum ProblemCode: String, CaseIterable, Sendable {
   case ambiguous
   case notTheOwner = "not_the_owner"
   case accountErased = "account_erased"
+  case accountMerged = "account_merged"
+  case grantDiffers = "grant_differs"
   case webhooksOff = "webhooks_off"
   case cursorExpired = "cursor_expired"
   case contentTooLarge = "content_too_large"
@@ -40,7 +42,8 @@ enum ProblemCode: String, CaseIterable, Sendable {
       .unknownReport:
       .notFound
     case .methodNotAllowed: .methodNotAllowed
-    case .ambiguous, .notTheOwner, .accountErased, .webhooksOff: .conflict
+    case .ambiguous, .notTheOwner, .accountErased, .accountMerged, .grantDiffers, .webhooksOff:
+      .conflict
     case .cursorExpired: .gone
     case .contentTooLarge: .contentTooLarge
     case .unsupportedMediaType: .unsupportedMediaType
@@ -70,6 +73,8 @@ enum ProblemCode: String, CaseIterable, Sendable {
     case .ambiguous: "More than one thing goes by this id"
     case .notTheOwner: "The account does not own the transaction"
     case .accountErased: "The account's person was erased"
+    case .accountMerged: "The account was merged into another"
+    case .grantDiffers: "A grant of this id exists, and is another one"
     case .webhooksOff: "Events are not pushed"
     case .cursorExpired: "The feed can't be read on from there"
     case .contentTooLarge: "The request's body is too large"

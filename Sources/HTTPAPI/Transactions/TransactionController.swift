@@ -36,7 +36,9 @@ struct TransactionController: Sendable {
     let accountID = try TextField.accountID.checked(
       try await request.json(DeliveryRequest.self).accountID)
     let (report, _) = try await find(request, context)
-    guard let account = try await ledger.account(accountID),
+    // What was a guest's may be delivered by the member that the guest became, and by either's app.
+    guard let named = try await ledger.account(accountID),
+      case let account = try await ledger.successor(of: named),
       let delivery = try await ledger.acknowledgeDelivery(
         of: report.charge.id, by: account.key, at: now())
     else {

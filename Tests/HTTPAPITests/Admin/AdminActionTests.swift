@@ -250,6 +250,47 @@ struct AdminActionTests {
     }
   }
 
+  @Test func `a grant that is confirmed twice is granted once`() async throws {
+    try await TestAPI.run { api in
+      _ = try await buy(api)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let path = "/admin/accounts/ben/grant"
+      var fields = [("entitlement", "premium"), ("reason", "Sorry.")]
+      let asked = try await browser.post(path, fields)
+      let id = try #require(
+        asked.text.firstMatch(of: /[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/))
+      fields += [("grant_id", String(id.0)), ("confirmed", "yes")]
+      for _ in 0..<2 {
+        #expect(try await browser.post(path, fields).location == "/admin/accounts/ben")
+      }
+      #expect(try await acts(api).map(\.action) == ["grant"])
+    }
+  }
+
+  @Test func `an account is merged after it was told what goes over`() async throws {
+    try await TestAPI.run { api in
+      _ = try await buy(api)
+      var browser = try await AdminBrowser.loggedIn(api)
+      _ = try await api.call(.put, "/v1/accounts/..")
+      let path = "/admin/accounts/ben/merge"
+      #expect(try await browser.get(path).contains("Merge an account"))
+      #expect(try await browser.get("/admin/account-forms/merge?id=..").status == 200)
+      for into in ["ben", "nobody at all"] {
+        let refused = try await browser.post(path, [("into", into), ("reason", "r")])
+        #expect(refused.status == 400, "\(into)")
+      }
+      _ = try await api.call(.put, "/v1/accounts/carl")
+      let fields = [("into", "carl"), ("reason", "Logged in.")]
+      let told = try await browser.post(path, fields)
+      #expect(told.status == 200)
+      #expect(told.contains("go to “carl”."))
+      let done = try await browser.post(path, fields + [("confirmed", "yes")])
+      #expect(done.location == "/admin/accounts/carl")
+      #expect(try await browser.get("/admin/accounts/carl").contains("is merged into this account"))
+      #expect(try await acts(api).map(\.action) == ["merge_account"])
+    }
+  }
+
   @Test func `a person is erased after the id was typed, and the pseudonym is told`() async throws {
     try await TestAPI.run { api in
       _ = try await buy(api)

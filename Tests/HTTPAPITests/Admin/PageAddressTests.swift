@@ -22,7 +22,7 @@ struct PageAddressTests {
 
   @Test func `forms, charges and choices have their places`() {
     #expect(PageAddress.account("a", form: "erase") == "/admin/accounts/a/erase")
-    #expect(PageAddress.account("..", form: "erase") == "/admin/accounts/erase?id=..")
+    #expect(PageAddress.account("..", form: "erase") == "/admin/account-forms/erase?id=..")
     #expect(
       PageAddress.originalTransaction("1", environment: "sandbox", charge: "charge-2")
         == "/admin/original-transactions/1?environment=sandbox#charge-2")

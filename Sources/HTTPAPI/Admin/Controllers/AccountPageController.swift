@@ -59,14 +59,17 @@ struct AccountPageController: Sendable {
   }
 
   private static func actions(for account: Account) -> [PageLink] {
-    // The forms of ids that no path can have are not offered.
-    guard !account.isErased, account.id != ".", account.id != ".." else { return [] }
-    return [
-      PageLink(label: "Grant…", href: PageAddress.account(account.id, form: "grant")),
-      PageLink(label: "Export", href: PageAddress.account(account.id, form: "export")),
+    guard !account.isErased else { return [] }
+    func link(_ label: String, _ form: String, isDanger: Bool = false) -> PageLink {
       PageLink(
-        label: "Erase…", href: PageAddress.account(account.id, form: "erase"), isDanger: true),
-    ]
+        label: label, href: PageAddress.account(account.id, form: form), isDanger: isDanger)
+    }
+    // Nothing can be given any more to an account that was merged into another.
+    let gifts = [link("Grant…", "grant"), link("Merge…", "merge")]
+    // The document of an id that no path can have is left to the API.
+    let isInPath = account.id != "." && account.id != ".."
+    return (account.mergedInto == nil ? gifts : [])
+      + (isInPath ? [link("Export", "export")] : []) + [link("Erase…", "erase", isDanger: true)]
   }
 
   private static func properties(of account: Account) -> [Property] {

@@ -42,11 +42,14 @@ struct ActionForm: Sendable {
 
   /// Tells what it will do, and asks to confirm that.
   func confirm(
-    _ pages: PageMaker, _ context: APIContext, consequences: [String], warnings: [String]
+    _ pages: PageMaker, _ context: APIContext, consequences: [String], warnings: [String],
+    unseen: [HiddenField] = []
   ) async throws -> Response {
-    let hidden = fields.compactMap { field in
-      context.admin.form[field.name].map { HiddenField(name: field.name, value: $0) }
-    }
+    let hidden =
+      unseen
+      + fields.compactMap { field in
+        context.admin.form[field.name].map { HiddenField(name: field.name, value: $0) }
+      }
     return pages.response(
       try await page(
         pages, context, fields: [], hidden: hidden + [HiddenField(name: "confirmed", value: "yes")],

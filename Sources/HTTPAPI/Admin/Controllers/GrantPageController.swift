@@ -31,10 +31,13 @@ struct GrantPageController: Sendable {
       guard ActionForm.isConfirmed(context) else {
         return try await form.confirm(
           pages, context, consequences: Self.consequences(of: name, until: end, for: account),
-          warnings: try await warnings(about: name, for: account))
+          warnings: try await warnings(about: name, for: account),
+          // What is confirmed twice, by a double click, is granted once.
+          unseen: [HiddenField(name: "grant_id", value: UUID().uuidString.lowercased())])
       }
       _ = try await ledger.grant(
-        name, to: account.id, until: end, by: administrator, terms: entitlements.terms,
+        as: context.admin.form["grant_id"].flatMap(UUID.init(uuidString:)) ?? UUID(), name,
+        to: account.id, until: end, by: administrator, terms: entitlements.terms,
         at: pages.now())
       return PageMaker.done(
         Flash(message: "The account may use “\(name)”.", tone: Tone.good),

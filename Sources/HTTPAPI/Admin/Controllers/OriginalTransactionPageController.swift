@@ -88,7 +88,8 @@ extension ChargeCard {
       decidedAt: Moment(recorded.decidedAt), correctedAt: recorded.correctedAt.map(Moment.init),
       evidence: Self.evidence(of: report, in: family, facts: facts),
       history: facts.rows(about: charge, statusDates: recorded.decision.finding.statusDates),
-      aliases: charge.aliases.map(\.transactionID.rawValue), transferHref: charge.id.transferHref)
+      aliases: charge.aliases.map(\.transactionID.rawValue), transferHref: charge.id.transferHref,
+      releaseHref: charge.id.releaseHref)
   }
 
   private static func evidence(

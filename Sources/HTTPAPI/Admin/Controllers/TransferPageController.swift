@@ -94,6 +94,9 @@ struct TransferPageController: Sendable {
       }
     }
     sentences.append(
+      "It counts for what is charged from \(Moment(pages.now()).text) on; what was charged before "
+        + "stays with whoever has it.")
+    sentences.append(
       "If it renews, the renewal is “\(accountID)”'s: the charge before it is what counts.")
     return sentences
   }

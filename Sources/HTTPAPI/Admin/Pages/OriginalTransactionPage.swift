@@ -47,6 +47,7 @@ struct ChargeCard: Sendable {
   var history: [FactRow]
   var aliases: [String]
   var transferHref: String
+  var releaseHref: String
 }
 
 /// Something that was learned or decided, and what brought it.

@@ -34,12 +34,13 @@ enum PageAddress {
   /// An account, or a form about it: `grant`, `merge`, `erase` or `export`.
   ///
   /// Browsers take a part that is only dots out of every path, encoded or not; so such an id goes
-  /// into the query.
+  /// into the query, and its forms have a place where no account's name can be.
   static func account(_ id: String, form: String? = nil) -> String {
-    let tail = form.map { "/\($0)" } ?? ""
-    return id == "." || id == ".."
-      ? address("/admin/accounts\(tail)", query: [("id", id)])
-      : "/admin/accounts/\(encoded(id))\(tail)"
+    guard id == "." || id == ".." else {
+      return "/admin/accounts/\(encoded(id))" + (form.map { "/\($0)" } ?? "")
+    }
+    let path = form.map { "/admin/account-forms/\($0)" } ?? "/admin/accounts"
+    return address(path, query: [("id", id)])
   }
 
   /// An original transaction, or one of its charges in that page.
@@ -57,6 +58,15 @@ enum PageAddress {
   ) -> String {
     address(
       "/admin/transactions/\(encoded(transactionID))/transfer",
+      query: [("environment", environment), ("product_id", productID)])
+  }
+
+  /// The form that takes a charge away from whoever has it.
+  static func release(
+    of transactionID: String, productID: String, environment: String
+  ) -> String {
+    address(
+      "/admin/transactions/\(encoded(transactionID))/release",
       query: [("environment", environment), ("product_id", productID)])
   }
 

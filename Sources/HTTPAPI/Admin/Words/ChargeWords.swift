@@ -101,6 +101,13 @@ extension Charge.ID {
       environment: line.environment.rawValue)
   }
 
+  /// The form that takes the charge away from whoever has it.
+  var releaseHref: String {
+    PageAddress.release(
+      of: transactionID.rawValue, productID: productID.rawValue,
+      environment: line.environment.rawValue)
+  }
+
   private static func name(_ text: String) -> String {
     String(
       decoding: text.utf8.map { byte in

@@ -1,0 +1,405 @@
+import Foundation
+package import JSONText
+import Postgres
+package import Subscriptions
+
+/// A merge of an account into another, as far as it has come.
+package struct Merger: Hashable, Sendable {
+  /// The account that was merged.
+  package let merged: Account
+  /// The account that has what was its.
+  package let into: Account
+  /// When all of it was done; nil: a job is still placing charges.
+  package fileprivate(set) var completedAt: Timestamp?
+  package fileprivate(set) var moved = Moved()
+
+  /// Numbers of what went over with this call.
+  package struct Moved: Hashable, Sendable {
+    package var charges = 0
+    package var orders = 0
+    package var grants = 0
+  }
+}
+
+/// What a merge would do, for whoever is asked whether to.
+package struct MergePreview: Sendable {
+  package let charges: Int
+  package let orders: Int
+  package let grants: Int
+  /// What the account may use now, and would not any more.
+  package let lost: [Entitlement]
+  /// What the other account may use now.
+  package let held: [Entitlement]
+}
+
+/// Accounts that administrators merge: a guest who has become a member.
+extension Ledger {
+  /// On how many lines an account may own charges for a merge to be one commit: each takes a few
+  /// milliseconds, and nobody's request lasts much longer than a second, or waits so for a lock.
+  package static let mergedAtOnce = 100
+  /// On how many lines the job places charges in one commit.
+  private static let mergedInOneGo = 25
+
+  /// Merges an account into another: its charges are placed with the other one, and its orders and
+  /// grants are that one's, with their past.
+  ///
+  /// Of an account with few lines all of this is one commit. Of another, the first commit has the
+  /// record of the act, the orders and grants, and a job that places the charges, some lines at a
+  /// time; each commit leaves whole lines, and both accounts are told what it changed. From the
+  /// first commit on, what is submitted or ordered for the account is the other one's, and to merge
+  /// it again changes nothing and says how far it has come.
+  ///
+  /// - Parameters:
+  ///   - accountID: The account that is given up: the guest.
+  ///   - otherID: The account that remains: the member.
+  ///   - administrator: Who asks for it, and why.
+  ///   - terms: By what it is judged what accounts may use.
+  ///   - now: The moment.
+  ///   - limit: On how many lines its charges may be, to be placed at once.
+  /// - Returns: What came of it.
+  /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``,
+  ///   ``LedgerError/mergedAccount(_:into:)``, ``LedgerError/mergesIntoItself(_:)``.
+  package func merge(
+    _ accountID: String, into otherID: String, by administrator: Administrator,
+    terms: AccessTerms, at now: Timestamp, atOnce limit: Int = Ledger.mergedAtOnce
+  ) async throws -> Merger {
+    let accounts = try await mergeable(accountID, into: otherID)
+    if accounts.merged.mergedInto != nil {
+      var merger = accounts
+      merger.completedAt = try await knownAccounts([merger.merged.key])[merger.merged.key]?.mergedAt
+      return merger
+    }
+    let (merger, channels) = try await database.withTransaction {
+      transaction -> (Merger, Set<Bell.Channel>) in
+      let merging = try await lock(accounts, upTo: limit, in: transaction)
+      return try await place(
+        merging, by: administrator, terms: terms, at: now, in: transaction)
+    }
+    bell.ring(channels)
+    return merger
+  }
+
+  /// Goes on with a merge whose charges are still to be placed.
+  ///
+  /// - Parameters:
+  ///   - account: The account that is given up.
+  ///   - terms: By what it is judged what accounts may use.
+  ///   - now: The moment.
+  /// - Returns: Whether there is nothing left to do.
+  /// - Throws: What the database says.
+  package func continueMerge(
+    of account: AccountKey, terms: AccessTerms, at now: Timestamp
+  ) async throws -> Bool {
+    guard let known = try await knownAccounts([account])[account], known.mergedAt == nil,
+      let into = known.mergedInto, let name = try await accountIDs(of: [into])[into],
+      let merged = try await self.account(known.id), let other = try await self.account(name)
+    else { return true }
+    let administrator =
+      try await administratorActs(on: account, limit: 1000)
+      .first {
+        $0.action == AdministratorAct.Action.mergeAccount.rawValue
+          && $0.subject == account.rawValue.uuidString.lowercased()
+      }?.administrator
+    let (merger, channels) = try await database.withTransaction {
+      transaction -> (Merger, Set<Bell.Channel>) in
+      let merging = try await lock(
+        Merger(merged: merged, into: other), upTo: Self.mergedInOneGo, in: transaction)
+      return try await place(
+        merging, by: Administrator(name: administrator ?? "unknown"), terms: terms, at: now,
+        in: transaction)
+    }
+    bell.ring(channels)
+    return merger.completedAt != nil
+  }
+
+  /// Says what a merge would do.
+  ///
+  /// - Throws: As ``merge(_:into:by:terms:at:atOnce:)`` does.
+  package func previewMerge(
+    of accountID: String, into otherID: String, terms: AccessTerms, at now: Timestamp
+  ) async throws -> MergePreview {
+    let merger = try await mergeable(accountID, into: otherID)
+    func entitlements(_ id: String) async throws -> [Entitlement] {
+      let held = try await holdings(of: id)
+      return terms.entitlements(
+        of: id, holding: held.holdings, granted: held.grants, at: now
+      ).filter(\.isActive)
+    }
+    let key = merger.merged.key
+    let (orders, grants) = try await database.query(
+      """
+      SELECT (SELECT count(*) FROM tenure.purchase_order WHERE account_key = \(key)),
+        (SELECT count(*) FROM tenure.account_grant WHERE account_id = \(merger.merged.id))
+      """
+    ).decodeOnly(Int.self, Int.self)
+    let charges = try await database.withTransaction(readOnly: true) {
+      try await ownedCharges(of: key, in: $0).count
+    }
+    return MergePreview(
+      charges: charges, orders: orders, grants: grants,
+      lost: try await entitlements(accountID), held: try await entitlements(otherID))
+  }
+
+  // MARK: Parts
+
+  /// The two accounts, if one can be merged into the other or was before.
+  private func mergeable(_ accountID: String, into otherID: String) async throws -> Merger {
+    func find(_ id: String) async throws -> Account {
+      guard let account = try await self.account(id) else { throw LedgerError.unknownAccount(id) }
+      guard !account.isErased else { throw LedgerError.erasedAccount(id) }
+      return account
+    }
+    let (account, other) = (try await find(accountID), try await find(otherID))
+    guard account.key != other.key else { throw LedgerError.mergesIntoItself(accountID) }
+    for merged in [account, other] where merged.mergedInto != nil {
+      if merged.key == account.key, account.mergedInto == other.key { continue }
+      throw LedgerError.mergedAccount(merged.id, into: try await successor(of: merged).id)
+    }
+    return Merger(merged: account, into: other)
+  }
+
+  /// What of a merge is done in one transaction: everything that it is about is locked.
+  private struct Merging: Sendable {
+    var merger: Merger
+    var families: [StoredFamily]
+    var orders: [UUID]
+    var grants: [UUID]
+    /// Whether it is the commit that records the act.
+    var isFirst: Bool
+    /// Whether no charge remains for a later one.
+    var isLast: Bool
+    /// The date of the latest charge on the account's lines.
+    var lastCharge: Timestamp?
+  }
+
+  /// Locks lines on which an account owns charges, its orders, and both accounts: nobody writes
+  /// anything under their names meanwhile.
+  private func lock(_ merger: Merger, upTo limit: Int, in transaction: Transaction)
+    async throws -> Merging
+  {
+    let (account, other) = (merger.merged, merger.into)
+    var reader = FamilyReader(isLocking: true)
+    var locked: Set<LineID> = []
+    var (isFirst, isLast): (Bool?, Bool) = (nil, true)
+    while true {
+      let owned = Set(try await ownedCharges(of: account.key, in: transaction).map(\.line))
+      let new = owned.subtracting(locked).sorted()
+      isLast = owned.count <= limit
+      if isFirst != nil, new.isEmpty || !isLast { break }
+      let next = Set(isLast ? new : Array(new.prefix(limit)))
+      if !next.isEmpty { try await reader.read(next, in: transaction) }
+      locked.formUnion(next)
+      _ = try await transaction.query(
+        "SELECT 1 FROM tenure.purchase_order WHERE account_key = \(account.key) FOR UPDATE")
+      // In the order that all programs keep to; whoever recorded on another line until then has
+      // ended: look once more.
+      let ids = [account.id, other.id].sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+      let found = try await transaction.batch(
+        ids.map { id -> SQL in
+          """
+          SELECT account_key, merged_into_key FROM tenure.account WHERE account_id = \(id)
+          FOR UPDATE
+          """
+        })
+      for (id, rows) in zip(ids, found) {
+        // Erased or merged since, or by another call of the same.
+        guard let (_, into) = try rows.decodeFirst(AccountKey.self, AccountKey?.self) else {
+          throw LedgerError.unknownAccount(id)
+        }
+        if let into, id == other.id || into != other.key {
+          throw LedgerError.mergedAccount(
+            id, into: try await names(of: [into], in: transaction)[into] ?? "unknown")
+        }
+        if id == account.id { isFirst = into == nil }
+      }
+    }
+    let lines = try await lines(of: account.key, in: transaction)
+    let results = try await transaction.batch([
+      "SELECT order_id FROM tenure.purchase_order WHERE account_key = \(account.key)",
+      "SELECT grant_id FROM tenure.account_grant WHERE account_id = \(account.id)",
+      """
+      SELECT max(latest_charged_at) FROM tenure.original_transaction
+      WHERE environment IN ('production', 'sandbox')
+        AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+      """,
+    ])
+    return Merging(
+      merger: merger, families: reader.families, orders: try results[0].decode(UUID.self),
+      grants: try results[1].decode(UUID.self), isFirst: isFirst ?? false, isLast: isLast,
+      lastCharge: try results[2].decodeOnly(Timestamp?.self))
+  }
+
+  /// Places the charges of locked lines, and writes all else that the commit is to have.
+  private func place(
+    _ merging: Merging, by administrator: Administrator, terms: AccessTerms, at now: Timestamp,
+    in transaction: Transaction
+  ) async throws -> (Merger, Set<Bell.Channel>) {
+    var merger = merging.merger
+    let (account, other) = (merger.merged, merger.into)
+    // The rule leaves charges alone that are dated before: nothing of anybody else's changes.
+    let mergedAt = max(now, merging.lastCharge.map { $0 + .milliseconds(1) } ?? now)
+    let placements = merging.families.flatMap { family in
+      family.line.decisions.filter { $0.value.decision.owner == account.key }.keys.sorted().map {
+        Placement(account: other.key, transaction: $0, effectiveFrom: now)
+      }
+    }
+    let (recording, writes) = try await record(
+      Arrival(
+        evidence: [], placements: placements,
+        source: EntrySource(.administrator, id: administrator.entrySourceID)),
+      on: LockedLines(families: merging.families, evidence: []),
+      knowing: merging.isLast
+        ? [account.key: KnownAccount(id: account.id, mergedInto: other.key, mergedAt: mergedAt)]
+        : [:],
+      catalogue: terms.catalogue, at: now, in: transaction)
+    var orders = OrderMatching(recording: recording, terms: terms, now: now)
+    try await orders.matchDecided(in: self, transaction)
+
+    var told = try await lockTold(
+      [account.key, other.key], knowing: [account.key: account.id, other.key: other.id],
+      in: transaction
+    ).told
+    let grants = told.first { $0.key == account.key }?.held.grants ?? []
+    for index in told.indices {
+      told[index].apply(recording)
+      told[index].held.grants = told[index].key == other.key ? told[index].held.grants + grants : []
+      told[index].hasChangedGrants = !grants.isEmpty
+    }
+    let consequences = try await consequences(
+      of: recording, orders: orders.changes, terms: terms, at: now, knowing: told,
+      in: transaction)
+
+    merger.moved = Merger.Moved(
+      charges: placements.count, orders: merging.orders.count, grants: merging.grants.count)
+    merger.completedAt = merging.isLast ? mergedAt : nil
+    var channels = consequences.channels
+    var statements = writes + orders.statements + consequences.statements
+    statements += Self.move(merging.orders, from: account.key, to: other.key)
+    statements += Self.move(merging.grants, from: account, to: other)
+    if merging.isFirst {
+      statements.append(
+        "UPDATE tenure.account SET merged_into_key = \(other.key) WHERE account_id = \(account.id)")
+      let act = NewAct(
+        action: .mergeAccount, subject: account.key.rawValue.uuidString.lowercased(),
+        administrator: administrator, account: other.key, previousAccount: account.key,
+        names: [account.key: account.id, other.key: other.id],
+        data: NewAct.data { json in
+          json.member("charges", merger.moved.charges)
+          json.member("orders", merger.moved.orders)
+          json.member("grants", merger.moved.grants)
+          json.member("complete", merging.isLast)
+        })
+      statements.append(act.insert(at: now))
+    }
+    if merging.isFirst || merging.isLast {
+      statements.append(
+        """
+        UPDATE tenure.account_by_key SET merged_into_key = \(other.key),
+          merged_at = \(merger.completedAt)
+        WHERE account_key = \(account.key)
+        """)
+    }
+    if merging.isFirst, !merging.isLast {
+      statements.append(Job.insert(.mergeAccount(account.key), runAt: now, at: now))
+      channels.insert(.jobs)
+    }
+    try await transaction.commit(with: statements)
+    return (merger, channels)
+  }
+
+  /// The charges that an account owns.
+  private func ownedCharges(of account: AccountKey, in transaction: Transaction) async throws
+    -> [Charge.ID]
+  {
+    let lines = try await lines(of: account, in: transaction)
+    guard !lines.isEmpty else { return [] }
+    return try await transaction.query(
+      """
+      SELECT environment, original_transaction_id, transaction_id, product_id
+      FROM tenure.store_transaction
+      WHERE environment IN ('production', 'sandbox')
+        AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+        AND owner_account_key = \(account)
+      """
+    ).decode(
+      Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self
+    ).map { TransactionKey(line: LineID($0, $1), transactionID: $2, productID: $3) }
+  }
+
+  private func lines(of account: AccountKey, in transaction: Transaction) async throws
+    -> [LineID]
+  {
+    try await transaction.query(
+      """
+      SELECT environment, original_transaction_id FROM tenure.account_line
+      WHERE account_key = \(account)
+      """
+    ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+  }
+
+  // MARK: Statements
+
+  /// Gives orders to another account; the rule still knows who opened them.
+  private static func move(
+    _ orders: [UUID], from account: AccountKey, to other: AccountKey
+  ) -> [SQL] {
+    guard !orders.isEmpty else { return [] }
+    // Inserted anew and deleted, for rows are distributed by the account.
+    return [
+      """
+      INSERT INTO tenure.purchase_order (account_key, order_id, product_id, status, created_at,
+        fulfilled_at, environment, original_transaction_id, transaction_id, opened_by_key)
+      SELECT \(other), order_id, product_id, status, created_at, fulfilled_at, environment,
+        original_transaction_id, transaction_id, coalesce(opened_by_key, account_key)
+      FROM tenure.purchase_order WHERE account_key = \(account)
+      """,
+      "DELETE FROM tenure.purchase_order WHERE account_key = \(account)",
+      """
+      UPDATE tenure.purchase_order_account SET account_key = \(other)
+      WHERE order_id = ANY(\(orders))
+      """,
+    ]
+  }
+
+  /// Gives grants to another account, with their past: what was known of them stays known.
+  private static func move(_ grants: [UUID], from account: Account, to other: Account) -> [SQL] {
+    guard !grants.isEmpty else { return [] }
+    return [
+      """
+      INSERT INTO tenure.account_grant (account_id, grant_id, entitlement, source, starts_at,
+        ends_at, reason, submission_id, environment, original_transaction_id, recorded_at,
+        revoked_at)
+      SELECT \(other.id), grant_id, entitlement, source, starts_at, ends_at, reason, submission_id,
+        environment, original_transaction_id, recorded_at, revoked_at
+      FROM tenure.account_grant WHERE account_id = \(account.id)
+      """,
+      "DELETE FROM tenure.account_grant WHERE account_id = \(account.id)",
+      """
+      UPDATE tenure.account_grant_account SET account_key = \(other.key)
+      WHERE grant_id = ANY(\(grants))
+      """,
+    ]
+  }
+}
+
+extension Administrator {
+  /// The name as entries have room for it.
+  var entrySourceID: String { String(name.prefix(128)) }
+}
+
+extension Merger: JSONWritable {
+  package func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("account_id", into.id)
+      json.member("merged_account_id", merged.id)
+      json.member("status", completedAt == nil ? "in_progress" : "complete")
+      json.member("merged_at", completedAt)
+      json.key("moved")
+      json.object { json in
+        json.member("charges", moved.charges)
+        json.member("orders", moved.orders)
+        json.member("grants", moved.grants)
+      }
+    }
+  }
+}

@@ -1,0 +1,141 @@
+import ArgumentParser
+import Foundation
+import LedgerStorage
+import Subscriptions
+
+/// `tenure account`: what administrators do about accounts.
+struct AccountCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "account",
+    abstract:
+      "Merges a guest into a member, erases a person, grants entitlements, takes them back.",
+    discussion: "Each act is recorded with who did it and why, and nothing is asked.",
+    subcommands: [Merge.self, Erase.self, Grant.self, Revoke.self])
+
+  /// `tenure account merge`.
+  struct Merge: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Makes an account a part of another: charges, orders and grants go over.")
+
+    @OptionGroup var options: SettingOptions
+    @OptionGroup var act: AdministratorOptions
+
+    @Argument(help: "The account that is given up: the guest.")
+    var account: String
+
+    @Option(help: "The account that remains: the member.")
+    var into: String
+
+    func run() async throws {
+      let merger = try await options.withLedger { ledger, terms, now in
+        let merger = try await ledger.merge(
+          account, into: into, by: act.administrator, terms: terms, at: now)
+        // Of an account with many charges: here rather than by a worker, which may not run.
+        var isDone = merger.completedAt != nil
+        while !isDone {
+          isDone = try await ledger.continueMerge(of: merger.merged.key, terms: terms, at: now)
+        }
+        return merger
+      }
+      let rest = merger.completedAt == nil ? " at once, and then the rest" : ""
+      print(
+        """
+        merged   \(merger.merged.id)
+        into     \(merger.into.id)
+        charges  \(merger.moved.charges)\(rest)
+        orders   \(merger.moved.orders)
+        grants   \(merger.moved.grants)
+        """)
+    }
+  }
+
+  /// `tenure account erase`.
+  struct Erase: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Erases a person and keeps the books. Nobody can undo it.")
+
+    @OptionGroup var options: SettingOptions
+    @OptionGroup var act: AdministratorOptions
+
+    @Argument(help: "The account, or its pseudonym.")
+    var account: String
+
+    func run() async throws {
+      let erasure = try await options.withLedger { ledger, _, now in
+        try await ledger.erase(account, by: act.administrator, at: now)
+      }
+      print(
+        """
+        pseudonym    \(erasure.pseudonym)
+        submissions  \(erasure.removed.submissions)
+        payloads     \(erasure.removed.payloads)
+        exchanges    \(erasure.removed.exchanges)
+        """)
+    }
+  }
+
+  /// `tenure account grant`.
+  struct Grant: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Gives an account an entitlement that it did not buy.")
+
+    @OptionGroup var options: SettingOptions
+    @OptionGroup var act: AdministratorOptions
+
+    @Argument(help: "The account.")
+    var account: String
+
+    @Argument(help: "The entitlement, as the catalogue names it.")
+    var entitlement: String
+
+    @Option(help: "When it ends, as in 2026-12-31T00:00:00Z. (default: never)")
+    var until: String?
+
+    @Option(help: "The grant's id, a UUID: given twice, it is granted once. (default: a new one)")
+    var id: String?
+
+    func run() async throws {
+      let end = try until.map { text in
+        guard let end = Timestamp(rfc3339: text) else {
+          throw ValidationError("--until must be a time, as in 2026-12-31T00:00:00Z.")
+        }
+        return end
+      }
+      let id = try id.map { text in
+        guard let id = UUID(uuidString: text) else { throw ValidationError("--id must be a UUID.") }
+        return id
+      }
+      let (stored, isNew) = try await options.withLedger { ledger, terms, now in
+        guard end.map({ now < $0 }) ?? true else {
+          throw ValidationError("--until must be in the future.")
+        }
+        return try await ledger.grant(
+          as: id ?? UUID(), entitlement, to: account, until: end, by: act.administrator,
+          terms: terms, at: now)
+      }
+      print("grant  \(stored.grant.id.uuidString.lowercased())\(isNew ? "" : " (given before)")")
+    }
+  }
+
+  /// `tenure account revoke`.
+  struct Revoke: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Takes a grant back; it ends at once.")
+
+    @OptionGroup var options: SettingOptions
+    @OptionGroup var act: AdministratorOptions
+
+    @Argument(help: "The grant's id.")
+    var grant: String
+
+    func run() async throws {
+      guard let id = UUID(uuidString: grant) else {
+        throw ValidationError("A grant's id is a UUID.")
+      }
+      let stored = try await options.withLedger { ledger, terms, now in
+        try await ledger.revokeGrant(id, by: act.administrator, terms: terms, at: now)
+      }
+      print("\(stored.grant.entitlement) of \(stored.accountID) was taken back")
+    }
+  }
+}

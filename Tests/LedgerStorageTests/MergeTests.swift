@@ -1,0 +1,194 @@
+import Foundation
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+@Suite("Accounts that administrators merge")
+struct MergeTests {
+  /// A ledger on which a guest has bought, and anna is a member.
+  private func withGuest(_ body: @Sendable (Ledger) async throws -> Void) async throws {
+    try await withLedger { ledger in
+      _ = try await ledger.describe(
+        Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "guest", on: 0.1, terms: .shop)
+      _ = try await ledger.findOrCreateAccount("anna", at: start)
+      try await body(ledger)
+    }
+  }
+
+  private func merge(
+    _ ledger: Ledger, _ account: String = "guest", into other: String = "anna", on date: Double,
+    atOnce limit: Int = Ledger.mergedAtOnce
+  ) async throws -> Merger {
+    try await ledger.merge(
+      account, into: other, by: support, terms: .shop, at: day(date), atOnce: limit)
+  }
+
+  @Test func `the charges are the member's, both are told, and once more changes nothing`()
+    async throws
+  {
+    try await withGuest { ledger in
+      let count = try await ledger.told().count
+      let merger = try await merge(ledger, on: 5)
+      #expect(merger.completedAt == day(5))
+      #expect(merger.moved.charges == 1)
+      #expect(try await ledger.owner(of: "1") == "anna")
+      #expect(try await ledger.rule(of: "1") == .administrator)
+      #expect(try await ledger.usable(by: "guest", on: 6).isEmpty)
+      #expect(try await ledger.usable(by: "anna", on: 6) == ["premium": day(30)])
+      let told = try await ledger.told().dropFirst(count)
+      #expect(
+        told.filter { $0.account == "guest" }.map(\.kind.rawValue)
+          == ["transaction.owner_corrected", "binding.closed", "entitlement.revoked"])
+      #expect(
+        told.filter { $0.account == "anna" }.map(\.kind.rawValue)
+          == ["transaction.owner_corrected", "binding.opened", "entitlement.granted"])
+      let act = try #require(try await ledger.administratorActs(limit: 10).first)
+      #expect(act.action == "merge_account")
+      #expect(act.accountID == "anna")
+      #expect(act.previousAccountID == "guest")
+
+      let (entries, events) = (try await ledger.entryCount(), try await ledger.told().count)
+      #expect(try await merge(ledger, on: 6).completedAt == day(5))
+      #expect(try await ledger.entryCount() == entries)
+      #expect(try await ledger.told().count == events)
+      #expect(try await ledger.administratorActs(limit: 10).count == 1)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test func `what comes later for the guest is the member's`() async throws {
+    try await withGuest { ledger in
+      let token = try await ledger.findOrCreateAccount("guest", at: start).appAccountToken
+      let waiting = try await ledger.store(by: "guest", on: 1)
+      _ = try await merge(ledger, on: 5)
+      // A submission that was read before and is verified after, one that is sent later, a renewal,
+      // and a purchase with the guest's token of which nobody submitted anything.
+      let lines = ["2000", "3000", "4000"].map { LineID(.production, OriginalTransactionID($0)) }
+      try await ledger.verify(
+        waiting, [charge("a", on: 0.5, line: lines[0])], claiming: [key("a", line: lines[0])],
+        on: 6, terms: .shop)
+      try await ledger.submit(
+        [charge("b", on: 6, line: lines[1])], claiming: [key("b", line: lines[1])], by: "guest",
+        on: 7, terms: .shop)
+      try await ledger.hear([charge("2", on: 30)], on: 30)
+      try await ledger.hear([charge("c", on: 8, line: lines[2], token: token)], on: 8)
+      #expect(try await ledger.owner(of: "a", line: lines[0]) == "anna")
+      #expect(try await ledger.owner(of: "b", line: lines[1]) == "anna")
+      #expect(try await ledger.owner(of: "2") == "anna")
+      #expect(try await ledger.owner(of: "c", line: lines[2]) == "anna")
+      let order = try await ledger.openOrder(
+        accountID: "guest", productID: "monthly", at: day(40))
+      #expect(order.accountID == "anna")
+      #expect(try await ledger.usable(by: "guest", on: 31).isEmpty)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test func `orders and grants go along, and the rule knows who opened the orders`() async throws {
+    try await withGuest { ledger in
+      let open = try await ledger.openOrder(accountID: "guest", productID: "monthly", at: day(1))
+      let paid = try await ledger.openOrder(accountID: "guest", productID: "monthly", at: day(2))
+      let line = LineID(.production, "2000")
+      try await ledger.submit(
+        [charge("x", on: 2.1, line: line)], claiming: [key("x", line: line)], by: "guest", on: 2.2,
+        order: paid.order.id, terms: .shop)
+      let grant = try await ledger.grant(
+        "gold", to: "guest", until: nil, by: support, terms: .shop, at: day(3)
+      ).grant.grant.id
+      let merger = try await merge(ledger, on: 5)
+      #expect(merger.moved.orders == 2)
+      #expect(merger.moved.grants == 1)
+      #expect(try await ledger.order(open.order.id)?.accountID == "anna")
+      #expect(try await ledger.order(paid.order.id)?.order.status == .fulfilled)
+      #expect(try await ledger.usable(by: "anna", on: 6)["gold"] != nil)
+      #expect(try await ledger.usable(by: "guest", on: 6).isEmpty)
+      let revoked = try await ledger.revokeGrant(grant, by: support, terms: .shop, at: day(7))
+      #expect(revoked.accountID == "anna")
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test func `an account with charges on many lines is merged step by step`() async throws {
+    try await withGuest { ledger in
+      for number in 0..<70 {
+        let line = LineID(.production, OriginalTransactionID("5\(number)"))
+        let id = TransactionID("5\(number)")
+        try await ledger.submit(
+          [charge(id, on: 1, line: line, product: "coins")],
+          claiming: [key(id, line: line, product: "coins")], by: "guest", on: 1.1, terms: .shop)
+      }
+      let first = try await merge(ledger, on: 5, atOnce: 10)
+      #expect(first.completedAt == nil)
+      #expect(first.moved.charges == 10)
+      #expect(try await ledger.audit().differences == [])
+      // From the first commit on it is the member who submits.
+      try await ledger.submit(
+        [charge("late", on: 5, line: LineID(.production, "6"))],
+        claiming: [key("late", line: LineID(.production, "6"))], by: "guest", on: 5.1, terms: .shop)
+      #expect(try await ledger.owner(of: "late", line: LineID(.production, "6")) == "anna")
+      let key = try #require(try await ledger.account("guest")).key
+      var steps = 0
+      while try await !ledger.continueMerge(of: key, terms: .shop, at: day(6)) { steps += 1 }
+      #expect(steps == 2)
+      #expect(try await ledger.continueMerge(of: key, terms: .shop, at: day(7)))
+      #expect(try await merge(ledger, on: 8).completedAt == day(6))
+      #expect(try await ledger.holdings(of: "guest").holdings.isEmpty)
+      #expect(try await ledger.administratorActs(limit: 10).count == 1)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test func `who can't be merged is refused, and nothing is written`() async throws {
+    try await withGuest { ledger in
+      await #expect(throws: LedgerError.mergesIntoItself("guest")) {
+        try await merge(ledger, into: "guest", on: 5)
+      }
+      await #expect(throws: LedgerError.unknownAccount("carl")) {
+        try await merge(ledger, "carl", on: 5)
+      }
+      await #expect(throws: LedgerError.unknownAccount("carl")) {
+        try await merge(ledger, into: "carl", on: 5)
+      }
+      _ = try await ledger.findOrCreateAccount("ben", at: start)
+      let erased = try await ledger.erase("ben", by: support, at: day(5)).pseudonym
+      await #expect(throws: LedgerError.erasedAccount(erased)) {
+        try await merge(ledger, into: erased, on: 5)
+      }
+      _ = try await merge(ledger, on: 6)
+      _ = try await ledger.findOrCreateAccount("dora", at: start)
+      // In a circle, and to another one.
+      await #expect(throws: LedgerError.mergedAccount("guest", into: "anna")) {
+        try await merge(ledger, "anna", into: "guest", on: 7)
+      }
+      await #expect(throws: LedgerError.mergedAccount("guest", into: "anna")) {
+        try await merge(ledger, into: "dora", on: 7)
+      }
+      await #expect(throws: LedgerError.mergedAccount("guest", into: "anna")) {
+        try await ledger.transfer(key("1"), to: "guest", by: support, terms: .shop, at: day(7))
+      }
+      // The member can be merged on, and the guest follows.
+      _ = try await merge(ledger, "anna", into: "dora", on: 8)
+      try await ledger.submit(
+        [charge("9", on: 9, line: LineID(.production, "9"))],
+        claiming: [key("9", line: LineID(.production, "9"))], by: "guest", on: 9.1, terms: .shop)
+      #expect(try await ledger.owner(of: "9", line: LineID(.production, "9")) == "dora")
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test func `whoever erases the member erases the guest that was merged into him`() async throws {
+    try await withGuest { ledger in
+      _ = try await merge(ledger, on: 5)
+      _ = try await ledger.erase("anna", by: support, at: day(6))
+      #expect(try await ledger.account("guest") == nil)
+      #expect(
+        try await ledger.administratorActs(limit: 10).map(\.action)
+          == ["erase_account", "erase_account", "merge_account"])
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+}
