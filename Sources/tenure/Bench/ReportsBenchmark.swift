@@ -95,7 +95,7 @@ struct ReportsBenchmark: Sendable {
       try await pool.runScript(Self.haste("RESET"))
       try await pool.runScript("CHECKPOINT", deadline: Self.deadline)
       // A run that was broken off leaves no such table, and what it has left is not used.
-      try await pool.execute(
+      try await pool.runScript(
         "CREATE TABLE bench.filled AS SELECT \(subscriptions)::bigint AS subscriptions")
       let size = try await pool.query("SELECT pg_database_size(current_database())")
         .decodeOnly(Int.self)
@@ -261,7 +261,7 @@ struct ReportsBenchmark: Sendable {
   private static func numbers(in page: String) -> [(column: String, path: String)] {
     var paths: [String: String] = [:]
     for part in page.split(separator: "href=\"").dropFirst() {
-      let path = part.prefix { $0 != "\"" }.replacing("&amp;", with: "&")
+      let path = String(part.prefix { $0 != "\"" }).replacing("&amp;", with: "&")
       guard path.hasPrefix("/admin/reports/"), path.contains("/transactions?"),
         !path.contains("format=csv"),
         let cell = path.split(separator: "cell=").dropFirst().first

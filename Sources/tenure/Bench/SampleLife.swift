@@ -92,10 +92,11 @@ struct SampleLife {
 
   // MARK: The app
 
-  /// Submits a receipt with what Apple says, and claims some of it.
+  /// Submits a receipt with what Apple says, and claims some of it; what is delivered at once is
+  /// acknowledged.
   mutating func submit(
     _ evidence: [Evidence], claiming keys: [TransactionKey], order: UUID? = nil,
-    exchanges: [SubmissionExchange] = [], at moment: Timestamp
+    isDelivered: Bool = false, exchanges: [SubmissionExchange] = [], at moment: Timestamp
   ) async throws {
     let submission = try await store(order: order, at: moment)
     _ = try await ledger.record(
@@ -104,6 +105,9 @@ struct SampleLife {
         bundleID: SampleSubmission.bundleID, selected: keys, exchanges: exchanges),
       at: moment, terms: terms,
       outcome: { Ledger.StoredOutcome(text: Self.outcome, order: nil, value: $0) })
+    guard isDelivered, let key = keys.first else { return }
+    _ = try await ledger.acknowledgeDelivery(
+      of: key, by: submission.account, at: moment + .milliseconds(800))
   }
 
   private mutating func store(order: UUID?, at moment: Timestamp) async throws -> Submission {
@@ -190,7 +194,8 @@ struct SampleLife {
       try await notify("SUBSCRIBED", "INITIAL_BUY", evidence, at: moment)
     } else {
       try await submit(
-        evidence, claiming: [key], order: order, exchanges: exchanges, at: moment)
+        evidence, claiming: [key], order: order, isDelivered: order != nil,
+        exchanges: exchanges, at: moment)
     }
   }
 

@@ -431,6 +431,8 @@ struct SampleLives {
       key: key, asOf: moment, kind: .purchase, purchaseDate: moment,
       webOrderLineItemID: nil, productType: type, revocation: .notRevoked,
       priceMilliunits: type == .consumable ? 990 : 14_990, currency: "USD")
-    try await life.submit([.transaction(record)], claiming: [key], at: moment + .seconds(15))
+    try await life.submit(
+      [.transaction(record)], claiming: [key], isDelivered: random.chance(0.9),
+      at: moment + .seconds(15))
   }
 }
