@@ -98,7 +98,10 @@ CREATE TABLE IF NOT EXISTS account (
     created_at        timestamptz NOT NULL,
     -- The moment by which events last told what the account has: nothing is told by an earlier one,
     -- for clocks differ.
-    told_at           timestamptz
+    told_at           timestamptz,
+    -- The account into which an administrator merged it: what is submitted or ordered under this name
+    -- is the other one's since.
+    merged_into_key   uuid
 );
 COMMENT ON TABLE account IS 'Accounts of the app as it names them. [by account_id]';
 
@@ -109,9 +112,18 @@ CREATE TABLE IF NOT EXISTS account_by_key (
     -- As in account.
     app_account_token uuid NOT NULL,
     -- When the person was erased; the account id is a pseudonym since.
-    erased_at   timestamptz
+    erased_at   timestamptz,
+    -- As in account; and from when on the rule takes both for one: null while there are still charges
+    -- to be placed with the other account.
+    merged_into_key uuid,
+    merged_at   timestamptz,
+    CONSTRAINT account_by_key_merged
+        CHECK (merged_at IS NULL OR merged_into_key IS NOT NULL)
 );
 COMMENT ON TABLE account_by_key IS 'Look-up: the account behind a key. [by account_key]';
+-- Who erases a person asks for the accounts that were merged into the person's.
+CREATE INDEX IF NOT EXISTS account_by_key_merged_into
+    ON account_by_key (merged_into_key) WHERE merged_into_key IS NOT NULL;
 
 -- Whom this ledger issued a token to.
 CREATE TABLE IF NOT EXISTS account_by_token (
@@ -136,6 +148,8 @@ CREATE TABLE IF NOT EXISTS purchase_order (
     environment             text        CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
     transaction_id          text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
+    -- The account that opened it, where that was merged into this one since.
+    opened_by_key           uuid,
     PRIMARY KEY (account_key, order_id),
     CONSTRAINT purchase_order_fulfilled_by_a_charge CHECK (
         (status IN ('open', 'expired')) = (fulfilled_at IS NULL)
@@ -1308,7 +1322,7 @@ CREATE TABLE IF NOT EXISTS job (
     kind         text        NOT NULL CHECK (kind IN (
         'verify_submission', 'process_notification', 'poll_line', 'compare_notifications',
         'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
-        'fold_movements')),
+        'fold_movements', 'merge_account')),
     -- What the job is about; one job of a kind for each.
     subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 512),
     -- Jobs of one lane wait for each other only: none of them takes the place of another lane's.

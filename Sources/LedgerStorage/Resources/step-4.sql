@@ -753,6 +753,22 @@ END;
 COMMENT ON FUNCTION report_audit IS
     'How often which administrator (the name of an API key) did what, per day: what there is to see is '
     'in report_audit_item.';
+-- Accounts that administrators merge into others.
+ALTER TABLE account ADD COLUMN merged_into_key uuid;
+ALTER TABLE account_by_key
+    ADD COLUMN merged_into_key uuid,
+    ADD COLUMN merged_at timestamptz,
+    ADD CONSTRAINT account_by_key_merged
+        CHECK (merged_at IS NULL OR merged_into_key IS NOT NULL);
+CREATE INDEX account_by_key_merged_into
+    ON account_by_key (merged_into_key) WHERE merged_into_key IS NOT NULL;
+ALTER TABLE purchase_order ADD COLUMN opened_by_key uuid;
+ALTER TABLE job
+    DROP CONSTRAINT job_kind_check,
+    ADD CONSTRAINT job_kind_check CHECK (kind IN (
+        'verify_submission', 'process_notification', 'poll_line', 'compare_notifications',
+        'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
+        'fold_movements', 'merge_account'));
 
 DO $$
 BEGIN
