@@ -40,7 +40,9 @@ struct BenchTests {
       try await database.batch(rows.insert(SampleCustomer.numbers(2...2)))
       for index in [2, 3] { try await database.batch(rows.upsert(SampleCustomer(index).number)) }
       // What has no other key than its number is there twice.
-      for (table, key) in [("event", "event_id"), ("movement_change", "change_id")] {
+      for (table, key) in [
+        ("event", "event_id"), ("movement_change", "change_id"), ("charge_change", "change_id"),
+      ] {
         try await database.execute(
           """
           DELETE FROM tenure.\(unescaped: table) WHERE \(unescaped: key) IN (
