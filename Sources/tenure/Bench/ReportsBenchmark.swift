@@ -266,7 +266,7 @@ struct ReportsBenchmark: Sendable {
         !path.contains("format=csv"),
         let cell = path.split(separator: "cell=").dropFirst().first
       else { continue }
-      paths[String(cell.prefix { $0 != "&" })] = path
+      paths[String(cell.prefix { $0 != "&" })] = String(path)
     }
     return paths.sorted { $0.key < $1.key }.map { (column: $0.key, path: $0.value) }
   }

@@ -58,8 +58,10 @@ struct BenchCommand: AsyncParsableCommand {
   var rounds = 3
 
   @Option(
-    help: "How many subscriptions are due when polling is measured (100000), or there are when "
-      + "reports are (1000000).")
+    help: """
+      How many subscriptions are due when polling is measured (100000), or there are when reports \
+      are (1000000).
+      """)
   var subscriptions: Int?
 
   @Option(help: "How many of them are polled.")
