@@ -76,7 +76,8 @@ struct RandomLedger: Sendable {
           environment: line.environment, in: ledger, terms)
         charges.append(key)
         if chance(30) {
-          _ = try await ledger.acknowledgeDelivery(of: key, by: account, at: Self.day(date + 0.01))
+          let owner = try await ledger.findOrCreateAccount(account, at: Self.day(date)).key
+          _ = try await ledger.acknowledgeDelivery(of: key, by: owner, at: Self.day(date + 0.01))
         }
       case 8:
         let product = Self.catalogue[Int.random(in: 0..<4, using: &random)].id
