@@ -98,7 +98,10 @@ CREATE TABLE IF NOT EXISTS account (
     created_at        timestamptz NOT NULL,
     -- The moment by which events last told what the account has: nothing is told by an earlier one,
     -- for clocks differ.
-    told_at           timestamptz
+    told_at           timestamptz,
+    -- The account into which an administrator merged it: what is submitted or ordered under this name
+    -- is the other one's since.
+    merged_into_key   uuid
 );
 COMMENT ON TABLE account IS 'Accounts of the app as it names them. [by account_id]';
 
@@ -109,9 +112,18 @@ CREATE TABLE IF NOT EXISTS account_by_key (
     -- As in account.
     app_account_token uuid NOT NULL,
     -- When the person was erased; the account id is a pseudonym since.
-    erased_at   timestamptz
+    erased_at   timestamptz,
+    -- As in account; and from when on the rule takes both for one: null while there are still charges
+    -- to be placed with the other account.
+    merged_into_key uuid,
+    merged_at   timestamptz,
+    CONSTRAINT account_by_key_merged
+        CHECK (merged_at IS NULL OR merged_into_key IS NOT NULL)
 );
 COMMENT ON TABLE account_by_key IS 'Look-up: the account behind a key. [by account_key]';
+-- Who erases a person asks for the accounts that were merged into the person's.
+CREATE INDEX IF NOT EXISTS account_by_key_merged_into
+    ON account_by_key (merged_into_key) WHERE merged_into_key IS NOT NULL;
 
 -- Whom this ledger issued a token to.
 CREATE TABLE IF NOT EXISTS account_by_token (
@@ -136,6 +148,8 @@ CREATE TABLE IF NOT EXISTS purchase_order (
     environment             text        CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
     transaction_id          text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
+    -- The account that opened it, where that was merged into this one since.
+    opened_by_key           uuid,
     PRIMARY KEY (account_key, order_id),
     CONSTRAINT purchase_order_fulfilled_by_a_charge CHECK (
         (status IN ('open', 'expired')) = (fulfilled_at IS NULL)
@@ -1308,7 +1322,7 @@ CREATE TABLE IF NOT EXISTS job (
     kind         text        NOT NULL CHECK (kind IN (
         'verify_submission', 'process_notification', 'poll_line', 'compare_notifications',
         'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
-        'fold_movements')),
+        'fold_movements', 'merge_account')),
     -- What the job is about; one job of a kind for each.
     subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 512),
     -- Jobs of one lane wait for each other only: none of them takes the place of another lane's.
@@ -1559,7 +1573,8 @@ BEGIN ATOMIC
                 ELSE interval '11 months' END)::date AS first_day
     ) AS beginning
     CROSS JOIN LATERAL generate_series(
-        date_trunc(bucket, first_day::timestamp), last_day::timestamp, step) AS start;
+        date_trunc(bucket, first_day::timestamp), last_day::timestamp, step) AS start
+    WHERE first_day <= last_day;
 END;
 COMMENT ON FUNCTION calendar_bucket IS
     'The days, ISO weeks (from Monday) or months from from_date to to_date, both inclusive: the first '
@@ -1722,7 +1737,9 @@ RETURN ARRAY['started', 'resumed', 'ended', 'changed_from', 'changed_to']
 COMMENT ON FUNCTION active_kinds IS
     'Which kinds of movements change the number of active subscriptions.';
 
--- Grants of administrators, as movements: the beginning of each, and its end.
+-- Grants of administrators, as movements: the beginning of each, and its end. Both are known when they
+-- come, for a grant is recorded when it begins, and taken back when it is: so what was known at any
+-- moment is what is dated until then.
 CREATE OR REPLACE VIEW grant_movement AS
 SELECT g.grant_id, g.account_id, g.entitlement, g.starts_at AS at, 1::bigint AS number
 FROM account_grant AS g
@@ -1762,9 +1779,8 @@ COMMENT ON FUNCTION report_subscriptions IS
     'and set to renew), active_cancelled (paid, and set to end), trial_renewing and trial_cancelled '
     '(in a trial), in_grace_period (the renewal failed, access goes on), in_billing_retry (access is '
     'over, Apple goes on trying), revoked (refunded), expired. With include_grants also what '
-    'administrators granted, as state granted without a product; grants are counted as they are now, '
-    'whatever known_at says. Production only and without what is shared in a family, unless told '
-    'otherwise.';
+    'administrators granted, as state granted without a product. Production only and without what is '
+    'shared in a family, unless told otherwise.';
 
 CREATE OR REPLACE FUNCTION report_subscriptions_item(
     product text DEFAULT NULL, environment text DEFAULT 'production',
@@ -1870,7 +1886,7 @@ COMMENT ON FUNCTION report_active IS
     'again after a lapse. changed_in, changed_out: changed to another product while paid; all products '
     'together they are equal. With include_trials a trial counts from its start: new then are its '
     'start and not its conversion, and expired its end without one. With include_grants also what '
-    'administrators granted, without a product, as grants are now. by_product: a row for each product.';
+    'administrators granted, without a product. by_product: a row for each product.';
 
 CREATE OR REPLACE FUNCTION report_active_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -2205,7 +2221,9 @@ BEGIN ATOMIC
                     AS before,
                 exchange_rate_on(report_mrr.reporting_currency, s.currency, s.to_day) AS after
         ) AS r ON report_mrr.reporting_currency IS NOT NULL
-        WHERE s.mrr <> 0 OR s.twelfths <> 0 OR s.new <> 0 OR s.churned <> 0
+        -- Nothing was there, and nothing happened.
+        WHERE s.mrr <> 0 OR s.twelfths <> 0 OR s.new <> 0 OR s.reactivated <> 0 OR s.expansion <> 0
+            OR s.contraction <> 0 OR s.churned <> 0 OR s.currency_changed <> 0
     ) AS c
     GROUP BY c.from_day, c.to_day, c.product_id, c.currency
     ORDER BY c.from_day, c.product_id, c.currency;
@@ -2224,9 +2242,9 @@ COMMENT ON FUNCTION report_mrr IS
     'expansion of the other. Never summed across currencies, unless reporting_currency is given: then '
     'currencies with a rate in exchange_rate, for the last day of the row and for the one before its '
     'first, are converted and summed up: the opening at the rate of the day before, all else at that of '
-    'the last day, and the difference is exchange; others stay in rows of their own. Amounts are '
-    'milliunits, each rounded on its own half away from zero; mrr_twelfths is exact, in twelfths of a '
-    'milliunit.';
+    'the last day, and the difference is exchange; others stay in rows of their own. Rates are those '
+    'that stand in the table now, whatever known_at says. Amounts are milliunits, each rounded on its own '
+    'half away from zero; mrr_twelfths is exact, in twelfths of a milliunit.';
 
 CREATE OR REPLACE FUNCTION report_mrr_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -2423,7 +2441,7 @@ BEGIN ATOMIC
     FROM movement_item(ARRAY['state'], 'at',
         (least(as_of, known_at) AT TIME ZONE time_zone)::date, NULL, time_zone, product, environment,
         include_family_shared, coalesce(known_at, as_of),
-        least(as_of, known_at) + make_interval(days => report_renewals_due_item.days)) AS d
+        least(as_of, known_at) + make_interval(hours => 24 * report_renewals_due_item.days)) AS d
     -- The charge whose period ends then.
     LEFT JOIN LATERAL (
         SELECT m.amount_milliunits, m.currency, m.price_source, m.period_type, m.product_id,
@@ -2464,7 +2482,7 @@ BEGIN ATOMIC
         UNION ALL
         (SELECT p.price_milliunits, p.currency, 'catalogue'
         FROM product AS p
-        WHERE p.product_id = next.product_id AND p.valid_from <= d.at
+        WHERE p.product_id = next.product_id AND p.valid_from <= least(d.at, coalesce(known_at, as_of))
             AND (next.product_id = latest.product_id AND latest.period_type = 'normal'
                 AND latest.currency IS NOT NULL) IS NOT TRUE
         ORDER BY p.valid_from DESC LIMIT 1)
@@ -2509,8 +2527,8 @@ COMMENT ON FUNCTION report_renewals_due IS
     'many days of 24 hours after it, per day and product, with the money expected. renews_as: the '
     'product of the next period, by Apple''s latest word. The money is the price of the latest charge '
     'where the same product renews at its normal price, else (after an introductory or other offer, a '
-    'trial or a change of product, and where the charge has no price) the catalogue''s on the day that '
-    'is due, which is the part from_catalogue; currency and money are null where neither knows. With '
+    'trial or a change of product, and where the charge has no price) the catalogue''s as described then, '
+    'which is the part from_catalogue; currency and money are null where neither knows. With '
     'include_trials also trials set to renew. It is as known at as_of, or at known_at if that is '
     'given: what is known by now of renewals since would leave only those that failed. Without '
     'known_at the product of the next period is Apple''s latest word now.';
@@ -2890,8 +2908,9 @@ COMMENT ON FUNCTION report_revenue IS
     'net_by_refund = charged + refunded, net_by_charge = charged + refunded_of_charges. Upgrades are '
     'not refunds. Never summed across currencies, unless reporting_currency is given: then each '
     'currency with a rate in exchange_rate is converted at that of the day on which it counts, and '
-    'summed up exactly; others stay in rows of their own. Amounts are milliunits, rounded last, half '
-    'away from zero. by_product: a row for each product.';
+    'summed up exactly; others stay in rows of their own. Rates are those that stand in the table now, '
+    'whatever known_at says. Amounts are milliunits, rounded last, half away from zero. by_product: a row '
+    'for each product.';
 
 CREATE OR REPLACE FUNCTION report_revenue_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -3430,8 +3449,9 @@ COMMENT ON FUNCTION report_unclaimed IS
     'Recorded charges that no account owns, at the moment as_of: by age (since they were first seen), '
     'product and currency, with the money (the part from_catalogue at the catalogue''s price; without a '
     'currency: no price is known). Those whose period was over when they were first seen stand apart '
-    '(was_over): that is the history that comes with a first receipt, and nobody will claim it. Trials '
-    'and what is shared in a family are left out, unless included.';
+    '(was_over): that is the history that comes with a first receipt, and nobody will claim it; the end of '
+    'the period is the one that is known now. Trials and what is shared in a family are left out, unless '
+    'included.';
 
 -- orders -----------------------------------------------------------------------------------------
 
@@ -3596,20 +3616,31 @@ CREATE OR REPLACE FUNCTION report_audit_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
     time_zone text DEFAULT 'UTC', as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    from_day date, administrator text, action text, at timestamptz, subject text, reason text,
-    data text, number bigint)
+    from_day date, administrator text, action text, at timestamptz, subject text, account_id text,
+    previous_account_id text, reason text, data text, number bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT span.from_day, t.administrator, t.action, t.acted_at, t.subject, t.reason, t.data, 1::bigint
+    SELECT span.from_day, t.administrator, t.action, t.acted_at, t.subject, a.account_id,
+        p.account_id,
+        -- Accounts stand in it by their keys.
+        replace(replace(t.reason,
+            coalesce('{account:' || t.account_key || '}', ''), coalesce(a.account_id, 'erased')),
+            coalesce('{account:' || t.previous_account_key || '}', ''),
+            coalesce(p.account_id, 'erased')),
+        t.data, 1::bigint
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, as_of) AS span
     JOIN administrator_action AS t
         ON (t.acted_at AT TIME ZONE time_zone)::date BETWEEN span.from_day AND span.to_day
+    LEFT JOIN account_by_key AS a ON a.account_key = t.account_key
+    LEFT JOIN account_by_key AS p ON p.account_key = t.previous_account_key
     WHERE t.acted_at <= as_of
     ORDER BY t.acted_at DESC, t.action_id DESC;
 END;
 COMMENT ON FUNCTION report_audit_item IS
-    'What administrators did, to whom, and why: each act, the latest first. The table is only ever '
-    'appended to, so that what is known of a past day never changes.';
+    'What administrators did, to whom, and why: each act, the latest first, with the account that it '
+    'concerns, and of a charge that was transferred the one that had it before. Accounts have the names '
+    'that they have now: their own, or a pseudonym. The table is only ever appended to, so that what is '
+    'known of a past day never changes.';
 
 CREATE OR REPLACE FUNCTION report_audit(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
