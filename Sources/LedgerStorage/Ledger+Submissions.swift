@@ -64,17 +64,11 @@ extension Ledger {
   package func exchanges(of submission: UUID) async throws -> [SubmissionExchange] {
     try await database.query(
       """
-      SELECT endpoint, asked_at, duration_ms, http_status, answer, fault
+      SELECT \(SubmissionExchange.columns)
       FROM tenure.submission_exchange WHERE submission_id = \(submission)
       ORDER BY number
       """
-    ).decode(
-      String.self, Timestamp.self, Int64.self, Int?.self, [UInt8]?.self, String?.self
-    ).map {
-      SubmissionExchange(
-        endpoint: $0, askedAt: $1, duration: .milliseconds($2), httpStatus: $3, answer: $4,
-        fault: $5)
-    }
+    ).decodeExchanges()
   }
 
   /// What Apple answered about a submission, where that is so short that it can be a status alone.

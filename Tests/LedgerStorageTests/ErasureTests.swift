@@ -244,4 +244,28 @@ struct ErasureTests {
       #expect(try await ledger.audit().differences == [])
     }
   }
+
+  @Test func `who is erased while Apple names the token gets nothing under the old name`()
+    async throws
+  {
+    try await withLedger { [name] ledger in
+      let account = try await ledger.findOrCreateAccount(name, at: start)
+      // The erasure is the first to wait for the account, behind it the recording: that one has
+      // read the name by then.
+      try await ledger.database.withTransaction { other in
+        _ = try await other.batch(ToldAccount.lock([name]))
+        async let erased = ledger.erase(name, by: support, at: day(1))
+        try await ledger.waitForALock()
+        async let heard: Void = ledger.hear(
+          [charge("1", on: 2, token: account.appAccountToken)], on: 2)
+        try await ledger.waitForALock(of: 2)
+        try await other.commit()
+        _ = try await (erased, heard)
+      }
+      #expect(try await places(of: name, in: ledger) == [])
+      #expect(try await ledger.owner(of: "1") == Account.pseudonym(of: account.key))
+      #expect(try await ledger.told().allSatisfy { $0.account == nil })
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
 }
