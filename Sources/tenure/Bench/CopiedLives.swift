@@ -75,7 +75,7 @@ struct CopiedLives: Sendable {
     for reference in references { try await run(reference.create) }
     try await run(
       """
-      TRUNCATE \(Self.changes.map { "tenure.\($0)" }.joined(separator: ", "));
+      TRUNCATE \(changes.map { "tenure.\($0)" }.joined(separator: ", "));
       UPDATE tenure.feed SET position = greatest(position, coalesce((
         SELECT max(position) FROM tenure.event), 0));
       """)
