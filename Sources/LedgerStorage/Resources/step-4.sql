@@ -779,6 +779,14 @@ ALTER TABLE job
         'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
         'fold_movements', 'merge_account'));
 
+-- By the catalogue several of a product cost as many times its price: a worker brings the journal up to
+-- date.
+INSERT INTO job (kind, subject, lane, run_at, created_at)
+VALUES ('survey', 'all', 'upkeep', now(), now())
+ON CONFLICT (kind, subject) DO UPDATE SET run_at = excluded.run_at,
+    generation = job.generation + 1, attempts = 0, parked_at = NULL, last_error = NULL,
+    created_at = excluded.created_at;
+
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
