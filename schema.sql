@@ -3412,9 +3412,14 @@ BEGIN ATOMIC
         m.product_id, m.charge_original_transaction_id, m.transaction_id, m.at, t.recorded_at,
         t.expires_at, m.number::bigint, m.currency, m.amount_milliunits, m.price_source
     FROM movement AS m
-    JOIN store_transaction AS t ON t.environment = m.environment
-        AND t.original_transaction_id = m.charge_original_transaction_id
-        AND t.transaction_id = m.transaction_id AND t.product_id = m.product_id
+    -- One by one: of all transactions few are unclaimed.
+    CROSS JOIN LATERAL (
+        SELECT s.recorded_at, s.expires_at FROM store_transaction AS s
+        WHERE s.environment = m.environment
+            AND s.original_transaction_id = m.charge_original_transaction_id
+            AND s.transaction_id = m.transaction_id AND s.product_id = m.product_id
+        LIMIT 1
+    ) AS t
     CROSS JOIN LATERAL (SELECT least(as_of, known_at) - t.recorded_at AS age) AS seen
     WHERE m.environment = report_unclaimed_item.environment AND m.kind = 'charged'
         AND m.account_key IS NULL AND m.at <= least(as_of, known_at)

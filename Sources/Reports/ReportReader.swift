@@ -60,9 +60,9 @@ package struct ReportReader: Sendable {
     try await checkTimeZone(choices.timeZone)
   }
 
-  /// What holds for the questions of reports alone: one that takes long uses one core and leaves the
-  /// others to those who must not wait; code compiled for it would take longer than most of them
-  /// do; and what it sorts is some tens of thousands of rows, which need no files.
+  /// What holds for the questions of reports alone: one that takes long uses one core and leaves
+  /// the others to those who must not wait; code compiled for it would take longer than most of
+  /// them do; and what it sorts is some tens of thousands of rows, which need no files.
   private static let settings: [SQL] = [
     "SET LOCAL max_parallel_workers_per_gather = 0", "SET LOCAL jit = off",
     "SET LOCAL work_mem = '32MB'",

@@ -5,6 +5,43 @@
 
 SET LOCAL search_path TO tenure;
 
+CREATE OR REPLACE FUNCTION report_unclaimed_item(
+    product text DEFAULT NULL, environment text DEFAULT 'production',
+    include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
+    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    was_over boolean, age text, product_id text, original_transaction_id text, transaction_id text,
+    charged_at timestamptz, first_seen_at timestamptz, expires_at timestamptz, number bigint,
+    currency text, amount_milliunits bigint, price_source text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT coalesce(t.expires_at <= t.recorded_at, false),
+        CASE WHEN seen.age < interval '1 hour' THEN '1: under an hour'
+            WHEN seen.age < interval '1 day' THEN '2: under a day'
+            WHEN seen.age < interval '7 days' THEN '3: under 7 days'
+            WHEN seen.age < interval '30 days' THEN '4: under 30 days'
+            ELSE '5: 30 days and more' END,
+        m.product_id, m.charge_original_transaction_id, m.transaction_id, m.at, t.recorded_at,
+        t.expires_at, m.number::bigint, m.currency, m.amount_milliunits, m.price_source
+    FROM movement AS m
+    -- One by one: of all transactions few are unclaimed.
+    CROSS JOIN LATERAL (
+        SELECT s.recorded_at, s.expires_at FROM store_transaction AS s
+        WHERE s.environment = m.environment
+            AND s.original_transaction_id = m.charge_original_transaction_id
+            AND s.transaction_id = m.transaction_id AND s.product_id = m.product_id
+        LIMIT 1
+    ) AS t
+    CROSS JOIN LATERAL (SELECT least(as_of, known_at) - t.recorded_at AS age) AS seen
+    WHERE m.environment = report_unclaimed_item.environment AND m.kind = 'charged'
+        AND m.account_key IS NULL AND m.at <= least(as_of, known_at)
+        AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+            ELSE m.known_from <= known_at AND known_at < m.known_until END
+        AND (include_family_shared OR m.ownership_type = 'purchased')
+        AND (include_trials OR m.period_type <> 'trial')
+        AND (product IS NULL OR m.product_id = product);
+END;
+
 -- Reports: no row without a day, catalogues as described then, and acts with whom they concern.
 
 CREATE OR REPLACE FUNCTION calendar_bucket(
