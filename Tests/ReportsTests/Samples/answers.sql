@@ -420,11 +420,11 @@ SELECT from_day, charges, charged_milliunits FROM tenure.report_revenue('2025-10
 --= 2025-10-26|2|750
 
 -- the start of a trial, in May here and in June there
-SELECT from_day, started, converted, trials, cohort_started, cohort_converted, conversion_rate FROM tenure.report_trials('2025-05-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z') UNION ALL SELECT from_day, started, converted, trials, cohort_started, cohort_converted, conversion_rate FROM tenure.report_trials('2025-05-01', '2025-06-30', environment => 'sandbox', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
---= 2025-05-01|1|0|1|1|1|1.000000
---= 2025-06-01|0|1|0|0|0|
---= 2025-05-01|0|0|0|0|0|
---= 2025-06-01|1|1|0|1|1|1.000000
+SELECT from_day, started, converted, trials, cohort_started, cohort_converted, cohort_expired, conversion_rate FROM tenure.report_trials('2025-05-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z') UNION ALL SELECT from_day, started, converted, trials, cohort_started, cohort_converted, cohort_expired, conversion_rate FROM tenure.report_trials('2025-05-01', '2025-06-30', environment => 'sandbox', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
+--= 2025-05-01|1|0|1|1|1|0|1.000000
+--= 2025-06-01|0|1|0|0|0|0|
+--= 2025-05-01|0|0|0|0|0|0|
+--= 2025-06-01|1|1|0|1|1|0|1.000000
 
 -- billing issues: the start of the trouble, in May here and in June there
 SELECT from_day, entered, recovered, cohort_recovered FROM tenure.report_billing_issues('2025-05-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z') UNION ALL SELECT from_day, entered, recovered, cohort_recovered FROM tenure.report_billing_issues('2025-05-01', '2025-06-30', environment => 'sandbox', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
