@@ -274,6 +274,26 @@ FROM (VALUES
     ('c1', 'tc3', 'coins', 'purchase', '2026-04-14 23:30Z', NULL, '2026-04-15 00:00Z', 'normal', NULL, NULL, 'a', 'submitter', '2026-04-15 00:00Z', NULL, '00000000-0000-0000-0000-000000000012', NULL)
 ) AS t (line, id, product, what, charged, expires, recorded, period, price, currency, account, rule,
     decided, corrected, ordered, delivered);
+-- The sums of charges by the day, some of them folded; and a charge that was delivered meanwhile.
+INSERT INTO charge_day
+SELECT t.environment, b.measure, b.day, b.cause, t.product_id, t.ownership_type, count(*)
+FROM store_transaction AS t
+CROSS JOIN LATERAL charge_basis(t.rule, t.decided_at, t.corrected_at, t.charged_at, t.kind,
+    t.product_type, t.ownership_type, t.owner_account_key IS NOT NULL, t.revoked_at IS NOT NULL,
+    t.order_id IS NOT NULL, t.delivered_at IS NOT NULL AND t.transaction_id <> 't51') AS b
+WHERE hashtext(t.transaction_id) % 2 = 0 OR t.transaction_id = 't51'
+GROUP BY 1, 2, 3, 4, 5, 6;
+INSERT INTO charge_change (environment, original_transaction_id, number, product_id, rule,
+    decided_at, corrected_at, charged_at, kind, product_type, ownership_type, is_owned, is_revoked,
+    is_ordered, is_delivered)
+SELECT t.environment, t.original_transaction_id, n, t.product_id, t.rule, t.decided_at,
+    t.corrected_at, t.charged_at, t.kind, t.product_type, t.ownership_type,
+    t.owner_account_key IS NOT NULL, t.revoked_at IS NOT NULL, t.order_id IS NOT NULL,
+    t.delivered_at IS NOT NULL AND n = 1
+FROM store_transaction AS t
+CROSS JOIN (VALUES (1), (-1)) AS sign (n)
+WHERE hashtext(t.transaction_id) % 2 <> 0 AND t.transaction_id <> 't51' AND n = 1
+    OR t.transaction_id = 't51';
 INSERT INTO account_binding VALUES
     ('production', 's5', 1, '00000000-0000-0000-0000-00000000000a', '2026-02-27 10:00Z', 's5', 't51', 'week', 'submitter'),
     ('production', 's5', 2, '00000000-0000-0000-0000-00000000000b', '2026-04-02 10:00Z', 's5', 't53', 'week', 'submitter');
