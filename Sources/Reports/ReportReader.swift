@@ -46,7 +46,7 @@ package struct ReportReader: Sendable {
   package func table(
     of report: Report, _ choices: ReportChoices = ReportChoices(), at now: Timestamp
   ) async throws -> ReportTable {
-    try await check(choices, for: report)
+    try await check(choices, for: report, at: now)
     let columns = report.columns(choices)
     let found = try await rows(report.query(choices, at: now))
     let rows = try found.prefix(choices.limit).map { row in try columns.map(row.value) }
@@ -55,8 +55,9 @@ package struct ReportReader: Sendable {
       isCutShort: found.count > choices.limit)
   }
 
-  func check(_ choices: ReportChoices, for report: Report) async throws {
+  func check(_ choices: ReportChoices, for report: Report, at now: Timestamp) async throws {
     try choices.check(for: report)
+    try choices.checkRange(at: now)
     try await checkTimeZone(choices.timeZone)
   }
 

@@ -678,7 +678,8 @@ COMMENT ON FUNCTION report_ownership IS
     'from one account (or nobody) to another, by the date of the charge with which it did; shared: '
     'original transactions on which that was a second account. What was known at known_at is offered as '
     'far as decisions and charges are not dated later; the rule and the owner are always the present '
-    'ones, for a decision that was replaced is not in the tables but in the ledger''s entries.';
+    'ones, for a decision that was replaced is not in the tables but in the ledger''s entries: so a past '
+    'day can change even then.';
 
 -- Orders and payments, each under the columns of report_orders that it is counted in.
 CREATE OR REPLACE FUNCTION order_item(
@@ -797,7 +798,7 @@ COMMENT ON FUNCTION report_orders IS
     'order, owned, not revoked, and not acknowledged as delivered. An unpaid order has no environment '
     'and is counted in each. As known at known_at: an order that was not paid then is open, whether it '
     'had expired or not, and one that was refunded counts as paid, for neither date is kept; a charge''s '
-    'owner is the present one.';
+    'owner is the present one: so a past day can change even then.';
 
 -- Accounts that administrators merge into others.
 ALTER TABLE account ADD COLUMN merged_into_key uuid;
