@@ -95,7 +95,7 @@ package struct LineHistory: Sendable {
   }
 
   /// Whether an act adds nothing to what people did: administrators alone can repeat themselves.
-  func says(_ act: Act) -> Bool {
+  package func says(_ act: Act) -> Bool {
     switch act {
     case .claim(let claim): hasClaim(by: claim.account, on: claim.transaction)
     case .placement: false

@@ -14,6 +14,7 @@ struct BenchRun: Sendable {
   let rounds: Int
   let subscriptions: Int
   let polls: Int
+  let lines: Int
   let logger: Logger
 
   /// Measures, until it is done or told to stop by SIGINT or SIGTERM.
@@ -55,6 +56,13 @@ struct BenchRun: Sendable {
         try await PollingBenchmark(
           database: database, subscriptions: subscriptions, polls: polls, logger: logger
         ).run()
+      }
+    }
+    if subject == .import || subject == .all {
+      results += try await withDatabase { database, directory in
+        let benchmark = ImportBenchmark(
+          database: database, lines: lines, rounds: rounds, directory: directory, logger: logger)
+        return [try await benchmark.run()]
       }
     }
     return results
