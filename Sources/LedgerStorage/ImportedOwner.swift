@@ -74,18 +74,19 @@ extension StoredFamily {
   func verdict(on owner: ImportedOwner, of account: AccountKey?) -> (
     verdict: ImportVerdict, other: AccountKey?
   ) {
+    let placement = account.map {
+      LinePlacement(account: $0, line: owner.line, boughtUntil: owner.asOf)
+    }
+    // Whatever has become of it since.
+    if let placement, line.history.says(.linePlacement(placement)) { return (.known, nil) }
     let rule = rule
     let latest = rule.charges.indices.last.map { (rule.charges[$0], rule.decisions[$0]) }
     let holder =
       latest.map { $0.1.isProvisional ? nil : $0.1.owner }
       ?? (line.history.transactions.isEmpty ? importedFor : nil)
     if let holder, holder != account { return (.ownedByAnotherAccount(""), holder) }
-    guard let account else { return (.recorded, nil) }
-    let placement = LinePlacement(
-      account: account, line: owner.line, boughtUntil: owner.asOf)
-    if line.history.says(.linePlacement(placement)) { return (.known, nil) }
     // What Apple has told of the present needs no word of the past.
-    if let latest, holder == account, latest.0.end.map({ $0 > owner.asOf }) ?? true {
+    if let latest, holder != nil, latest.0.end.map({ $0 > owner.asOf }) ?? true {
       return (.known, nil)
     }
     return (.recorded, nil)

@@ -76,11 +76,11 @@ extension Ledger {
     func verdict(on owner: ImportedOwner) -> ImportVerdict? {
       if erased.contains(owner.accountID) { return .accountErased }
       guard let key = accounts[owner.accountID], let head = heads[owner.line] else { return nil }
-      if let paidThrough = head.paidThrough {
-        return head.owner == key && paidThrough > owner.asOf ? .known : nil
+      let isSaid = placements[owner.line, default: []].contains {
+        $0.account == key && $0.boughtUntil >= owner.asOf
       }
-      guard let last = placements[owner.line]?.last, head.owner == nil else { return nil }
-      return last.account == key && last.boughtUntil >= owner.asOf ? .known : nil
+      let isCurrent = head.owner == key && head.paidThrough.map { $0 > owner.asOf } ?? false
+      return isSaid || isCurrent ? .known : nil
     }
   }
 

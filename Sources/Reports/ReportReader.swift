@@ -101,17 +101,13 @@ extension Row {
 
 extension PostgresTimestamp {
   init(_ moment: Timestamp) {
-    self.init(
-      microsecondsSince2000: (moment.milliseconds - Self.unixSecondsAtEpoch * 1000) * 1000)
+    self.init(millisecondsSince1970: moment.milliseconds)
   }
 }
 
 extension Timestamp {
   /// Rounds down to the millisecond.
   init(_ moment: PostgresTimestamp) {
-    let (milliseconds, rest) = moment.microsecondsSince2000.quotientAndRemainder(dividingBy: 1000)
-    self.init(
-      milliseconds: milliseconds - (rest < 0 ? 1 : 0)
-        + PostgresTimestamp.unixSecondsAtEpoch * 1000)
+    self.init(milliseconds: moment.millisecondsSince1970)
   }
 }
