@@ -298,9 +298,9 @@ extension Ledger {
           )?.key
         }
         let family = families.first { $0.members[owner.line] != nil }
-        var (verdict, other) =
-          family?.verdict(on: owner, of: accounts[owner.accountID]) ?? (.recorded, nil)
-        if let other {
+        let judged = family?.verdict(on: owner, of: accounts[owner.accountID])
+        var verdict = judged?.verdict ?? .recorded
+        if let other = judged?.other {
           let known = try await KnownAccount.accounts(
             from: transaction.query(KnownAccount.select([other])))[other]
           verdict = .ownedByAnotherAccount(known?.id ?? "an erased account")

@@ -81,7 +81,7 @@ extension Ledger {
         guard let account = row.owner.flatMap({ names[$0] }) else { return nil }
         let job = jobs[subject]
         return UnverifiedImport(
-          line: row.line, accountID: account, givenUpAt: job?.0 ?? nil, reason: job?.1 ?? nil)
+          line: row.line, accountID: account, givenUpAt: job?.0, reason: job?.1)
       }, next: page.count < Self.exportPage ? nil : page.last?.line)
   }
 

@@ -203,7 +203,9 @@ package struct OwnershipRule: Sendable {
   }
 
   /// Row 0, which is the first: the last placement of a charge holds, whatever the rest of the
-  /// table says. What was released is its next claimant's.
+  /// table says.
+  ///
+  /// What was released is its next claimant's.
   private mutating func decidePlaced(from start: Int) {
     for (position, placements) in placements where position >= start {
       guard let last = placements.last else { continue }

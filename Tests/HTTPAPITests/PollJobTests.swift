@@ -131,7 +131,8 @@ struct PollJobTests {
             line: LineID(.production, bought.originalTransactionID), accountID: "anna",
             asOf: stage.simulation.now,
             receipt: byReceipt ? try stage.simulation.receipt(on: "anna") : nil)
-        ], from: "owners.csv", terms: AccessTerms(catalogue: try await stage.api.ledger.catalogue()),
+        ], from: "owners.csv",
+        terms: AccessTerms(catalogue: try await stage.api.ledger.catalogue()),
         at: stage.simulation.now)
       #expect(verdicts == [.recorded])
       #expect(try await stage.work() == [.polled(isNews: true)])
@@ -153,7 +154,8 @@ struct PollJobTests {
         [
           ImportedOwner(
             line: LineID(.production, "999999999"), accountID: "anna", asOf: stage.simulation.now)
-        ], from: "owners.csv", terms: AccessTerms(catalogue: try await stage.api.ledger.catalogue()),
+        ], from: "owners.csv",
+        terms: AccessTerms(catalogue: try await stage.api.ledger.catalogue()),
         at: stage.simulation.now)
       guard case .passedOver(let reason) = try await stage.work().first else {
         Issue.record("it is not passed over")

@@ -59,7 +59,8 @@ enum OwnerRow {
     return .success(
       ImportedOwner(
         line: LineID(environment, OriginalTransactionID(id)), accountID: account, asOf: moment,
-        bundleID: values[5], transactionID: values[3].map { TransactionID($0) }, receipt: values[4]))
+        bundleID: values[5], transactionID: values[3].map { TransactionID($0) }, receipt: values[4])
+    )
   }
 
   /// Digits, as Apple's are; letters and hyphens, for nobody knows what comes.

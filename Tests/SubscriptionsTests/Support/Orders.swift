@@ -42,7 +42,7 @@ func batches(_ items: [Item], using generator: inout some RandomNumberGenerator)
 }
 
 extension Act {
-  /// Whether it can be recorded: what it is about is known. Of a line nothing has to be.
+  /// Whether it can be recorded: what it is about is known, and of a whole line nothing has to be.
   func isPossible(knowing known: Set<TransactionKey>) -> Bool {
     transaction.map(known.contains) ?? true
   }
