@@ -416,6 +416,27 @@ CREATE TABLE IF NOT EXISTS line_source (
 COMMENT ON TABLE line_source IS
     'What Apple can be asked about a line with. [by original_transaction_id]';
 
+-- What an import named for asking Apple about a line, where it named anything but the line. It goes
+-- when the account is erased.
+CREATE TABLE IF NOT EXISTS imported_source (
+    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    original_transaction_id text        NOT NULL
+        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    -- Of whose customer it tells.
+    account_key             uuid        NOT NULL,
+    -- A transaction of the line, to ask Apple with.
+    transaction_id          text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
+    -- A receipt that lists the line (base64). Never logged.
+    receipt_data            text        CHECK (length(receipt_data) BETWEEN 1 AND 16777216),
+    PRIMARY KEY (environment, original_transaction_id),
+    CONSTRAINT imported_source_is_something
+        CHECK (transaction_id IS NOT NULL OR receipt_data IS NOT NULL)
+);
+COMMENT ON TABLE imported_source IS
+    'What imports named for asking Apple about lines. [by original_transaction_id]';
+-- Who is erased is looked for here, over all lines.
+CREATE INDEX IF NOT EXISTS imported_source_by_account ON imported_source (account_key);
+
 -- What may still be asked of one of Apple's endpoints, for all programs together: a bucket of
 -- tokens that fills at Apple's rate.
 CREATE TABLE IF NOT EXISTS apple_budget (
@@ -674,12 +695,17 @@ CREATE TABLE IF NOT EXISTS placement (
     original_transaction_id text        NOT NULL,
     number                  integer     NOT NULL,
     recorded_at             timestamptz NOT NULL,
-    transaction_id          text        NOT NULL,
-    product_id              text        NOT NULL,
+    -- Null, like the product: the whole line was placed, by `tenure import`.
+    transaction_id          text,
+    product_id              text,
     account_key             uuid,
+    -- Of a whole line: what was bought until then is placed, and nothing later.
     effective_from          timestamptz NOT NULL,
     PRIMARY KEY (environment, original_transaction_id, number),
-    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
+    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction,
+    CONSTRAINT placement_of_a_charge_or_a_line CHECK (
+        (transaction_id IS NULL) = (product_id IS NULL)
+        AND (transaction_id IS NOT NULL OR account_key IS NOT NULL))
 );
 COMMENT ON TABLE placement IS
     'Projection: charges placed by administrators. [by original_transaction_id]';
@@ -3722,7 +3748,8 @@ BEGIN
         REVOKE EXECUTE ON FUNCTION erase_submissions FROM tenure_reader;
         -- Raw receipts, answers and bodies are no business of reports.
         REVOKE SELECT
-            ON submission_payload, submission_exchange, notification, notification_exchange
+            ON submission_payload, submission_exchange, notification, notification_exchange,
+                imported_source
             FROM tenure_reader;
     END IF;
     EXECUTE format(
