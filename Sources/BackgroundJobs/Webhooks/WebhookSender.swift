@@ -74,6 +74,43 @@ package struct WebhookSender: Sendable {
     }
   }
 
+  /// Asks the receiver for nothing, to see whether it is there: a `HEAD` without an event.
+  ///
+  /// - Returns: The HTTP status, or why there is none, in a sentence that does not tell the URL.
+  package func reach() async -> Result<Int, Unreachable> {
+    do {
+      var fault = "The name of the receiver leads to no address."
+      for address in try await checkedAddresses().prefix(Self.addressLimit) {
+        do {
+          return .success(try await head(at: address))
+        } catch  where Self.isNotConnected(error) {
+          fault = Self.sentence(error)
+        }
+      }
+      return .failure(Unreachable(reason: fault))
+    } catch let refusal as Refusal {
+      return .failure(Unreachable(reason: refusal.reason))
+    } catch {
+      return .failure(Unreachable(reason: Self.sentence(error)))
+    }
+  }
+
+  /// Why a receiver can't be reached, in a sentence.
+  package struct Unreachable: Error {
+    package let reason: String
+  }
+
+  private func head(at address: String) async throws -> Int {
+    try await clients.withClient(for: address) { client in
+      var request = HTTPClientRequest(url: receiver.url)
+      request.method = .HEAD
+      request.headers = ["User-Agent": "Tenure"]
+      let answer = try await client.execute(
+        request, timeout: .milliseconds(timeout.components.seconds * 1000))
+      return Int(answer.status.code)
+    }
+  }
+
   private func push(_ body: [UInt8], signature: String) async -> Outcome {
     var fault = "The name of the receiver leads to no address."
     do {

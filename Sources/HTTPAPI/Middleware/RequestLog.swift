@@ -1,5 +1,6 @@
 import HTTPTypes
 import Hummingbird
+import Intake
 import Logging
 
 /// Gives every request an id, and logs one line about it when it is answered.
@@ -19,7 +20,10 @@ struct RequestLog: RouterMiddleware {
     var context = context
     let id = Self.adoptID(of: request, in: &context)
     let start = ContinuousClock.now
-    var response = try await next(request, context)
+    let known = context
+    var response = try await Occasion.$current.withValue(.request(id: id)) {
+      try await next(request, known)
+    }
     response.headers[.requestID] = id
     let route = context.endpointPath ?? "none"
     context.logger.log(
