@@ -15,6 +15,6 @@ struct Tenure: AsyncParsableCommand {
       ServeCommand.self, WorkCommand.self, PollCommand.self, JobsCommand.self,
       WebhooksCommand.self, MigrateCommand.self, AuditCommand.self, RebuildCommand.self,
       ReportCommand.self, AppStoreCommand.self, DemoCommand.self, SimulateAppStoreCommand.self,
-      BenchCommand.self, FuzzCommand.self,
+      DoctorCommand.self, MetricsCommand.self, BenchCommand.self, FuzzCommand.self,
     ])
 }
