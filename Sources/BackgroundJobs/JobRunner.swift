@@ -2,6 +2,7 @@ import Intake
 import LedgerStorage
 import Logging
 import Subscriptions
+import Tracing
 
 /// Does one claimed job, and sees to it that it ends well, comes back, or is given up in the end.
 struct JobRunner: Sendable {
@@ -23,7 +24,10 @@ struct JobRunner: Sendable {
     for job in alone {
       let occasion = Occasion.job(id: job.id, kind: job.task.kind.rawValue)
       await Occasion.$current.withValue(occasion) {
-        _ = await run(job) { try await perform($0) }
+        await withSpan("job \(job.task.kind.rawValue)", ofKind: .consumer) { span in
+          if span.isRecording { span.attributes["job.id"] = job.id }
+          _ = await run(job) { try await perform($0) }
+        }
       }
     }
   }

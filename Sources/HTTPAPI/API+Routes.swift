@@ -8,6 +8,7 @@ extension API {
     let router = Router(context: APIContext.self, options: .autoGenerateHeadEndpoints)
     router.addMiddleware {
       RequestCounting(metrics: requestMetrics)
+      RequestTracing()
       CallerIdentification(keys: keys)
       RequestLog()
       ProblemReporting()

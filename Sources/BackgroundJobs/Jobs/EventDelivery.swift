@@ -4,6 +4,7 @@ import LedgerStorage
 import Logging
 import ServiceLifecycle
 import Subscriptions
+import Tracing
 
 extension JobRunner {
   /// Pushes the events of a stream.
@@ -50,7 +51,10 @@ struct EventDelivery: Sendable {
           job, after: made, isPausing: isPausing, at: now())
       else { return }
       let start = ContinuousClock.now
-      let outcome = try await sender.send(delivery.body, at: now())
+      let outcome = try await withSpan("webhook", ofKind: .producer) { span in
+        if span.isRecording { span.attributes["event.id"] = "\(delivery.eventID)" }
+        return try await sender.send(delivery.body, at: now())
+      }
       metrics.took(ContinuousClock.now - start)
       switch outcome {
       case .delivered:

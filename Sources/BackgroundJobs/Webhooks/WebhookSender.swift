@@ -5,6 +5,7 @@ import NIOHTTP1
 import NIOPosix
 import NIOSSL
 package import Subscriptions
+import Tracing
 
 /// Pushes events to a receiver.
 package struct WebhookSender: Sendable {
@@ -111,6 +112,13 @@ package struct WebhookSender: Sendable {
     }
   }
 
+  /// Tells the receiver which trace an event's delivery belongs to.
+  private struct HeaderInjector: Injector {
+    func inject(_ value: String, forKey key: String, into headers: inout HTTPHeaders) {
+      headers.replaceOrAdd(name: key, value: value)
+    }
+  }
+
   private func push(_ body: [UInt8], signature: String) async -> Outcome {
     var fault = "The name of the receiver leads to no address."
     do {
@@ -164,6 +172,10 @@ package struct WebhookSender: Sendable {
         WebhookSignature.field: signature,
       ]
       request.body = .bytes(body)
+      if let trace = ServiceContext.current {
+        InstrumentationSystem.instrument.inject(
+          trace, into: &request.headers, using: HeaderInjector())
+      }
       let answer = try await client.execute(
         request, timeout: .milliseconds(timeout.components.seconds * 1000 + 1000))
       // The status says it all; what follows only decides whether the connection can be used again.

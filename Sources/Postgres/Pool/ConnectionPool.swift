@@ -1,5 +1,6 @@
 package import CoreMetrics
 package import Logging
+import Tracing
 
 /// A few connections to PostgreSQL, shared by everybody.
 ///
@@ -99,10 +100,17 @@ package final class ConnectionPool: StatementRunner {
   func run(_ request: Request) async throws -> [Rows] {
     let start = ContinuousClock.now
     defer { warn(of: request, after: ContinuousClock.now - start) }
-    return try await withTaskCancellationHandler {
-      try await runShielded(request)
-    } onCancel: {
-      PostgresLoop.submit { [driver] in driver.cancel(request) }
+    return try await withSpan("PostgreSQL", ofKind: .client) { span in
+      if span.isRecording {
+        span.attributes["db.system.name"] = "postgresql"
+        span.attributes["db.query.text"] = request.statements.last?.text ?? ""
+        span.attributes["db.operation.batch.size"] = request.statements.count
+      }
+      return try await withTaskCancellationHandler {
+        try await runShielded(request)
+      } onCancel: {
+        PostgresLoop.submit { [driver] in driver.cancel(request) }
+      }
     }
   }
 

@@ -87,7 +87,8 @@ func withAssembly<Value>(
         try await body(
           try await Assembly(
             database: database, settings: settings,
-            transport: HTTPClientTransport(client: client), webhook: webhook, logger: logger))
+            transport: TracedTransport(HTTPClientTransport(client: client)), webhook: webhook,
+            logger: logger))
       }
     }
   }

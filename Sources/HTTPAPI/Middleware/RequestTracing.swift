@@ -1,0 +1,39 @@
+import HTTPTypes
+import Hummingbird
+import Tracing
+
+/// Makes a span of every request, as part of the caller's trace where it names one (`traceparent`
+/// and what else the tracer at hand reads).
+///
+/// It is named after the route and never the path, which can hold a person's account id. Without a
+/// tracer nothing is made of it.
+struct RequestTracing: RouterMiddleware {
+  func handle(
+    _ request: Request, context: APIContext,
+    next: @concurrent (Request, APIContext) async throws -> Response
+  ) async throws -> Response {
+    var trace = ServiceContext.topLevel
+    InstrumentationSystem.instrument.extract(
+      request.headers, into: &trace, using: HeaderExtractor())
+    let route = context.endpointPath ?? "none"
+    return try await withSpan(
+      "\(request.method.rawValue) \(route)", context: trace, ofKind: .server
+    ) { span in
+      let response = try await next(request, context)
+      if span.isRecording {
+        span.attributes["http.request.method"] = request.method.rawValue
+        span.attributes["http.route"] = route
+        span.attributes["http.response.status_code"] = response.status.code
+        if response.status.kind == .serverError { span.setStatus(SpanStatus(code: .error)) }
+      }
+      return response
+    }
+  }
+
+  /// Reads header fields for the tracer.
+  private struct HeaderExtractor: Extractor {
+    func extract(key: String, from fields: HTTPFields) -> String? {
+      HTTPField.Name(key).flatMap { fields[$0] }
+    }
+  }
+}
