@@ -98,7 +98,10 @@ CREATE TABLE IF NOT EXISTS account (
     created_at        timestamptz NOT NULL,
     -- The moment by which events last told what the account has: nothing is told by an earlier one,
     -- for clocks differ.
-    told_at           timestamptz
+    told_at           timestamptz,
+    -- The account into which an administrator merged it: what is submitted or ordered under this name
+    -- is the other one's since.
+    merged_into_key   uuid
 );
 COMMENT ON TABLE account IS 'Accounts of the app as it names them. [by account_id]';
 
@@ -109,9 +112,18 @@ CREATE TABLE IF NOT EXISTS account_by_key (
     -- As in account.
     app_account_token uuid NOT NULL,
     -- When the person was erased; the account id is a pseudonym since.
-    erased_at   timestamptz
+    erased_at   timestamptz,
+    -- As in account; and from when on the rule takes both for one: null while there are still charges
+    -- to be placed with the other account.
+    merged_into_key uuid,
+    merged_at   timestamptz,
+    CONSTRAINT account_by_key_merged
+        CHECK (merged_at IS NULL OR merged_into_key IS NOT NULL)
 );
 COMMENT ON TABLE account_by_key IS 'Look-up: the account behind a key. [by account_key]';
+-- Who erases a person asks for the accounts that were merged into the person's.
+CREATE INDEX IF NOT EXISTS account_by_key_merged_into
+    ON account_by_key (merged_into_key) WHERE merged_into_key IS NOT NULL;
 
 -- Whom this ledger issued a token to.
 CREATE TABLE IF NOT EXISTS account_by_token (
@@ -136,6 +148,8 @@ CREATE TABLE IF NOT EXISTS purchase_order (
     environment             text        CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
     transaction_id          text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
+    -- The account that opened it, where that was merged into this one since.
+    opened_by_key           uuid,
     PRIMARY KEY (account_key, order_id),
     CONSTRAINT purchase_order_fulfilled_by_a_charge CHECK (
         (status IN ('open', 'expired')) = (fulfilled_at IS NULL)
@@ -148,6 +162,8 @@ COMMENT ON TABLE purchase_order IS
 -- Recording looks for the open orders of a charge's owner for its product.
 CREATE INDEX IF NOT EXISTS purchase_order_by_product
     ON purchase_order (account_key, product_id, created_at);
+-- Orders of a time, for reports.
+CREATE INDEX IF NOT EXISTS purchase_order_by_time ON purchase_order (created_at);
 
 CREATE TABLE IF NOT EXISTS purchase_order_account (
     order_id    uuid NOT NULL PRIMARY KEY,
@@ -598,6 +614,18 @@ CREATE TABLE IF NOT EXISTS store_transaction (
 );
 COMMENT ON TABLE store_transaction IS
     'Projection: transactions and the decisions on their charges. [by original_transaction_id]';
+-- What was decided and corrected in a time, for reports; never the hot path's own look-up.
+CREATE INDEX IF NOT EXISTS store_transaction_by_decision
+    ON store_transaction (environment, decided_at) WHERE rule IS NOT NULL;
+CREATE INDEX IF NOT EXISTS store_transaction_corrected
+    ON store_transaction (environment, corrected_at) WHERE corrected_at IS NOT NULL;
+-- Charges of accounts that orders are compared with, or that are to be delivered: of renewals that
+-- Apple names as such there is nothing here.
+CREATE INDEX IF NOT EXISTS store_transaction_for_orders
+    ON store_transaction (environment, charged_at)
+    WHERE owner_account_key IS NOT NULL AND ownership_type = 'purchased'
+        AND (kind <> 'renewal' OR order_id IS NOT NULL
+            OR coalesce(product_type, 'consumable') = 'consumable');
 
 -- Everything that Apple said of the line's future, by date.
 CREATE TABLE IF NOT EXISTS renewal_status (
@@ -684,6 +712,9 @@ CREATE TABLE IF NOT EXISTS account_binding (
 );
 COMMENT ON TABLE account_binding IS
     'Projection: the history of bindings of a line. [by original_transaction_id]';
+-- What moved in a time: few lines ever do.
+CREATE INDEX IF NOT EXISTS account_binding_moved
+    ON account_binding (environment, bound_at) WHERE number > 1;
 
 -- ------------------------------------------------------------------------------------------------
 -- Look-ups: so that no question fans out over all lines.
@@ -1199,6 +1230,74 @@ CREATE TABLE IF NOT EXISTS movement_day (
 );
 COMMENT ON TABLE movement_day IS 'Projection: sums over movements by the day. [local]';
 
+-- What reports count of a charge beside its movements, each under a day of UTC: that it was decided, and
+-- corrected, by which rule; that an account paid it without an order; and that it was not delivered yet,
+-- of what was ordered, of consumables, and of what Apple names no type of ('unknown').
+CREATE OR REPLACE FUNCTION charge_basis(
+    rule text, decided_at timestamptz, corrected_at timestamptz, charged_at timestamptz, kind text,
+    product_type text, ownership_type text, is_owned boolean, is_revoked boolean,
+    is_ordered boolean, is_delivered boolean)
+RETURNS TABLE (measure text, day date, cause text)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 2
+BEGIN ATOMIC
+    SELECT b.measure, (b.at AT TIME ZONE 'UTC')::date, b.cause
+    FROM (VALUES
+        ('decided', decided_at, rule, rule IS NOT NULL),
+        ('corrected', corrected_at, rule, rule IS NOT NULL AND corrected_at IS NOT NULL),
+        ('paid_without_order', charged_at, '',
+            is_owned AND ownership_type = 'purchased' AND NOT is_ordered AND kind <> 'renewal'),
+        ('not_delivered', charged_at,
+            CASE WHEN is_ordered THEN 'ordered' ELSE coalesce(product_type, 'unknown') END,
+            is_owned AND ownership_type = 'purchased' AND NOT is_revoked AND NOT is_delivered
+                AND (is_ordered OR coalesce(product_type, 'consumable') = 'consumable'))
+    ) AS b (measure, at, cause, is_counted)
+    WHERE b.is_counted;
+END;
+COMMENT ON FUNCTION charge_basis IS
+    'Under which days a charge is summed up in charge_day, and as what.';
+
+-- What reports count of a charge, where it has changed and is not summed up in charge_day yet: written
+-- with the row of store_transaction, so that at any moment the sums there and these rows are together
+-- the sums over store_transaction. Nothing is written of a change that reports do not count.
+CREATE TABLE IF NOT EXISTS charge_change (
+    change_id               bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    original_transaction_id text        NOT NULL
+        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    -- 1: the charge is so from now on; -1: it was so.
+    number                  smallint    NOT NULL CHECK (number IN (-1, 1)),
+    -- As in store_transaction.
+    product_id              text        NOT NULL,
+    rule                    text        NOT NULL,
+    decided_at              timestamptz NOT NULL,
+    corrected_at            timestamptz,
+    charged_at              timestamptz NOT NULL,
+    kind                    text        NOT NULL,
+    product_type            text,
+    ownership_type          text        NOT NULL,
+    is_owned                boolean     NOT NULL,
+    is_revoked              boolean     NOT NULL,
+    is_ordered              boolean     NOT NULL,
+    is_delivered            boolean     NOT NULL,
+    PRIMARY KEY (original_transaction_id, change_id)
+);
+COMMENT ON TABLE charge_change IS
+    'Changes of charges that are not summed up yet. [by original_transaction_id]';
+
+-- Sums over the charges of store_transaction. A job folds the changes into it.
+CREATE TABLE IF NOT EXISTS charge_day (
+    environment    text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    measure        text   NOT NULL CHECK (measure IN
+        ('decided', 'corrected', 'paid_without_order', 'not_delivered')),
+    day            date   NOT NULL,
+    cause          text   NOT NULL,
+    product_id     text   NOT NULL,
+    ownership_type text   NOT NULL,
+    number         bigint NOT NULL,
+    PRIMARY KEY (environment, measure, day, cause, product_id, ownership_type)
+);
+COMMENT ON TABLE charge_day IS 'Projection: sums over charges by the day. [local]';
+
 -- What a unit of a currency is worth in the operator's, from a day on: only with such a rate are sums
 -- made across currencies.
 CREATE TABLE IF NOT EXISTS exchange_rate (
@@ -1223,7 +1322,7 @@ CREATE TABLE IF NOT EXISTS job (
     kind         text        NOT NULL CHECK (kind IN (
         'verify_submission', 'process_notification', 'poll_line', 'compare_notifications',
         'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
-        'fold_movements')),
+        'fold_movements', 'merge_account')),
     -- What the job is about; one job of a kind for each.
     subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 512),
     -- Jobs of one lane wait for each other only: none of them takes the place of another lane's.
@@ -1474,7 +1573,8 @@ BEGIN ATOMIC
                 ELSE interval '11 months' END)::date AS first_day
     ) AS beginning
     CROSS JOIN LATERAL generate_series(
-        date_trunc(bucket, first_day::timestamp), last_day::timestamp, step) AS start;
+        date_trunc(bucket, first_day::timestamp), last_day::timestamp, step) AS start
+    WHERE first_day <= last_day;
 END;
 COMMENT ON FUNCTION calendar_bucket IS
     'The days, ISO weeks (from Monday) or months from from_date to to_date, both inclusive: the first '
@@ -1637,7 +1737,9 @@ RETURN ARRAY['started', 'resumed', 'ended', 'changed_from', 'changed_to']
 COMMENT ON FUNCTION active_kinds IS
     'Which kinds of movements change the number of active subscriptions.';
 
--- Grants of administrators, as movements: the beginning of each, and its end.
+-- Grants of administrators, as movements: the beginning of each, and its end. Both are known when they
+-- come, for a grant is recorded when it begins, and taken back when it is: so what was known at any
+-- moment is what is dated until then.
 CREATE OR REPLACE VIEW grant_movement AS
 SELECT g.grant_id, g.account_id, g.entitlement, g.starts_at AS at, 1::bigint AS number
 FROM account_grant AS g
@@ -1677,9 +1779,8 @@ COMMENT ON FUNCTION report_subscriptions IS
     'and set to renew), active_cancelled (paid, and set to end), trial_renewing and trial_cancelled '
     '(in a trial), in_grace_period (the renewal failed, access goes on), in_billing_retry (access is '
     'over, Apple goes on trying), revoked (refunded), expired. With include_grants also what '
-    'administrators granted, as state granted without a product; grants are counted as they are now, '
-    'whatever known_at says. Production only and without what is shared in a family, unless told '
-    'otherwise.';
+    'administrators granted, as state granted without a product. Production only and without what is '
+    'shared in a family, unless told otherwise.';
 
 CREATE OR REPLACE FUNCTION report_subscriptions_item(
     product text DEFAULT NULL, environment text DEFAULT 'production',
@@ -1785,7 +1886,7 @@ COMMENT ON FUNCTION report_active IS
     'again after a lapse. changed_in, changed_out: changed to another product while paid; all products '
     'together they are equal. With include_trials a trial counts from its start: new then are its '
     'start and not its conversion, and expired its end without one. With include_grants also what '
-    'administrators granted, without a product, as grants are now. by_product: a row for each product.';
+    'administrators granted, without a product. by_product: a row for each product.';
 
 CREATE OR REPLACE FUNCTION report_active_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -2120,7 +2221,9 @@ BEGIN ATOMIC
                     AS before,
                 exchange_rate_on(report_mrr.reporting_currency, s.currency, s.to_day) AS after
         ) AS r ON report_mrr.reporting_currency IS NOT NULL
-        WHERE s.mrr <> 0 OR s.twelfths <> 0 OR s.new <> 0 OR s.churned <> 0
+        -- Nothing was there, and nothing happened.
+        WHERE s.mrr <> 0 OR s.twelfths <> 0 OR s.new <> 0 OR s.reactivated <> 0 OR s.expansion <> 0
+            OR s.contraction <> 0 OR s.churned <> 0 OR s.currency_changed <> 0
     ) AS c
     GROUP BY c.from_day, c.to_day, c.product_id, c.currency
     ORDER BY c.from_day, c.product_id, c.currency;
@@ -2139,9 +2242,9 @@ COMMENT ON FUNCTION report_mrr IS
     'expansion of the other. Never summed across currencies, unless reporting_currency is given: then '
     'currencies with a rate in exchange_rate, for the last day of the row and for the one before its '
     'first, are converted and summed up: the opening at the rate of the day before, all else at that of '
-    'the last day, and the difference is exchange; others stay in rows of their own. Amounts are '
-    'milliunits, each rounded on its own half away from zero; mrr_twelfths is exact, in twelfths of a '
-    'milliunit.';
+    'the last day, and the difference is exchange; others stay in rows of their own. Rates are those '
+    'that stand in the table now, whatever known_at says. Amounts are milliunits, each rounded on its own '
+    'half away from zero; mrr_twelfths is exact, in twelfths of a milliunit.';
 
 CREATE OR REPLACE FUNCTION report_mrr_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -2338,7 +2441,7 @@ BEGIN ATOMIC
     FROM movement_item(ARRAY['state'], 'at',
         (least(as_of, known_at) AT TIME ZONE time_zone)::date, NULL, time_zone, product, environment,
         include_family_shared, coalesce(known_at, as_of),
-        least(as_of, known_at) + make_interval(days => report_renewals_due_item.days)) AS d
+        least(as_of, known_at) + make_interval(hours => 24 * report_renewals_due_item.days)) AS d
     -- The charge whose period ends then.
     LEFT JOIN LATERAL (
         SELECT m.amount_milliunits, m.currency, m.price_source, m.period_type, m.product_id,
@@ -2379,7 +2482,7 @@ BEGIN ATOMIC
         UNION ALL
         (SELECT p.price_milliunits, p.currency, 'catalogue'
         FROM product AS p
-        WHERE p.product_id = next.product_id AND p.valid_from <= d.at
+        WHERE p.product_id = next.product_id AND p.valid_from <= least(d.at, coalesce(known_at, as_of))
             AND (next.product_id = latest.product_id AND latest.period_type = 'normal'
                 AND latest.currency IS NOT NULL) IS NOT TRUE
         ORDER BY p.valid_from DESC LIMIT 1)
@@ -2424,8 +2527,8 @@ COMMENT ON FUNCTION report_renewals_due IS
     'many days of 24 hours after it, per day and product, with the money expected. renews_as: the '
     'product of the next period, by Apple''s latest word. The money is the price of the latest charge '
     'where the same product renews at its normal price, else (after an introductory or other offer, a '
-    'trial or a change of product, and where the charge has no price) the catalogue''s on the day that '
-    'is due, which is the part from_catalogue; currency and money are null where neither knows. With '
+    'trial or a change of product, and where the charge has no price) the catalogue''s as described then, '
+    'which is the part from_catalogue; currency and money are null where neither knows. With '
     'include_trials also trials set to renew. It is as known at as_of, or at known_at if that is '
     'given: what is known by now of renewals since would leave only those that failed. Without '
     'known_at the product of the next period is Apple''s latest word now.';
@@ -2805,8 +2908,9 @@ COMMENT ON FUNCTION report_revenue IS
     'net_by_refund = charged + refunded, net_by_charge = charged + refunded_of_charges. Upgrades are '
     'not refunds. Never summed across currencies, unless reporting_currency is given: then each '
     'currency with a rate in exchange_rate is converted at that of the day on which it counts, and '
-    'summed up exactly; others stay in rows of their own. Amounts are milliunits, rounded last, half '
-    'away from zero. by_product: a row for each product.';
+    'summed up exactly; others stay in rows of their own. Rates are those that stand in the table now, '
+    'whatever known_at says. Amounts are milliunits, rounded last, half away from zero. by_product: a row '
+    'for each product.';
 
 CREATE OR REPLACE FUNCTION report_revenue_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -3065,6 +3169,112 @@ COMMENT ON FUNCTION report_reactivations_item IS
 
 -- ownership --------------------------------------------------------------------------------------
 
+-- Charges that were decided or corrected, that nobody had ordered, or that were not delivered: what
+-- charge_basis counts, one by one, from a day to a moment.
+CREATE OR REPLACE FUNCTION charge_item(
+    from_day date, to_day date, time_zone text, product text, environment text,
+    include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    measure text, at timestamptz, rule text, product_id text, original_transaction_id text,
+    transaction_id text, order_id uuid, period_type text, currency text, amount_milliunits bigint,
+    account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT 'decided', t.decided_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM store_transaction AS t
+    WHERE t.environment = charge_item.environment AND t.rule IS NOT NULL
+        AND t.decided_at >= from_day::timestamp AT TIME ZONE time_zone
+        AND t.decided_at < (to_day + 1)::timestamp AT TIME ZONE time_zone
+        AND t.decided_at <= moment
+        AND (include_family_shared OR t.ownership_type = 'purchased')
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    SELECT 'corrected', t.corrected_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM store_transaction AS t
+    WHERE t.environment = charge_item.environment AND t.rule IS NOT NULL
+        AND t.corrected_at >= from_day::timestamp AT TIME ZONE time_zone
+        AND t.corrected_at < (to_day + 1)::timestamp AT TIME ZONE time_zone
+        AND t.corrected_at <= moment
+        AND (include_family_shared OR t.ownership_type = 'purchased')
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    SELECT 'paid_without_order', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM store_transaction AS t
+    WHERE t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
+        AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
+        AND t.charged_at >= from_day::timestamp AT TIME ZONE time_zone
+        AND t.charged_at < (to_day + 1)::timestamp AT TIME ZONE time_zone
+        AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    SELECT 'not_delivered', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM store_transaction AS t
+    WHERE t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
+        AND t.ownership_type = 'purchased' AND t.revoked_at IS NULL
+        -- The first condition is the index's, and follows from the second.
+        AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
+            OR coalesce(t.product_type, 'consumable') = 'consumable')
+        AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
+            SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
+            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
+        AND (t.delivered_at IS NULL OR t.delivered_at > known_at)
+        AND t.charged_at >= from_day::timestamp AT TIME ZONE time_zone
+        AND t.charged_at < (to_day + 1)::timestamp AT TIME ZONE time_zone
+        AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
+        AND (product IS NULL OR t.product_id = product);
+END;
+COMMENT ON FUNCTION charge_item IS
+    'Charges, once for each measure of charge_day under which they are counted, of some days and up to '
+    'a moment.';
+
+-- The same, summed up as far as possible, as movement_sum does it.
+CREATE OR REPLACE FUNCTION charge_sum(
+    measures text[], from_day date, to_day date, time_zone text, product text, environment text,
+    include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (measure text, day date, rule text, product_id text, number bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT d.measure, d.day, d.cause, d.product_id, d.number
+    FROM (
+        SELECT s.environment, s.measure, s.day, s.cause, s.product_id, s.ownership_type, s.number
+        FROM charge_day AS s
+        UNION ALL
+        SELECT c.environment, b.measure, b.day, b.cause, c.product_id, c.ownership_type,
+            c.number::bigint
+        FROM charge_change AS c
+        CROSS JOIN LATERAL charge_basis(c.rule, c.decided_at, c.corrected_at, c.charged_at, c.kind,
+            c.product_type, c.ownership_type, c.is_owned, c.is_revoked, c.is_ordered,
+            c.is_delivered) AS b
+    ) AS d
+    WHERE known_at IS NULL AND time_zone = 'UTC'
+        AND d.environment = charge_sum.environment AND d.measure = ANY (measures)
+        AND d.day BETWEEN from_day AND to_day AND d.day < (moment AT TIME ZONE 'UTC')::date
+        AND (include_family_shared OR d.ownership_type = 'purchased')
+        AND (product IS NULL OR d.product_id = product)
+        -- What is of no known type is the catalogue's to name.
+        AND (d.measure <> 'not_delivered' OR d.cause <> 'unknown' OR (
+            SELECT p.type FROM product AS p WHERE p.product_id = d.product_id
+            ORDER BY p.valid_from DESC LIMIT 1) = 'consumable')
+    UNION ALL
+    SELECT i.measure, (i.at AT TIME ZONE time_zone)::date, i.rule, i.product_id, 1
+    FROM charge_item(
+        CASE WHEN known_at IS NULL AND time_zone = 'UTC'
+            THEN greatest(from_day, (moment AT TIME ZONE 'UTC')::date) ELSE from_day END,
+        to_day, time_zone, product, environment, include_family_shared, known_at, moment) AS i
+    WHERE i.measure = ANY (measures);
+END;
+COMMENT ON FUNCTION charge_sum IS
+    'What charge_item lists, from the sums by the day where these can answer: for days of UTC, as known '
+    'now.';
+
 CREATE OR REPLACE FUNCTION report_ownership_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
@@ -3081,28 +3291,15 @@ BEGIN ATOMIC
     FROM (
         SELECT min(b.from_day)::timestamp AT TIME ZONE time_zone AS first_moment,
             (max(b.to_day) + 1)::timestamp AT TIME ZONE time_zone AS last_moment,
-            min(b.from_day) AS first_day
+            min(b.from_day) AS first_day, max(b.to_day) AS last_day
         FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
     ) AS span
     CROSS JOIN LATERAL (
-        SELECT 'decided' AS measure, t.rule, t.product_id, t.original_transaction_id,
-            t.transaction_id, t.decided_at AS at, t.owner_account_key AS account_key,
-            NULL::uuid AS from_account_key
-        FROM store_transaction AS t
-        WHERE t.environment = report_ownership_item.environment AND t.rule IS NOT NULL
-            AND t.decided_at >= span.first_moment AND t.decided_at < span.last_moment
-            AND t.decided_at <= least(as_of, known_at)
-            AND (include_family_shared OR t.ownership_type = 'purchased')
-            AND (product IS NULL OR t.product_id = product)
-        UNION ALL
-        SELECT 'corrected', t.rule, t.product_id, t.original_transaction_id, t.transaction_id,
-            t.corrected_at, t.owner_account_key, NULL
-        FROM store_transaction AS t
-        WHERE t.environment = report_ownership_item.environment AND t.rule IS NOT NULL
-            AND t.corrected_at >= span.first_moment AND t.corrected_at < span.last_moment
-            AND t.corrected_at <= least(as_of, known_at)
-            AND (include_family_shared OR t.ownership_type = 'purchased')
-            AND (product IS NULL OR t.product_id = product)
+        SELECT t.measure, t.rule, t.product_id, t.original_transaction_id, t.transaction_id, t.at,
+            t.account_key, NULL::uuid AS from_account_key
+        FROM charge_item(span.first_day, span.last_day, time_zone, product, environment,
+            include_family_shared, known_at, least(as_of, known_at)) AS t
+        WHERE t.measure IN ('decided', 'corrected')
         UNION ALL
         SELECT 'moved', b.rule, b.product_id, b.original_transaction_id, b.transaction_id,
             b.bound_at, b.account_key, p.account_key
@@ -3156,14 +3353,32 @@ RETURNS TABLE (
     from_day date, to_day date, product_id text, measure text, rule text, number bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
+    WITH span AS (
+        SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
+    ),
+    shown AS (
+        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    )
     SELECT span.from_day, span.to_day, i.product_id, i.measure, i.rule, i.number
-    FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+    FROM span
     JOIN (
         SELECT c.from_day, CASE WHEN by_product THEN c.product_id END AS product_id, c.measure,
             c.rule, sum(c.number)::bigint AS number
-        FROM report_ownership_item(from_date, to_date, bucket, time_zone, product, environment,
-            include_family_shared, known_at, as_of) AS c
+        FROM (
+            SELECT s.measure, calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
+                s.rule, s.product_id, s.number
+            FROM shown
+            CROSS JOIN LATERAL charge_sum(ARRAY['decided', 'corrected'], shown.first_day,
+                shown.last_day, time_zone, product, environment, include_family_shared, known_at,
+                least(as_of, known_at)) AS s
+            UNION ALL
+            SELECT i.measure, i.from_day, i.rule, i.product_id, i.number
+            FROM report_ownership_item(from_date, to_date, bucket, time_zone, product, environment,
+                include_family_shared, known_at, as_of) AS i
+            WHERE i.measure IN ('moved', 'shared')
+        ) AS c
         GROUP BY 1, 2, 3, 4
+        HAVING sum(c.number) <> 0
     ) AS i ON i.from_day = span.from_day
     ORDER BY span.from_day, i.product_id, i.measure, i.rule;
 END;
@@ -3234,8 +3449,9 @@ COMMENT ON FUNCTION report_unclaimed IS
     'Recorded charges that no account owns, at the moment as_of: by age (since they were first seen), '
     'product and currency, with the money (the part from_catalogue at the catalogue''s price; without a '
     'currency: no price is known). Those whose period was over when they were first seen stand apart '
-    '(was_over): that is the history that comes with a first receipt, and nobody will claim it. Trials '
-    'and what is shared in a family are left out, unless included.';
+    '(was_over): that is the history that comes with a first receipt, and nobody will claim it; the end of '
+    'the period is the one that is known now. Trials and what is shared in a family are left out, unless '
+    'included.';
 
 -- orders -----------------------------------------------------------------------------------------
 
@@ -3252,7 +3468,7 @@ BEGIN ATOMIC
     WITH span AS (
         SELECT min(b.from_day)::timestamp AT TIME ZONE time_zone AS first_moment,
             (max(b.to_day) + 1)::timestamp AT TIME ZONE time_zone AS last_moment,
-            min(b.from_day) AS first_day
+            min(b.from_day) AS first_day, max(b.to_day) AS last_day
         FROM calendar_bucket(from_date, to_date, bucket, time_zone, moment) AS b
     )
     SELECT m.measure,
@@ -3280,33 +3496,14 @@ BEGIN ATOMIC
         WHEN 'refunded' THEN ARRAY['opened', 'paid', 'refunded']
         ELSE ARRAY['opened', 'paid'] END) AS m (measure)
     UNION ALL
-    SELECT 'paid_without_order',
-        calendar_bucket_start((t.charged_at AT TIME ZONE time_zone)::date, span.first_day, bucket),
-        t.product_id, t.order_id, t.original_transaction_id, t.transaction_id, t.charged_at,
-        t.charged_at, NULL, t.period_type, t.currency, t.price_milliunits, t.owner_account_key
+    SELECT t.measure,
+        calendar_bucket_start((t.at AT TIME ZONE time_zone)::date, span.first_day, bucket),
+        t.product_id, t.order_id, t.original_transaction_id, t.transaction_id, t.at, t.at, NULL,
+        t.period_type, t.currency, t.amount_milliunits, t.account_key
     FROM span
-    JOIN store_transaction AS t
-        ON t.charged_at >= span.first_moment AND t.charged_at < span.last_moment
-    WHERE t.environment = order_item.environment AND t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
-        AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
-        AND (product IS NULL OR t.product_id = product)
-    UNION ALL
-    SELECT 'not_delivered',
-        calendar_bucket_start((t.charged_at AT TIME ZONE time_zone)::date, span.first_day, bucket),
-        t.product_id, t.order_id, t.original_transaction_id, t.transaction_id, t.charged_at,
-        t.charged_at, NULL, t.period_type, t.currency, t.price_milliunits, t.owner_account_key
-    FROM span
-    JOIN store_transaction AS t
-        ON t.charged_at >= span.first_moment AND t.charged_at < span.last_moment
-    WHERE t.environment = order_item.environment AND t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased' AND t.revoked_at IS NULL
-        AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
-            SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
-            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
-        AND (t.delivered_at IS NULL OR t.delivered_at > known_at)
-        AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
-        AND (product IS NULL OR t.product_id = product);
+    CROSS JOIN LATERAL charge_item(span.first_day, span.last_day, time_zone, product, environment,
+        false, known_at, moment) AS t
+    WHERE t.measure IN ('paid_without_order', 'not_delivered');
 END;
 COMMENT ON FUNCTION order_item IS
     'Orders and payments, once for each column of report_orders in which they are counted.';
@@ -3358,20 +3555,40 @@ RETURNS TABLE (
     paid_without_order bigint, not_delivered bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    WITH flow AS (
-        SELECT i.from_day, CASE WHEN by_product THEN i.product_id END AS product_id,
-            count(*) FILTER (WHERE i.measure = 'opened') AS opened,
-            count(*) FILTER (WHERE i.measure = 'open') AS open,
-            count(*) FILTER (WHERE i.measure = 'expired') AS expired,
-            count(*) FILTER (WHERE i.measure = 'paid') AS paid,
-            count(*) FILTER (WHERE i.measure = 'refunded') AS refunded,
-            max(i.wait_ms) FILTER (WHERE i.measure = 'paid') AS longest_wait_ms,
-            round(avg(i.wait_ms) FILTER (WHERE i.measure = 'paid')) AS average_wait_ms,
-            count(*) FILTER (WHERE i.measure = 'paid_without_order') AS paid_without_order,
-            count(*) FILTER (WHERE i.measure = 'not_delivered') AS not_delivered
-        FROM order_item(from_date, to_date, bucket, time_zone, product, environment, known_at,
-            least(as_of, known_at)) AS i
+    WITH shown AS (
+        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day
+        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
+    ),
+    flow AS (
+        SELECT c.from_day, CASE WHEN by_product THEN c.product_id END AS product_id,
+            sum(c.number) FILTER (WHERE c.measure = 'opened')::bigint AS opened,
+            sum(c.number) FILTER (WHERE c.measure = 'open')::bigint AS open,
+            sum(c.number) FILTER (WHERE c.measure = 'expired')::bigint AS expired,
+            sum(c.number) FILTER (WHERE c.measure = 'paid')::bigint AS paid,
+            sum(c.number) FILTER (WHERE c.measure = 'refunded')::bigint AS refunded,
+            max(c.wait_ms) FILTER (WHERE c.measure = 'paid') AS longest_wait_ms,
+            round(avg(c.wait_ms) FILTER (WHERE c.measure = 'paid')) AS average_wait_ms,
+            sum(c.number) FILTER (WHERE c.measure = 'paid_without_order')::bigint
+                AS paid_without_order,
+            sum(c.number) FILTER (WHERE c.measure = 'not_delivered')::bigint AS not_delivered
+        FROM (
+            SELECT i.measure, i.from_day, i.product_id, i.wait_ms, 1::bigint AS number
+            FROM order_item(from_date, to_date, bucket, time_zone, product, environment, known_at,
+                least(as_of, known_at)) AS i
+            WHERE i.measure NOT IN ('paid_without_order', 'not_delivered')
+            UNION ALL
+            SELECT s.measure, calendar_bucket_start(s.day, shown.first_day, bucket), s.product_id,
+                NULL, s.number
+            FROM shown
+            CROSS JOIN LATERAL charge_sum(ARRAY['paid_without_order', 'not_delivered'],
+                shown.first_day, shown.last_day, time_zone, product, environment, false, known_at,
+                least(as_of, known_at)) AS s
+        ) AS c
         GROUP BY 1, 2
+        -- Changes that are not folded yet may cancel out.
+        HAVING sum(c.number) FILTER (WHERE c.measure = 'opened') <> 0
+            OR sum(c.number) FILTER (WHERE c.measure = 'paid_without_order') <> 0
+            OR sum(c.number) FILTER (WHERE c.measure = 'not_delivered') <> 0
     )
     SELECT span.from_day, span.to_day, p.product_id, coalesce(f.opened, 0), coalesce(f.open, 0),
         coalesce(f.expired, 0), coalesce(f.paid, 0), coalesce(f.refunded, 0), f.longest_wait_ms,
@@ -3399,20 +3616,31 @@ CREATE OR REPLACE FUNCTION report_audit_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
     time_zone text DEFAULT 'UTC', as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    from_day date, administrator text, action text, at timestamptz, subject text, reason text,
-    data text, number bigint)
+    from_day date, administrator text, action text, at timestamptz, subject text, account_id text,
+    previous_account_id text, reason text, data text, number bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT span.from_day, t.administrator, t.action, t.acted_at, t.subject, t.reason, t.data, 1::bigint
+    SELECT span.from_day, t.administrator, t.action, t.acted_at, t.subject, a.account_id,
+        p.account_id,
+        -- Accounts stand in it by their keys.
+        replace(replace(t.reason,
+            coalesce('{account:' || t.account_key || '}', ''), coalesce(a.account_id, 'erased')),
+            coalesce('{account:' || t.previous_account_key || '}', ''),
+            coalesce(p.account_id, 'erased')),
+        t.data, 1::bigint
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, as_of) AS span
     JOIN administrator_action AS t
         ON (t.acted_at AT TIME ZONE time_zone)::date BETWEEN span.from_day AND span.to_day
+    LEFT JOIN account_by_key AS a ON a.account_key = t.account_key
+    LEFT JOIN account_by_key AS p ON p.account_key = t.previous_account_key
     WHERE t.acted_at <= as_of
     ORDER BY t.acted_at DESC, t.action_id DESC;
 END;
 COMMENT ON FUNCTION report_audit_item IS
-    'What administrators did, to whom, and why: each act, the latest first. The table is only ever '
-    'appended to, so that what is known of a past day never changes.';
+    'What administrators did, to whom, and why: each act, the latest first, with the account that it '
+    'concerns, and of a charge that was transferred the one that had it before. Accounts have the names '
+    'that they have now: their own, or a pseudonym. The table is only ever appended to, so that what is '
+    'known of a past day never changes.';
 
 CREATE OR REPLACE FUNCTION report_audit(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
@@ -3474,7 +3702,8 @@ BEGIN
         REVOKE UPDATE, DELETE ON movement FROM tenure_program;
         GRANT UPDATE (known_until, closed_by) ON movement TO tenure_program;
         REVOKE UPDATE ON movement_change FROM tenure_program;
-        REVOKE DELETE ON movement_day FROM tenure_program;
+        REVOKE UPDATE ON charge_change FROM tenure_program;
+        REVOKE DELETE ON movement_day, charge_day FROM tenure_program;
         REVOKE INSERT, UPDATE, DELETE ON exchange_rate, grant_movement FROM tenure_program;
         REVOKE INSERT, UPDATE, DELETE ON schema_version FROM tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;

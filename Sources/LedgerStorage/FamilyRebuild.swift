@@ -51,7 +51,7 @@ struct FamilyRebuild {
       entries: try entries.map { SourcedEntry(entry: try $0.entry(), source: $0.source) },
       names: names, catalogue: nil)
     return stored.members.keys.sorted().flatMap { Self.clear($0, names: names) }
-      + stored.rows.keys.filter { folded.history[$0] == nil }.sorted().map(Self.delete)
+      + stored.rows.keys.filter { folded.history[$0] == nil }.sorted().map(ChargeSums.deletion)
       + LineLookups(folded.history.transactions).inserts
       + writes.projections(heads: stored.members.mapValues(\.head))
       + MovementRow.write(
@@ -76,12 +76,4 @@ struct FamilyRebuild {
       }
   }
 
-  private static func delete(_ key: TransactionKey) -> SQL {
-    """
-    DELETE FROM tenure.store_transaction
-    WHERE environment = \(key.line.environment)
-      AND original_transaction_id = \(key.line.originalTransactionID)
-      AND transaction_id = \(key.transactionID) AND product_id = \(key.productID)
-    """
-  }
 }

@@ -7,7 +7,10 @@ import Subscriptions
 /// One table after the other, each by a method, each row only if it changed.
 struct FamilyWrites {
   private let stored: StoredFamily
-  private let storedRule: OwnershipRule
+  /// The charges and recorded decisions of `stored`.
+  let storedRule: OwnershipRule
+  /// What becomes of the accounts' holdings by it.
+  let holdings: HoldingChange
   private let storedRows: [TransactionKey: TransactionRow]
   private let line: Line
   private let rule: OwnershipRule
@@ -29,7 +32,10 @@ struct FamilyWrites {
     names: [AccountKey: String], catalogue: Catalogue?
   ) {
     self.stored = stored
-    storedRule = stored.rule
+    let storedRule = stored.rule
+    self.storedRule = storedRule
+    holdings = HoldingChange(
+      from: stored, storedRule, to: line, rule, by: entries.map(\.entry))
     storedRows = stored.rows
     self.line = line
     self.rule = rule
@@ -162,13 +168,14 @@ struct FamilyWrites {
   /// looked up (``LineLookups``).
   private func lookups() -> [SQL] {
     let newcomers = Set(entries.flatMap(\.entry.accounts)).union(
-      isNewlyLinked ? stored.accounts : [])
+      holdings.isOfNewlyLinked ? stored.accounts : [])
     return newcomers.sorted().flatMap { account in
       stored.members.keys.sorted().map { StoredLine.insertLookup(account, line: $0) }
     }
   }
 
   private func bindingWrites() -> [SQL] {
+    let isNewlyLinked = holdings.isOfNewlyLinked
     // Lines that become one had bindings of their own each: nothing of them is kept.
     let old = isNewlyLinked ? [] : BindingRow.rows(of: storedRule)
     let new = BindingRow.rows(of: rule)
@@ -181,19 +188,14 @@ struct FamilyWrites {
   }
 
   private func holdingWrites() -> [SQL] {
-    guard let recordedAt = entries.map(\.entry.recordedAt).max() else { return [] }
-    let after = HoldingRow.rows(of: line, rule: rule, asOf: recordedAt)
-    guard !isNewlyLinked else {
+    let (before, after) = (holdings.before, holdings.after)
+    guard !holdings.isOfNewlyLinked else {
       // Lines that become one were pruned one by one, and each had charges that are aliases now:
       // whatever is stored of them goes.
       return stored.members.keys.sorted().flatMap { line in
         names.values.sorted().map { HoldingRow.deleteAll(name: $0, line: line) }
       } + after.sorted().compactMap { row in names[row.account].map(row.upsert) }
     }
-    let before =
-      stored.lastRecordedAt.map {
-        HoldingRow.rows(of: stored.line, rule: storedRule, asOf: $0)
-      } ?? []
     let removed = before.filter { row in !after.contains { $0.hasSameKey(as: row) } }
     return removed.sorted().compactMap { row in names[row.account].map(row.delete) }
       + after.subtracting(before).sorted()
@@ -207,16 +209,11 @@ struct FamilyWrites {
   private func movementWrites() -> [SQL] {
     guard let catalogue, let recordedAt = entries.map(\.entry.recordedAt).max() else { return [] }
     let after = MovementRow.rows(of: line, rule: rule, in: catalogue)
-    guard !isNewlyLinked else {
+    guard !holdings.isOfNewlyLinked else {
       return MovementRow.replaceAll(of: stored.members.keys, by: after, at: recordedAt)
     }
     let before = MovementRow.rows(of: stored.line, rule: storedRule, in: catalogue)
     return MovementRow.write(from: before, to: after, at: recordedAt)
-  }
-
-  /// Whether lines become one by these entries.
-  private var isNewlyLinked: Bool {
-    entries.contains { if case .evidence(.link) = $0.entry.content { true } else { false } }
   }
 }
 

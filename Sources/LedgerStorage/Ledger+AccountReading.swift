@@ -30,12 +30,16 @@ package struct ToldEvent: Sendable {
 extension Ledger {
   /// The orders that an account opened last.
   package func latestOrders(of account: Account, limit: Int) async throws -> [StoredOrder] {
+    try await orders(of: account, "true ORDER BY created_at DESC, order_id LIMIT \(limit)")
+  }
+
+  /// The orders of an account that meet a condition, in its order.
+  func orders(of account: Account, _ condition: SQL) async throws -> [StoredOrder] {
     try await database.query(
       """
       SELECT order_id, product_id, status, created_at, fulfilled_at, environment, transaction_id
       FROM tenure.purchase_order
-      WHERE account_key = \(account.key)
-      ORDER BY created_at DESC, order_id LIMIT \(limit)
+      WHERE account_key = \(account.key) AND \(condition)
       """
     ).decode(
       UUID.self, ProductID.self, PurchaseOrder.Status.self, Timestamp.self, Timestamp?.self,

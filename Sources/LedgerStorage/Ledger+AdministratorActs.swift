@@ -8,12 +8,14 @@ extension Ledger {
   ///
   /// - Parameters:
   ///   - account: Only those that concern this account; nil: all.
+  ///   - namesOthers: Whether accounts beside it are named; else each is `another_account`.
   ///   - last: Only those before this one; nil: from the last one on.
   ///   - limit: How many at the most.
   /// - Returns: The acts.
   /// - Throws: What the database says.
   package func administratorActs(
-    on account: AccountKey? = nil, before last: Int64? = nil, limit: Int
+    on account: AccountKey? = nil, namingOthers namesOthers: Bool = true,
+    before last: Int64? = nil, limit: Int
   ) async throws -> [AdministratorAct] {
     let condition =
       account.map { "(account_key = \($0) OR previous_account_key = \($0))" as SQL } ?? "true"
@@ -29,7 +31,11 @@ extension Ledger {
     ).decode(
       Int64.self, Timestamp.self, String.self, String.self, String.self, String?.self,
       AccountKey?.self, AccountKey?.self, String.self)
-    let names = try await accountIDs(of: Set(rows.flatMap { [$0.6, $0.7].compactMap(\.self) }))
+    var names = try await accountIDs(of: Set(rows.flatMap { [$0.6, $0.7].compactMap(\.self) }))
+    if !namesOthers {
+      let other = EventData.Counterpart.anotherAccount.rawValue
+      for key in names.keys where key != account { names[key] = other }
+    }
     return rows.map {
       id, actedAt, administrator, action, subject, reason, account, previous, data in
       AdministratorAct(

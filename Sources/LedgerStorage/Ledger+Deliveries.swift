@@ -25,12 +25,14 @@ extension Ledger {
       else { return nil }
       if let deliveredAt = family.fulfilment(of: charge).deliveredAt { return (deliveredAt, false) }
       try await database.commit(with: [
-        """
-        UPDATE tenure.store_transaction SET delivered_at = \(now)
-        WHERE environment = \(charge.id.line.environment)
-          AND original_transaction_id = \(charge.id.line.originalTransactionID)
-          AND transaction_id = \(charge.id.transactionID) AND product_id = \(charge.id.productID)
-        """
+        ChargeSums.noting(
+          """
+          UPDATE tenure.store_transaction SET delivered_at = \(now)
+          WHERE environment = \(charge.id.line.environment)
+            AND original_transaction_id = \(charge.id.line.originalTransactionID)
+            AND transaction_id = \(charge.id.transactionID)
+            AND product_id = \(charge.id.productID)
+          """, of: charge.id)
       ])
       return (now, true)
     }

@@ -21,25 +21,8 @@ extension Ledger {
   package func orders(of account: Account, after last: UUID?, limit: Int) async throws
     -> [StoredOrder]
   {
-    let condition = last.map { "AND order_id > \($0)" as SQL } ?? ""
-    return try await database.query(
-      """
-      SELECT order_id, product_id, status, created_at, fulfilled_at, environment, transaction_id
-      FROM tenure.purchase_order
-      WHERE account_key = \(account.key) \(condition)
-      ORDER BY order_id LIMIT \(limit)
-      """
-    ).decode(
-      UUID.self, ProductID.self, PurchaseOrder.Status.self, Timestamp.self, Timestamp?.self,
-      Environment?.self, TransactionID?.self
-    ).map { id, product, status, createdAt, fulfilledAt, environment, transaction in
-      StoredOrder(
-        order: PurchaseOrder(
-          id: id, account: account.key, productID: product, createdAt: createdAt, status: status),
-        accountID: account.id, appAccountToken: account.appAccountToken, fulfilledAt: fulfilledAt,
-        environment: environment, transactionID: transaction,
-        expiresAt: createdAt + orderLifetime)
-    }
+    let rest = last.map { "order_id > \($0)" as SQL } ?? "true"
+    return try await orders(of: account, "\(rest) ORDER BY order_id LIMIT \(limit)")
   }
 
   /// The ids of what an account submitted, in the order of arrival.

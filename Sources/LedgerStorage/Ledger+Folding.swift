@@ -9,8 +9,8 @@ extension Ledger {
   /// How often changes are folded: until then reports add them up themselves.
   private static let foldingInterval: Duration = .seconds(10)
 
-  /// Folds the changes of sums that recordings left into the sums by the day, and plans the next
-  /// time.
+  /// Folds the changes of sums that recordings left into the sums by the day, of movements and of
+  /// charges, and plans the next time.
   ///
   /// Recordings only ever add rows, so that none waits for another's sum. What a change comes to is
   /// among the sums or still to be added up at any moment, and never both.
@@ -21,7 +21,10 @@ extension Ledger {
   /// - Throws: What the database says.
   package func foldMovements(_ job: Job, at now: Timestamp) async throws {
     for _ in 0..<Self.foldingBatches {
-      guard try await foldChanges() == Self.foldingBatch else {
+      let movements = try await foldChanges()
+      let charges = try await database.query(ChargeSums.fold(limit: Self.foldingBatch))
+        .decodeOnly(Int.self)
+      guard max(movements, charges) == Self.foldingBatch else {
         _ = try await database.batch(
           job.repetition(at: now + Self.foldingInterval, now: now))
         return

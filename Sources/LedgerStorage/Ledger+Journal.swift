@@ -100,7 +100,7 @@ extension Ledger {
   private static let toldSums = 20
 
   /// Looks for movements of lines that don't exist, and compares the sums by the day with the
-  /// movements that are known now.
+  /// movements that are known now, and with the charges.
   func checkJournal(_ audit: inout LedgerAudit) async throws {
     for line in try await strayJournals() {
       audit.report(.projection, line, "movements of no line should not be there")
@@ -119,6 +119,25 @@ extension Ledger {
         .projection, nil,
         "of \(count) sums that differ: \(kind) of \(product) (\(environment.rawValue), \(basis)) "
           + "on \(day)" + (currency.isEmpty ? "" : " in \(currency)"))
+    }
+    try await checkChargeSums(&audit)
+  }
+
+  /// Compares the sums of charges by the day with the charges.
+  private func checkChargeSums(_ audit: inout LedgerAudit) async throws {
+    let differing = try await database.query(
+      """
+      SELECT count(*) OVER (), environment, measure, cause, day::text, product_id
+      FROM (\(ChargeSums.differing)) AS sum
+      ORDER BY environment, measure, day, product_id, cause LIMIT \(Self.toldSums)
+      """, deadline: Self.auditDeadline
+    ).decode(
+      Int.self, Environment.self, String.self, String.self, String.self, ProductID.self)
+    for (count, environment, measure, cause, day, product) in differing {
+      audit.report(
+        .projection, nil,
+        "of \(count) sums of charges that differ: \(measure) of \(product) "
+          + "(\(environment.rawValue)) on \(day)" + (cause.isEmpty ? "" : ", \(cause)"))
     }
   }
 
@@ -141,6 +160,7 @@ extension Ledger {
       \(Self.differingSums)
       \(Self.addingToSums)
       """, deadline: Self.auditDeadline)
+    _ = try await database.query(ChargeSums.mend, deadline: Self.auditDeadline)
     return Set(strays)
   }
 

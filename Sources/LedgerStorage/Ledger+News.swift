@@ -29,7 +29,13 @@ extension Ledger {
     var accounts = known.filter { wanted.contains($0.key) }
     let others = wanted.subtracting(known.map(\.key))
     if !others.isEmpty {
-      accounts += try await lockTold(others, knowing: news.names, in: transaction).told.map {
+      let (told, gone) = try await lockTold(others, knowing: news.names, in: transaction)
+      // Somebody was erased since the names were read. On the line nothing was known of the account
+      // (it holds a token that Apple has just named), so that the erasure did not wait for it.
+      guard gone.isEmpty else {
+        throw PostgresError.overtaken("an account was erased while something was recorded for it")
+      }
+      accounts += told.map {
         var account = $0
         account.apply(recording)
         return account

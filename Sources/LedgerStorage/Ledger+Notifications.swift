@@ -66,16 +66,10 @@ extension Ledger {
   package func exchanges(ofNotification id: String) async throws -> [SubmissionExchange] {
     try await database.query(
       """
-      SELECT endpoint, asked_at, duration_ms, http_status, answer, fault
+      SELECT \(SubmissionExchange.columns)
       FROM tenure.notification_exchange WHERE notification_id = \(id) ORDER BY number
       """
-    ).decode(
-      String.self, Timestamp.self, Int64.self, Int?.self, [UInt8]?.self, String?.self
-    ).map {
-      SubmissionExchange(
-        endpoint: $0, askedAt: $1, duration: .milliseconds($2), httpStatus: $3, answer: $4,
-        fault: $5)
-    }
+    ).decodeExchanges()
   }
 
   /// What Apple answered about it, where that is so short that it can be a status alone.

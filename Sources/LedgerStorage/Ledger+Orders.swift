@@ -241,12 +241,13 @@ extension Ledger {
         transaction_id = \(charge.id.transactionID)
       WHERE account_key = \(order.account) AND order_id = \(order.id)
       """,
-      """
-      UPDATE tenure.store_transaction SET order_id = \(order.id)
-      WHERE environment = \(charge.id.line.environment)
-        AND original_transaction_id = \(charge.id.line.originalTransactionID)
-        AND transaction_id = \(charge.id.transactionID) AND product_id = \(charge.id.productID)
-      """,
+      ChargeSums.noting(
+        """
+        UPDATE tenure.store_transaction SET order_id = \(order.id)
+        WHERE environment = \(charge.id.line.environment)
+          AND original_transaction_id = \(charge.id.line.originalTransactionID)
+          AND transaction_id = \(charge.id.transactionID) AND product_id = \(charge.id.productID)
+        """, of: charge.id),
       Job.delete(.expireOrder(order.id)),
     ]
   }

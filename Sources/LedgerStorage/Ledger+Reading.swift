@@ -38,8 +38,7 @@ extension Ledger {
       let names = try await names(of: owners.subtracting(context.names.keys), in: transaction)
       context.names.merge(names) { $1 }
       return RecordedFamily(
-        stored, line: line, rule: OwnershipRule(recordedOn: line), changes: [],
-        names: context.names)
+        stored, line: line, rule: OwnershipRule(recordedOn: line), names: context.names)
     }
   }
 

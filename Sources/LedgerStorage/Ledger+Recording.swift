@@ -48,6 +48,8 @@ package struct RecordedFamily: Sendable {
   let before: StoredFamily
   /// The charges and recorded decisions of `before`.
   let ruleBefore: OwnershipRule
+  /// What became of the accounts' holdings.
+  let holdings: HoldingChange
   /// What it appended, in order.
   let entries: [LedgerEntry]
   /// The account ids behind the keys that occur.
@@ -155,13 +157,14 @@ extension Ledger {
       let changes = entries.compactMap { entry -> OwnershipChange? in
         if case .ownership(let change) = entry.content { change } else { nil }
       }
-      writes += try FamilyWrites(
+      let familyWrites = FamilyWrites(
         stored: family, line: line, rule: rule,
         entries: entries.map { SourcedEntry(entry: $0, source: arrival.source) },
-        names: context.names, catalogue: catalogue
-      ).statements()
+        names: context.names, catalogue: catalogue)
+      writes += try familyWrites.statements()
       let recorded = RecordedFamily(
-        family, line: line, rule: rule, changes: changes, entries: entries, names: context.names)
+        family, familyWrites.storedRule, line: line, rule: rule, changes: changes,
+        holdings: familyWrites.holdings, entries: entries, names: context.names)
       for id in ids { recording.families[id] = recorded }
     }
     return (recording, writes)
@@ -178,12 +181,21 @@ extension OwnershipRule {
 }
 
 extension RecordedFamily {
-  init(
-    _ stored: StoredFamily, line: Line, rule: OwnershipRule, changes: [OwnershipChange],
-    entries: [LedgerEntry] = [], names: [AccountKey: String]
+  /// A family that was only read.
+  init(_ stored: StoredFamily, line: Line, rule: OwnershipRule, names: [AccountKey: String]) {
+    self.init(
+      stored, stored.rule, line: line, rule: rule, changes: [], holdings: HoldingChange(),
+      entries: [], names: names)
+  }
+
+  fileprivate init(
+    _ stored: StoredFamily, _ storedRule: OwnershipRule, line: Line, rule: OwnershipRule,
+    changes: [OwnershipChange], holdings: HoldingChange, entries: [LedgerEntry],
+    names: [AccountKey: String]
   ) {
     before = stored
-    ruleBefore = stored.rule
+    ruleBefore = storedRule
+    self.holdings = holdings
     self.entries = entries
     self.line = line
     self.rule = rule

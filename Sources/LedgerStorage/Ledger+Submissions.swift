@@ -64,17 +64,11 @@ extension Ledger {
   package func exchanges(of submission: UUID) async throws -> [SubmissionExchange] {
     try await database.query(
       """
-      SELECT endpoint, asked_at, duration_ms, http_status, answer, fault
+      SELECT \(SubmissionExchange.columns)
       FROM tenure.submission_exchange WHERE submission_id = \(submission)
       ORDER BY number
       """
-    ).decode(
-      String.self, Timestamp.self, Int64.self, Int?.self, [UInt8]?.self, String?.self
-    ).map {
-      SubmissionExchange(
-        endpoint: $0, askedAt: $1, duration: .milliseconds($2), httpStatus: $3, answer: $4,
-        fault: $5)
-    }
+    ).decodeExchanges()
   }
 
   /// What Apple answered about a submission, where that is so short that it can be a status alone.
@@ -356,7 +350,8 @@ extension Ledger {
   /// Changes a submission about which Apple is still to be asked, and tells its account what that
   /// changes of its provisional access.
   ///
-  /// One that was decided meanwhile stays as it is; what Apple said is kept all the same.
+  /// One that was decided meanwhile stays as it is; what Apple said is kept all the same. One that
+  /// was stored at the very moment when its account was erased is erased with it.
   private func update(
     _ submission: Submission, exchanges: [SubmissionExchange], terms: AccessTerms,
     at now: Timestamp, reading reads: [SQL] = [],
@@ -364,13 +359,19 @@ extension Ledger {
   ) async throws {
     let channels = try await database.withTransaction { transaction -> Set<Bell.Channel> in
       let lock = Standing.lock(submission.id)
-      let results = try await transaction.batch(
-        lock + reads + Self.lockClaimant(of: submission))
+      var results = try await transaction.batch(
+        lock + reads + Self.lockClaimant(of: submission)
+          // Behind the account's lock: whoever erases the person has ended then.
+          + [KnownAccount.select([submission.account])])
+      let isErased =
+        try KnownAccount.accounts(from: results.removeLast())[submission.account]?.erasedAt != nil
       guard let standing = try Standing(from: results) else { return [] }
       let statements = Self.insert(
-        standing.isErased ? [] : exchanges, of: submission, after: standing.lastExchange)
-      guard standing.isOpen else {
-        try await transaction.commit(with: statements + [Self.countAttempt(of: submission)])
+        isErased ? [] : exchanges, of: submission, after: standing.lastExchange)
+      guard standing.isOpen, !isErased else {
+        try await transaction.commit(
+          with: statements + [Self.countAttempt(of: submission)]
+            + (isErased ? Self.eraseSubmissions(of: submission.account, at: now) : []))
         return []
       }
       let change = try change(
@@ -418,8 +419,6 @@ extension Ledger {
     var retryAt: Timestamp?
     /// How often Apple was asked; before the first time nothing was granted provisionally.
     var attempts: Int
-    /// Whether it was erased with its account: nothing of it is kept any more.
-    var isErased: Bool
     /// The number of its last exchange; 0 for none.
     var lastExchange: Int
 
@@ -430,7 +429,7 @@ extension Ledger {
     static func lock(_ id: UUID) -> [SQL] {
       [
         """
-        SELECT status, retry_at, attempts, erased_at IS NOT NULL FROM tenure.submission
+        SELECT status, retry_at, attempts FROM tenure.submission
         WHERE submission_id = \(id)
         FOR UPDATE
         """,
@@ -444,13 +443,12 @@ extension Ledger {
     /// Nil if there is no such submission.
     init?(from results: [Rows]) throws {
       guard
-        let (status, retryAt, attempts, isErased) = try results[0].decodeFirst(
-          Submission.Status.self, Timestamp?.self, Int.self, Bool.self)
+        let (status, retryAt, attempts) = try results[0].decodeFirst(
+          Submission.Status.self, Timestamp?.self, Int.self)
       else { return nil }
       self.status = status
       self.retryAt = retryAt
       self.attempts = attempts
-      self.isErased = isErased
       lastExchange = try results[1].decodeOnly(Int.self)
     }
   }

@@ -144,7 +144,7 @@ extension Ledger {
         var reader = FamilyReader(isLocking: true)
         try await reader.read(unplanned, in: transaction)
         let families = reader.families.map { family in
-          RecordedFamily(family, line: family.line, rule: family.rule, changes: [], names: [:])
+          RecordedFamily(family, line: family.line, rule: family.rule, names: [:])
         }
         let appointments = families.flatMap { missingAppointments(of: $0, at: now) }
         if appointments.isEmpty {

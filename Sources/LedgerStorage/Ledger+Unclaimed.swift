@@ -11,7 +11,7 @@ extension Ledger {
     package let isNews: Bool
     /// On how many lines or families of lines something is otherwise than before: a charge, an
     /// owner, a refund, or how it goes on.
-    package var changedFamilies: Int { recording.changedFamilies }
+    package var changedFamilies: Int { recording.distinctFamilies.count(where: \.isChanged) }
   }
 
   /// Records what Apple answered to a poll: evidence, decisions, holdings and orders, all in one
@@ -130,18 +130,6 @@ package struct HistoryRevision: Hashable, Sendable {
 }
 
 extension HistoryRevision.History: PostgresEncodable {}
-
-extension Recording {
-  /// How many families are otherwise than before, the dates of Apple's words aside.
-  fileprivate var changedFamilies: Int {
-    var seen: Set<LineID> = []
-    return families.sorted { $0.key < $1.key }.count(where: { line, family in
-      guard seen.insert(line).inserted else { return false }
-      seen.formUnion(family.before.members.keys)
-      return family.isChanged
-    })
-  }
-}
 
 extension RecordedFamily {
   /// Whether anything but the date of Apple's word is otherwise than before.

@@ -143,6 +143,44 @@ struct HoldingRow: Hashable, Comparable, Sendable {
   }
 }
 
+/// What a recording makes of the rows of `holding` of a family.
+struct HoldingChange: Sendable {
+  /// The rows as they were.
+  private(set) var before: Set<HoldingRow> = []
+  /// And as they are now; none where nothing was recorded.
+  private(set) var after: Set<HoldingRow> = []
+  /// Whether lines become one by it.
+  private(set) var isOfNewlyLinked = false
+
+  /// No change, for nothing was recorded.
+  init() {}
+
+  /// - Parameters:
+  ///   - stored: The family as its tables have it.
+  ///   - storedRule: Its charges and recorded decisions.
+  ///   - line: What it has become.
+  ///   - rule: The charges and decisions of `line`.
+  ///   - entries: The entries that made it so.
+  init(
+    from stored: StoredFamily, _ storedRule: OwnershipRule, to line: Line, _ rule: OwnershipRule,
+    by entries: [LedgerEntry]
+  ) {
+    guard let recordedAt = entries.map(\.recordedAt).max() else { return }
+    before =
+      stored.lastRecordedAt.map { HoldingRow.rows(of: stored.line, rule: storedRule, asOf: $0) }
+      ?? []
+    after = HoldingRow.rows(of: line, rule: rule, asOf: recordedAt)
+    isOfNewlyLinked = entries.contains {
+      if case .evidence(.link) = $0.content { true } else { false }
+    }
+  }
+
+  /// The accounts of which rows change.
+  var changedAccounts: Set<AccountKey> {
+    Set(before.symmetricDifference(after).map(\.account))
+  }
+}
+
 extension StoredFamily {
   /// The stored transactions by key.
   var rows: [TransactionKey: TransactionRow] {

@@ -57,17 +57,8 @@ struct RecordingNews {
 extension RecordedFamily {
   /// The accounts whose rows in the table of holdings the recording changes.
   fileprivate var changedHolders: Set<AccountKey> {
-    guard let recordedAt = entries.map(\.recordedAt).max() else { return [] }
-    let known =
-      before.lastRecordedAt.map {
-        HoldingRow.rows(of: before.line, rule: ruleBefore, asOf: $0)
-      } ?? []
-    let changed = known.symmetricDifference(HoldingRow.rows(of: line, rule: rule, asOf: recordedAt))
-    let isNewlyLinked = entries.contains {
-      if case .evidence(.link) = $0.content { true } else { false }
-    }
     // Lines that become one held what is held once now.
-    return Set(changed.map(\.account)).union(isNewlyLinked ? before.accounts : [])
+    holdings.changedAccounts.union(holdings.isOfNewlyLinked ? before.accounts : [])
   }
 }
 

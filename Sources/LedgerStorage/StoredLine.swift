@@ -197,7 +197,8 @@ struct StoredFamily: Sendable {
         if let token = row.status.appAccountToken { holders[token] = row.tokenHolder }
       }
     }
-    for row in members.flatMap(\.acts) { history.add(row.act, recorded: row.recorded) }
+    let acts = members.flatMap(\.acts).map { RecordedAct($0.act, recorded: $0.recorded) }
+    for act in acts.sorted() { history.add(act.act, recorded: act.recorded) }
     history.tokenHolders = holders
     line = Line(
       history: history, decisions: decisions,

@@ -1,4 +1,5 @@
 package import Foundation
+import Postgres
 package import Subscriptions
 
 /// What an app server submitted, as it arrived.
@@ -100,5 +101,23 @@ package struct SubmissionExchange: Hashable, Sendable {
     self.httpStatus = httpStatus
     self.answer = answer
     self.fault = fault?.storedSentence
+  }
+}
+
+extension SubmissionExchange {
+  /// Of the tables of exchanges; ``Rows/decodeExchanges()`` reads them.
+  static let columns: SQL = "endpoint, asked_at, duration_ms, http_status, answer, fault"
+}
+
+extension Rows {
+  /// - Throws: `PostgresError` for what no version of ours wrote.
+  func decodeExchanges() throws -> [SubmissionExchange] {
+    try decode(
+      String.self, Timestamp.self, Int64.self, Int?.self, [UInt8]?.self, String?.self
+    ).map {
+      SubmissionExchange(
+        endpoint: $0, askedAt: $1, duration: .milliseconds($2), httpStatus: $3, answer: $4,
+        fault: $5)
+    }
   }
 }

@@ -85,10 +85,9 @@ extension ToldAccount {
   /// Puts what the account holds after a recording in the place of what it held before.
   mutating func apply(_ recording: Recording) {
     for family in recording.distinctFamilies {
-      guard let recordedAt = family.entries.map(\.recordedAt).max() else { continue }
+      guard !family.entries.isEmpty else { continue }
       held.holdings.removeAll { family.line.heads[$0.charge.line] != nil }
-      held.holdings += family.line.holdings(family.rule, asOf: recordedAt)
-        .filter { $0.account == key }.map(\.holding)
+      held.holdings += family.holdings.after.filter { $0.account == key }.sorted().map(\.holding)
     }
   }
 }

@@ -5,17 +5,13 @@ package import Subscriptions
 
 extension Timestamp: PostgresRepresentable {
   package var postgresValue: PostgresTimestamp {
-    PostgresTimestamp(
-      microsecondsSince2000: (milliseconds - PostgresTimestamp.unixSecondsAtEpoch * 1000) * 1000)
+    PostgresTimestamp(millisecondsSince1970: milliseconds)
   }
 
   /// Rounds down to the millisecond, so that what SQL wrote with microseconds stays in its own.
   package init(postgresValue: PostgresTimestamp) throws {
     guard postgresValue.isFinite else { throw DecodingFault.outOfRange }
-    let (milliseconds, rest) = postgresValue.microsecondsSince2000
-      .quotientAndRemainder(dividingBy: 1000)
-    self.init(
-      milliseconds: milliseconds - (rest < 0 ? 1 : 0) + PostgresTimestamp.unixSecondsAtEpoch * 1000)
+    self.init(milliseconds: postgresValue.millisecondsSince1970)
   }
 }
 

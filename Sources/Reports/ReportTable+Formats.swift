@@ -82,7 +82,8 @@ extension ReportValue {
       text.split(whereSeparator: \.isNewline).joined(separator: " ")
     case .number(let number): "\(number)"
     case .time(let moment): "\(moment)"
-    case .duration(let milliseconds): Self.words(milliseconds: milliseconds)
+    case .duration(let milliseconds):
+      (milliseconds < 0 ? "-" : "") + Duration.milliseconds(milliseconds).words()
     case .date(let day): day
     case .money(let milliunits, let currency): Self.words(milliunits: milliunits, currency)
     case .fraction(let decimal): decimal
@@ -108,20 +109,6 @@ extension ReportValue {
     let (whole, rest) = rounded.quotientAndRemainder(dividingBy: 100)
     let sign = decimal.hasPrefix("-") && rounded > 0 ? "-" : ""
     return sign + "\(whole).\(rest < 10 ? "0" : "")\(rest) %"
-  }
-
-  /// The two largest units of a duration, as in `6 d 3 h`.
-  private static func words(milliseconds: Int64) -> String {
-    let seconds = milliseconds.magnitude / 1000
-    let units: [(name: String, seconds: UInt64)] = [("d", 86_400), ("h", 3600), ("min", 60)]
-    let sign = milliseconds < 0 ? "-" : ""
-    guard let first = units.firstIndex(where: { seconds >= $0.seconds }) else {
-      return sign + "\(seconds) s"
-    }
-    let (whole, rest) = seconds.quotientAndRemainder(dividingBy: units[first].seconds)
-    let next = first + 1 < units.count ? units[first + 1] : (name: "s", seconds: 1)
-    let more = rest / next.seconds
-    return sign + "\(whole) \(units[first].name)" + (more > 0 ? " \(more) \(next.name)" : "")
   }
 
   fileprivate var csv: String {

@@ -12,9 +12,9 @@ package struct Claim: Hashable, Codable, Sendable {
   }
 }
 
-/// An administrator decided whose a charge is.
+/// An administrator decided whose a charge is, or took it away from whoever had it.
 package struct Placement: Hashable, Codable, Sendable {
-  /// Nil: nobody's.
+  /// Nil: nobody's until somebody claims it; the first claim after this one has it.
   package var account: AccountKey?
   package var transaction: TransactionKey
   /// From when on the placement counts for later renewals: those charged before keep their owner.
@@ -25,6 +25,9 @@ package struct Placement: Hashable, Codable, Sendable {
     self.transaction = transaction
     self.effectiveFrom = effectiveFrom
   }
+
+  /// Whether the charge was taken away from whoever had it, and given to nobody.
+  package var isRelease: Bool { account == nil }
 }
 
 /// What people did about a line, as against what Apple said.
@@ -37,6 +40,11 @@ package enum Act: Hashable, Codable, Sendable {
     case .claim(let claim): claim.transaction
     case .placement(let placement): placement.transaction
     }
+  }
+
+  /// Whether an administrator released a charge by it.
+  var isRelease: Bool {
+    if case .placement(let placement) = self { placement.isRelease } else { false }
   }
 }
 

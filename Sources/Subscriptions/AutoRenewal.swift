@@ -75,8 +75,10 @@ package struct AutoRenewal {
       let word = autoRenewWord(after: previous, before: charge.date), let offSince = word.offSince
     else { return false }
     let onAgainBy = word.autoRenews ? word.since : charge.date
+    let claimant = history.successor(of: claim.account, asOf: claim.receivedAt)
     return history.orders.contains {
-      $0.account == claim.account && $0.productID == charge.productID
+      history.successor(of: $0.account, asOf: claim.receivedAt) == claimant
+        && $0.productID == charge.productID
         && $0.openedAt >= offSince - .clockTolerance
         && $0.openedAt <= min(onAgainBy + .clockTolerance, claim.receivedAt)
     }
@@ -156,7 +158,7 @@ package struct AutoRenewal {
       $0.asOf >= offSince && $0.asOf < charge.date && $0.appAccountToken != nil
     }?.appAccountToken
     return [charge.appAccountToken, renewalToken].contains { token in
-      history.holder(of: token).map { $0 != account } ?? false
+      history.holder(of: token, asOf: charge.date).map { $0 != account } ?? false
     }
   }
 

@@ -40,6 +40,14 @@ package struct CalendarDate: Hashable, Sendable {
     return era * 146_097 + dayOfEra - 719_468
   }
 
+  /// The first three letters of the months, as HTTP's dates have them.
+  package static let monthNames = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+  ]
+
+  /// The first three letters of the month's name.
+  package var monthName: String { Self.monthNames[month - 1] }
+
   /// How long a month is, leap years considered.
   package static func daysInMonth(_ month: Int, ofYear year: Int) -> Int {
     switch month {

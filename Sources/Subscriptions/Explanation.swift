@@ -32,6 +32,8 @@ package struct Explanation {
       return "An administrator placed it with \(owner)."
     case .activelyAutoRenewing:
       return "\(subject) was actively auto-renewing when it was charged: \(renewing)."
+    case .submitter where decision.finding.ground == .released:
+      return "An administrator had released it, and \(owner) was the next one to submit it."
     case .submitter:
       return "\(subject) submitted it first, and nobody was auto-renewing: \(notRenewing)."
     case .appAccountToken:
@@ -40,6 +42,8 @@ package struct Explanation {
         + "and nobody has submitted it yet."
     case .unclaimed where decision.finding.ground == .reportsAnotherCharge:
       return "It reports the same charge as transaction \(previous), which is decided for both."
+    case .unclaimed where decision.finding.ground == .released:
+      return "An administrator released it, and nobody has submitted it since."
     case .unclaimed:
       return "Nobody was auto-renewing (\(notRenewing)), and nobody has submitted it yet."
     }
@@ -87,6 +91,7 @@ package struct Explanation {
       "auto-renew had been switched off\(since) and on again under another account's token"
     case .orderedByAnotherAccount:
       "auto-renew had been switched off\(sinceSwitch) and on again by the account that ordered"
+    case .released: "an administrator released it"
     case .reportsAnotherCharge: "it reports the same charge as transaction \(previous)"
     case .renewedByApple, .renewedAtPeriodEnd, .recoveredFromBillingProblem,
       .changedWhileRenewing:

@@ -183,7 +183,9 @@ package struct Line: Sendable {
         return decision.rule == .submitter ? .claimed : .decided
       }
       if recorded.owner == decision.owner { return .decided }
-      return placed.isEmpty ? .corrected : .placed
+      // What an account still got while an administrator merged it follows it.
+      let follows = recorded.owner.map { history.successor(of: $0) == decision.owner } ?? false
+      return placed.isEmpty && !follows ? .corrected : .placed
     }
 
     var changes: [OwnershipChange] = []

@@ -18,6 +18,8 @@ package struct LineHistory: Sendable {
   package var orders: Set<OpenedOrder> = []
   /// When accounts that occur here were erased.
   package var erasures: [AccountKey: Timestamp] = [:]
+  /// The accounts that occur here and were merged into others.
+  package var merges: [AccountKey: AccountMerge] = [:]
 
   private var positions: [TransactionKey: Int] = [:]
 
@@ -78,6 +80,8 @@ package struct LineHistory: Sendable {
 
   /// Adds an act unless the same account claimed the same transaction before.
   ///
+  /// Acts are to be added in the order of recording, for a claim before a release is none after.
+  ///
   /// - Returns: Whether it is news.
   @discardableResult
   package mutating func add(_ act: Act, recorded: RecordingOrder) -> Bool {
@@ -90,9 +94,14 @@ package struct LineHistory: Sendable {
     return true
   }
 
-  /// Whether an account claimed a transaction before.
+  /// Whether an account claimed a transaction before, and since the last release on these lines.
+  ///
+  /// What was released is anybody's, the former owner's too. Releases of all charges count: which
+  /// transactions report one charge may be known later only, and to claim once more what is
+  /// somebody's already changes nothing.
   package func hasClaim(by account: AccountKey, on transaction: TransactionKey) -> Bool {
-    acts.contains {
+    let released = acts.lastIndex { $0.act.isRelease }
+    return acts.suffix(from: released ?? acts.startIndex).contains {
       if case .claim(let claim) = $0.act {
         claim.account == account && claim.transaction == transaction
       } else {
@@ -122,6 +131,27 @@ package struct LineHistory: Sendable {
   /// The account to which this ledger issued a token; nil for none, and for a stranger's.
   package func holder(of token: UUID?) -> AccountKey? {
     token.flatMap { tokenHolders[$0] }
+  }
+
+  /// The account that had a token as of a moment: the one that its holder was merged into by then.
+  func holder(of token: UUID?, asOf moment: Timestamp) -> AccountKey? {
+    holder(of: token).map { successor(of: $0, asOf: moment) }
+  }
+
+  /// The account that an account was merged into, as often as it happened; itself if it never was.
+  ///
+  /// - Parameters:
+  ///   - account: The account.
+  ///   - moment: Only what was merged by then counts; nil: every merge.
+  /// - Returns: The account that has what was its.
+  func successor(of account: AccountKey, asOf moment: Timestamp? = nil) -> AccountKey {
+    var account = account
+    // Nothing is ever merged in a circle; were it so, nobody would wait for its end.
+    for _ in 0..<merges.count {
+      guard let merge = merges[account], moment.map({ merge.at <= $0 }) ?? true else { break }
+      account = merge.into
+    }
+    return account
   }
 }
 

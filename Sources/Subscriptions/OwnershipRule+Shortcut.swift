@@ -25,7 +25,8 @@ extension OwnershipRule {
   ///   - known: The decisions that are recorded, by naming transaction.
   ///   - news: What was added to the history since they were made.
   package init?(_ history: LineHistory, known: [Charge.ID: Decision], news: News) {
-    guard !news.changesKnownCharges, !history.hasPlacements else { return nil }
+    guard !news.changesKnownCharges, !history.hasPlacements, history.merges.isEmpty
+    else { return nil }
     let charges = Charge.charges(in: history)
     let firstNew = charges.firstIndex { known[$0.id] == nil } ?? charges.endIndex
     let (old, new) = (charges[..<firstNew], charges[firstNew...])

@@ -9,7 +9,8 @@
 /// and what follows from that is worked out again for the charges which nobody has settled. An
 /// owner once settled stays, whatever claims come later. Administrators stand above all of it: what
 /// they placed is theirs to say, and whoever they named counts as the owner from the placement's
-/// moment on.
+/// moment on. What they released is nobody's from its moment on, until the next claim: that has it,
+/// whoever was renewing.
 package struct OwnershipRule: Sendable {
   /// By date.
   package let charges: [Charge]
@@ -22,7 +23,14 @@ package struct OwnershipRule: Sendable {
   /// Whether the owner stays, whatever claims come.
   private var isSettled: [Bool]
   /// The placements of each charge, in order.
-  private let placements: [Int: [Placement]]
+  private var placements: [Int: [Placing]]
+
+  /// A placement, or a release with the account that has claimed the charge since.
+  private struct Placing {
+    var account: AccountKey?
+    let effectiveFrom: Timestamp
+    let isRelease: Bool
+  }
 
   /// Replays the whole history.
   package init(_ history: LineHistory) {
@@ -46,16 +54,20 @@ package struct OwnershipRule: Sendable {
       for transaction in charge.transactions { positions[transaction] = position }
     }
     self.positions = positions
-    var placements: [Int: [Placement]] = [:]
+    var placements: [Int: [Placing]] = [:]
     for case .placement(let placement) in history.acts.map(\.act) {
       guard let position = positions[placement.transaction] else { continue }
-      placements[position, default: []].append(placement)
+      placements[position, default: []].append(
+        Placing(
+          account: placement.account, effectiveFrom: placement.effectiveFrom,
+          isRelease: placement.isRelease))
     }
     self.placements = placements
 
     sweep(from: known.count)
     perform(acts)
-    decidePlaced()
+    decidePlaced(from: known.count)
+    followMerges(from: known.count)
   }
 
   /// The position among `charges` of the charge that a transaction reports.
@@ -96,7 +108,8 @@ package struct OwnershipRule: Sendable {
         owner: account, rule: .activelyAutoRenewing, finding: finding,
         isProvisional: finding.switchedOffAt != nil || restsOnProvisionalOwner(position))
     }
-    if let account = history.holder(of: charges[position].appAccountToken) {
+    let charge = charges[position]
+    if let account = history.holder(of: charge.appAccountToken, asOf: charge.date) {
       return Decision(
         owner: account, rule: .appAccountToken, finding: finding, isProvisional: true)
     }
@@ -129,11 +142,12 @@ package struct OwnershipRule: Sendable {
 
   /// The owner of a charge as of a moment: placements count from the moment when they take effect.
   private func owner(at position: Int, asOf moment: Timestamp) -> AccountKey? {
-    if let placement = placement(at: position, asOf: moment) { return placement.account }
-    return decisions[position].owner
+    let owner =
+      placement(at: position, asOf: moment).map(\.account) ?? decisions[position].owner
+    return owner.map { history.successor(of: $0, asOf: moment) }
   }
 
-  private func placement(at position: Int, asOf moment: Timestamp) -> Placement? {
+  private func placement(at position: Int, asOf moment: Timestamp) -> Placing? {
     placements[position]?.last { $0.effectiveFrom <= moment }
   }
 
@@ -148,29 +162,57 @@ package struct OwnershipRule: Sendable {
     }.sorted {
       ($0.act.recorded.at, $0.position, $0.act) < ($1.act.recorded.at, $1.position, $1.act)
     }
-    var placed: Set<Int> = []
+    // How many of a charge's placements have taken effect.
+    var placed: [Int: Int] = [:]
     for (position, act) in ordered {
       switch act.act {
       case .placement:
-        placed.insert(position)
-      case .claim(let claim) where !isSettled[position] && !placed.contains(position):
-        decisions[position] = decision(at: position, by: claim)
-        isSettled[position] = true
+        placed[position, default: 0] += 1
+      case .claim(let claim):
+        if let count = placed[position] {
+          guard placements[position]?[count - 1].account == nil else { continue }
+          placements[position]?[count - 1].account = claim.account
+        } else {
+          guard !isSettled[position] else { continue }
+          decisions[position] = decision(at: position, by: claim)
+          isSettled[position] = true
+        }
         sweep(from: position + 1)
-      case .claim:
-        continue
       }
     }
   }
 
   /// Row 0, which is the first: the last placement of a charge holds, whatever the rest of the
-  /// table says.
-  private mutating func decidePlaced() {
-    for (position, placements) in placements {
+  /// table says. What was released is its next claimant's.
+  private mutating func decidePlaced(from start: Int) {
+    for (position, placements) in placements where position >= start {
       guard let last = placements.last else { continue }
+      var finding = decisions[position].finding
+      guard last.isRelease else {
+        decisions[position] = Decision(
+          owner: last.account, rule: .administrator, finding: finding)
+        isSettled[position] = true
+        continue
+      }
+      finding = RenewalFinding(ground: .released, previous: finding.previous)
       decisions[position] = Decision(
-        owner: last.account, rule: .administrator, finding: decisions[position].finding)
-      isSettled[position] = true
+        owner: last.account, rule: last.account == nil ? .unclaimed : .submitter,
+        finding: finding, isProvisional: last.account == nil)
+      isSettled[position] = last.account != nil
+    }
+  }
+
+  /// What the rule gives to an account that was merged into another is the other one's.
+  private mutating func followMerges(from start: Int) {
+    guard !history.merges.isEmpty else { return }
+    for position in start..<charges.endIndex {
+      guard let owner = decisions[position].owner else { continue }
+      let successor = history.successor(of: owner)
+      guard successor != owner else { continue }
+      if decisions[position].finding.account == owner {
+        decisions[position].finding.account = successor
+      }
+      decisions[position].owner = successor
     }
   }
 }

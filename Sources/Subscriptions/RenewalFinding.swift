@@ -43,6 +43,8 @@ package struct RenewalFinding: Hashable, Sendable {
     case billingRetryOver = "billing_retry_over"
     case tokenOfAnotherAccount = "token_of_another_account"
     case orderedByAnotherAccount = "ordered_by_another_account"
+    /// Somebody may have been; an administrator released the charge all the same.
+    case released
     // There is nothing to decide:
     case reportsAnotherCharge = "reports_another_charge"
   }

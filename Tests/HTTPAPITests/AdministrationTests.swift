@@ -305,8 +305,16 @@ struct AdministrationTests {
         .post, "/v1/grants", ["account_id": "4711", "entitlement": "gold", "reason": "A present."],
         as: .admin)
       _ = try await api.submit("4711", signed: ["a.b.c"])
-      // What another account does is in nobody else's document.
+      // What another account does is in nobody else's document, and what passes between the two
+      // does not name the other.
       _ = try await api.submit("4712", from: "anna")
+      for owner in ["4712", "4711"] {
+        let transfer = try await api.call(
+          .post, "/v1/transactions/\(id)/owner",
+          ["account_id": .string(owner), "reason": "4711 and 4712 are one household."],
+          as: .admin)
+        #expect(transfer.status == 200)
+      }
 
       let answer = try await api.get(
         "/v1/accounts/4711/export?reason=asked", as: .admin)
@@ -329,7 +337,13 @@ struct AdministrationTests {
       #expect(signed?["status"] == "rejected")
       #expect(signed?["signed_transactions"] == ["a.b.c"])
       #expect(answer["events"]?.array?.isEmpty == false)
-      #expect(answer["administrator_acts"]?.array?.count == 2)
+      #expect(answer["administrator_acts"]?.array?.count == 4)
+      let transfers = (answer["administrator_acts"]?.array ?? []).filter {
+        $0["action"] == "transfer"
+      }
+      #expect(transfers.map { $0["account_id"] } == ["4711", "another_account"])
+      #expect(transfers.map { $0["previous_account_id"] } == ["another_account", "4711"])
+      #expect(transfers.first?["reason"] == "4711 and another_account are one household.")
       #expect(answer.names("4711"))
       #expect(!answer.names("4712"))
       let acts = try await acts(api)

@@ -244,4 +244,64 @@ struct ErasureTests {
       #expect(try await ledger.audit().differences == [])
     }
   }
+
+  @Test func `who is erased while Apple names the token gets nothing under the old name`()
+    async throws
+  {
+    try await withLedger { [name] ledger in
+      let account = try await ledger.findOrCreateAccount(name, at: start)
+      // The erasure is the first to wait for the account, behind it the recording: that one has
+      // read the name by then.
+      try await ledger.database.withTransaction { other in
+        _ = try await other.batch(ToldAccount.lock([name]))
+        async let erased = ledger.erase(name, by: support, at: day(1))
+        try await ledger.waitForALock()
+        async let heard: Void = ledger.hear(
+          [charge("1", on: 2, token: account.appAccountToken)], on: 2)
+        try await ledger.waitForALock(of: 2)
+        try await other.commit()
+        _ = try await (erased, heard)
+      }
+      #expect(try await places(of: name, in: ledger) == [])
+      #expect(try await ledger.owner(of: "1") == Account.pseudonym(of: account.key))
+      #expect(try await ledger.told().allSatisfy { $0.account == nil })
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test(arguments: [true, false])
+  func `what arrived at the very moment is erased when Apple can't be asked, or refuses it`(
+    isRefused: Bool
+  ) async throws {
+    try await withAnna { ledger in
+      let submission = try await ledger.store(by: name, on: 2)
+      _ = try await ledger.erase(name, by: support, at: day(5))
+      // As if it had been stored behind the erasure's look at what there is.
+      _ = try await ledger.database.batch([
+        """
+        UPDATE tenure.submission SET erased_at = NULL, status = 'pending', decided_at = NULL,
+          problem = NULL, problem_detail = NULL, retry_at = \(day(5))
+        WHERE submission_id = \(submission.id)
+        """,
+        SubmissionPayload.receipt("about \(name)").insert(for: submission.id),
+      ])
+      let problem = SubmissionProblem(code: "apple_unavailable", detail: "Apple is down.")
+      if isRefused {
+        try await ledger.reject(
+          submission, because: problem, exchanges: [exchange("about \(name)")], terms: .shop,
+          at: day(6))
+      } else {
+        try await ledger.postpone(
+          submission, until: day(7), because: problem, exchanges: [exchange("about \(name)")],
+          provisional: [ProvisionalGrant(entitlement: "premium", endsAt: day(8), line: lineID)],
+          worker: nil, terms: .shop, at: day(6))
+      }
+      #expect(try await places(of: name, in: ledger) == [])
+      #expect(try await ledger.usable(by: name, on: 6).isEmpty)
+      let found = try #require(try await ledger.submission(submission.id))
+      #expect(found.status == .rejected)
+      #expect(found.problem?.code == "account_erased")
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
 }

@@ -101,9 +101,9 @@ struct ReadingTests {
         JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
       WHERE c.relnamespace = 'tenure'::regnamespace AND a.attname <> 'environment'
         AND a.atttypid IN ('uuid'::regtype, 'text'::regtype) AND c.relname NOT LIKE 'product%'
-        AND (c.relname NOT LIKE 'movement%'
+        AND (c.relname NOT LIKE 'movement%' AND c.relname NOT LIKE 'charge%'
           OR a.attname IN ('original_transaction_id', 'product_id'))
-        AND c.relname <> 'movement_change'
+        AND c.relname NOT IN ('movement_change', 'charge_change')
       """
     ).decode(String.self, String.self, Bool.self)
     let inserts = Dictionary(grouping: keys, by: \.0).map { table, columns in

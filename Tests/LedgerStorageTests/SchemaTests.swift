@@ -208,6 +208,7 @@ struct SchemaTests {
     arguments: [
       ("movement", "INSERT, SELECT"), ("movement_change", "DELETE, INSERT, SELECT"),
       ("movement_day", "INSERT, SELECT, UPDATE"), ("exchange_rate", "SELECT"),
+      ("charge_change", "DELETE, INSERT, SELECT"), ("charge_day", "INSERT, SELECT, UPDATE"),
     ])
   func journalRights(table: String, rights: String) async throws {
     try await withScratchDatabase { database in

@@ -58,12 +58,17 @@ func withLedger(_ body: @Sendable (Ledger) async throws -> Void) async throws {
 extension Ledger {
   /// Waits until somebody in the database waits for a lock, or a condition holds: whoever was
   /// started meanwhile has got as far as it can.
-  func waitForALock(or condition: SQL = "false") async throws {
+  ///
+  /// - Parameters:
+  ///   - waiters: How many have to wait.
+  ///   - condition: What is enough instead.
+  /// - Throws: What the database says.
+  func waitForALock(of waiters: Int = 1, or condition: SQL = "false") async throws {
     for _ in 0..<10_000 {
       let isThere = try await database.query(
         """
-        SELECT \(condition) OR EXISTS (
-          SELECT FROM pg_stat_activity
+        SELECT \(condition) OR \(waiters) <= (
+          SELECT count(*) FROM pg_stat_activity
           WHERE datname = current_database() AND wait_event_type = 'Lock')
         """
       ).decodeOnly(Bool.self)

@@ -260,8 +260,8 @@ struct LineNewsTests {
         "binding.opened B 1 by administrator beside another_account",
       ]),
       ({ $0.place(key("1"), with: nil, from: day(4)) }, [
-        "transaction.owner_corrected B 1 lost by administrator beside nobody",
-        "binding.closed B 1 by administrator beside nobody",
+        "transaction.owner_corrected B 1 lost by unclaimed beside nobody",
+        "binding.closed B 1 by unclaimed beside nobody",
       ]),
     ]),
 

@@ -40,7 +40,9 @@ struct BenchTests {
       try await database.batch(rows.insert(SampleCustomer.numbers(2...2)))
       for index in [2, 3] { try await database.batch(rows.upsert(SampleCustomer(index).number)) }
       // What has no other key than its number is there twice.
-      for (table, key) in [("event", "event_id"), ("movement_change", "change_id")] {
+      for (table, key) in [
+        ("event", "event_id"), ("movement_change", "change_id"), ("charge_change", "change_id"),
+      ] {
         try await database.execute(
           """
           DELETE FROM tenure.\(unescaped: table) WHERE \(unescaped: key) IN (
@@ -89,6 +91,40 @@ struct BenchTests {
         // The first one's, those that were polled, and the copies of the first one's.
         let count = try await pool.query(renewals).decodeOnly(Int.self)
         #expect(count >= 41)
+      }
+    }
+  }
+
+  @Test("a large ledger is filled with copied lives, and every report and page on it is answered")
+  func reports() async throws {
+    try await withBenchDatabase { database, directory in
+      let (results, answers) = try await ReportsBenchmark(
+        database: database, subscriptions: 50, seconds: 0, rounds: 1, directory: directory,
+        logger: Self.quiet, executable: TenureProgram.executable
+      ).run()
+      #expect(results.isEmpty)
+      #expect(answers.compactMap { answer in answer.fault.map { "\(answer.name): \($0)" } } == [])
+      #expect(answers.contains { $0.name == "page revenue, three years" })
+      #expect(answers.contains { $0.name == "search by transaction id" })
+      #expect(answers.contains { $0.name.hasPrefix("page active: ") })
+      try await database.withPool { pool in
+        let (customers, lonely, charges) =
+          try await pool.query(
+            """
+            SELECT (SELECT count(*) FROM tenure.account WHERE account_id NOT LIKE '%-2'),
+              (SELECT count(*) FROM tenure.account AS a WHERE NOT EXISTS (
+                SELECT FROM tenure.store_transaction
+                WHERE original_transaction_id = '30000' || left(a.account_id, 10))),
+              (SELECT count(*) FROM tenure.movement
+                WHERE kind = 'charged' AND known_until = 'infinity')
+            """
+          ).decodeFirst(Int.self, Int.self, Int.self) ?? (0, 0, 0)
+        #expect(customers == 50)
+        #expect(lonely == 0)
+        let summed = try await pool.query(
+          "SELECT sum(number)::bigint FROM tenure.movement_day WHERE kind = 'charged'"
+        ).decodeOnly(Int.self)
+        #expect(summed == charges)
       }
     }
   }

@@ -34,12 +34,9 @@ extension Timestamp {
   ///
   /// The two obsolete forms are nil: nobody has sent them for decades.
   init?(httpDate text: some StringProtocol) {
-    let months = [
-      "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ]
     let fields = text.split(separator: " ")
     guard fields.count == 6, fields[5] == "GMT",
-      let month = months.firstIndex(where: { $0 == fields[2] })
+      let month = CalendarDate.monthNames.firstIndex(where: { $0 == fields[2] })
     else { return nil }
     let number = month < 9 ? "0\(month + 1)" : "\(month + 1)"
     self.init(rfc3339: "\(fields[3])-\(number)-\(fields[1])T\(fields[4])Z")

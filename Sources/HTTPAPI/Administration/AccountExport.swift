@@ -61,7 +61,8 @@ struct AccountExport: Sendable {
       JSONPiece(text: $0.text)
     }
     try await list("administrator_acts", to: &writer) { (last: Int64?) in
-      try await ledger.administratorActs(on: account.key, before: last, limit: Self.page)
+      try await ledger.administratorActs(
+        on: account.key, namingOthers: false, before: last, limit: Self.page)
     } cursor: {
       $0.id
     } piece: {

@@ -88,15 +88,12 @@ extension Timestamp {
   /// The form of RFC 9110, section 5.6.7: `Sun, 06 Nov 1994 08:49:37 GMT`.
   var httpDate: String {
     let weekdays = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
-    let months = [
-      "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ]
     let (date, millisecond) = dayAndTime
     let second = Int(millisecond / 1000)
     func two(_ value: Int) -> String { value < 10 ? "0\(value)" : "\(value)" }
     let time = [second / 3600, second / 60 % 60, second % 60].map(two).joined(separator: ":")
     // The first of January 1970 was a Thursday.
-    let day = "\(two(date.day)) \(months[date.month - 1]) \(date.year)"
+    let day = "\(two(date.day)) \(date.monthName) \(date.year)"
     return "\(weekdays[date.daysSince1970 % 7]), \(day) \(time) GMT"
   }
 }

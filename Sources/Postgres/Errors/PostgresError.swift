@@ -57,6 +57,14 @@ package struct PostgresError: Error, Sendable {
 }
 
 extension PostgresError {
+  /// What the body of a transaction throws when what it has read holds no longer, because of
+  /// others: it is run again from its beginning.
+  package static func overtaken(_ message: String) -> PostgresError {
+    var error = PostgresError(.server, message)
+    error.sqlState = .serializationFailure
+    return error
+  }
+
   /// Whether the same work may well succeed when it is repeated, a little later.
   ///
   /// After ``Code/connectionLost`` and ``Code/timedOut`` it may already have been done: repeat only

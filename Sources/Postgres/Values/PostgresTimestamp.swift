@@ -19,6 +19,18 @@ package struct PostgresTimestamp: Hashable, Comparable, Sendable {
   /// The seconds from the Unix epoch (1970) to PostgreSQL's (2000).
   package static let unixSecondsAtEpoch: Int64 = 946_684_800
 
+  /// A moment in milliseconds since the Unix epoch.
+  package init(millisecondsSince1970: Int64) {
+    self.init(
+      microsecondsSince2000: (millisecondsSince1970 - Self.unixSecondsAtEpoch * 1000) * 1000)
+  }
+
+  /// The milliseconds since the Unix epoch, rounded down.
+  package var millisecondsSince1970: Int64 {
+    let (milliseconds, rest) = microsecondsSince2000.quotientAndRemainder(dividingBy: 1000)
+    return milliseconds - (rest < 0 ? 1 : 0) + Self.unixSecondsAtEpoch * 1000
+  }
+
   package static func < (left: PostgresTimestamp, right: PostgresTimestamp) -> Bool {
     left.microsecondsSince2000 < right.microsecondsSince2000
   }

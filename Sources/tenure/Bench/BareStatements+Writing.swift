@@ -14,7 +14,8 @@ extension BareStatements {
 
   /// Records the purchase and everything that follows from it.
   var write: [SQL] {
-    [insertEntries, updateLine, insertTransaction] + insertProjections + insertLookups
+    [insertEntries, updateLine, insertTransaction, noteCharge(1, isOrdered: false)]
+      + insertProjections + insertLookups
       + [insertBinding, insertHolding, insertMovements] + fulfilOrder + tell + plan
       + finishSubmission
   }
@@ -103,6 +104,17 @@ extension BareStatements {
         switched_off_at = excluded.switched_off_at, is_provisional = excluded.is_provisional,
         decided_at = excluded.decided_at, corrected_at = excluded.corrected_at
       """
+  }
+
+  /// What reports count of the charge from now on, or did before.
+  private func noteCharge(_ number: Int, isOrdered: Bool) -> SQL {
+    """
+    INSERT INTO tenure.charge_change (environment, original_transaction_id, product_id, number,
+      rule, decided_at, charged_at, kind, ownership_type, is_owned, is_revoked, is_ordered,
+      is_delivered)
+    VALUES (\(environment), \(line), \(product), \(number), \("submitter"), \(now), \(now),
+      \("unknown"), \("purchased"), \(true), \(false), \(isOrdered), \(false))
+    """
   }
 
   private var insertProjections: [SQL] {
@@ -195,6 +207,7 @@ extension BareStatements {
       WHERE account_key = \(sample.accountKey) AND order_id = \(order)
       """,
       "UPDATE tenure.store_transaction SET order_id = \(order) WHERE \(charge)",
+      noteCharge(-1, isOrdered: false), noteCharge(1, isOrdered: true),
       """
       DELETE FROM tenure.job WHERE kind = \("expire_order")
         AND subject = \(order.uuidString.lowercased())

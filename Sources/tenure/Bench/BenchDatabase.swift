@@ -15,34 +15,40 @@ struct BenchDatabase: Sendable {
   /// - Parameters:
   ///   - url: An empty database; nil: on a private, durable PostgreSQL with its usual settings.
   ///   - directory: Where a private one keeps its data.
+  ///   - isKept: Whether a private one's data stay, and are used where they are there already.
+  ///   - settings: Other settings of a private one.
   ///   - logger: For the connections.
   /// - Returns: The database, to be removed after use.
   /// - Throws: ``BenchError/databaseInUse``, or what is wrong with PostgreSQL.
-  static func create(url: String?, in directory: URL, logger: Logger) async throws
-    -> BenchDatabase
-  {
+  static func create(
+    url: String?, in directory: URL, isKept: Bool = false, settings: [String: String] = [:],
+    logger: Logger
+  ) async throws -> BenchDatabase {
     if let url {
       return try await BenchDatabase(url: url, server: nil, logger: logger).created()
     }
     var options = PrivatePostgres.Options()
-    options.isTemporary = true
+    options.isTemporary = !isKept
+    options.settings = settings
     // A checkpoint because of much writing would fall into one round and not into the other.
     options.settings["max_wal_size"] = "8GB"
     options.settings["checkpoint_timeout"] = "1h"
     let server = try await PrivatePostgres.start(
       in: directory.appending(path: "postgres"), options: options, logger: logger)
     do {
-      return try await BenchDatabase(url: server.uri(), server: server, logger: logger).created()
+      let database = BenchDatabase(url: await server.uri(), server: server, logger: logger)
+      return try await database.created(isKept: isKept)
     } catch {
       await server.stop()
       throw error
     }
   }
 
-  private func created() async throws -> BenchDatabase {
+  private func created(isKept: Bool = false) async throws -> BenchDatabase {
     try await withPool { pool in
       let schema = SchemaMigrator(database: pool, logger: logger)
-      guard try await schema.version() == nil else { throw BenchError.databaseInUse }
+      let isEmpty = try await schema.version() == nil
+      guard isEmpty || isKept else { throw BenchError.databaseInUse }
       _ = try await schema.migrate()
     }
     return self
@@ -61,12 +67,20 @@ struct BenchDatabase: Sendable {
     }
   }
 
-  /// Removes everything, and stops the server if it is ours.
+  /// Starts the server again, if it is ours: what it had at hand is gone.
+  ///
+  /// - Throws: What is wrong with PostgreSQL.
+  func restart() async throws { try await server?.restart() }
+
+  /// Removes everything that is not kept, and stops the server if it is ours.
   func remove() async {
     if let server {
       await server.stop()
     } else {
-      try? await withPool { try await $0.runScript("DROP SCHEMA tenure CASCADE") }
+      try? await withPool {
+        try await $0.runScript(
+          "DROP SCHEMA IF EXISTS bench CASCADE; DROP SCHEMA tenure CASCADE")
+      }
     }
   }
 }

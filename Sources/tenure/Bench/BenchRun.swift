@@ -12,14 +12,20 @@ struct BenchRun: Sendable {
   let accounts: Int
   let seconds: Int
   let rounds: Int
-  let subscriptions: Int
+  /// Nil: as many as is usual for the subject.
+  let subscriptions: Int?
   let polls: Int
+  /// Where the database of the reports is kept; nil: nowhere.
+  let databaseDirectory: URL?
   let logger: Logger
+
+  /// What one transaction writes need not go through the log; everything else is as usual.
+  private static let reportsSettings = ["wal_level": "minimal", "max_wal_senders": "0"]
 
   /// Measures, until it is done or told to stop by SIGINT or SIGTERM.
   ///
   /// - Returns: The results; nil if it was told to stop.
-  func run() async throws -> [BenchResult]? {
+  func run() async throws -> BenchReport? {
     let task = MeasuringTask { try await measure() }
     let group = ServiceGroup(
       configuration: .init(
@@ -30,10 +36,11 @@ struct BenchRun: Sendable {
     } catch is CancellationError {
       return nil
     }
-    return task.results
+    return task.report
   }
 
-  private func measure() async throws -> [BenchResult] {
+  private func measure() async throws -> BenchReport {
+    if subject == .reports { return try await measureReports() }
     var results: [BenchResult] = []
     if subject == .signatures || subject == .all {
       let benchmark = SignatureBenchmark(seconds: seconds, rounds: rounds, logger: logger)
@@ -53,23 +60,37 @@ struct BenchRun: Sendable {
     if subject == .polling || subject == .all {
       results += try await withDatabase { database, _ in
         try await PollingBenchmark(
-          database: database, subscriptions: subscriptions, polls: polls, logger: logger
+          database: database, subscriptions: subscriptions ?? PollingBenchmark.subscriptions,
+          polls: polls, logger: logger
         ).run()
       }
     }
-    return results
+    return BenchReport(results: results)
   }
 
-  /// Makes a database for some of the benchmarks, and removes it afterwards.
-  private func withDatabase(
-    _ body: (BenchDatabase, _ directory: URL) async throws -> [BenchResult]
-  ) async throws -> [BenchResult] {
+  private func measureReports() async throws -> BenchReport {
+    try await withDatabase(keptIn: databaseDirectory, settings: Self.reportsSettings) {
+      database, directory in
+      let (results, answers) = try await ReportsBenchmark(
+        database: database, subscriptions: subscriptions ?? ReportsBenchmark.subscriptions,
+        seconds: seconds, rounds: rounds, directory: directory, logger: logger
+      ).run()
+      return BenchReport(results: results, answers: answers)
+    }
+  }
+
+  /// Makes a database for some of the benchmarks, and removes it afterwards unless it is kept.
+  private func withDatabase<Value>(
+    keptIn place: URL? = nil, settings: [String: String] = [:],
+    _ body: (BenchDatabase, _ directory: URL) async throws -> Value
+  ) async throws -> Value {
     let directory = FileManager.default.temporaryDirectory
       .appending(path: "tenure-bench-\(ProcessInfo.processInfo.processIdentifier)")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(at: directory) }
     let database = try await BenchDatabase.create(
-      url: databaseURL, in: directory, logger: logger)
+      url: databaseURL, in: place ?? directory, isKept: place != nil, settings: settings,
+      logger: logger)
     do {
       let results = try await body(database, directory)
       await database.remove()
@@ -105,17 +126,17 @@ struct BenchRun: Sendable {
 
 /// Work that the service group cancels on a signal, and whose end ends the group.
 private final class MeasuringTask: Service {
-  private let work: @Sendable () async throws -> [BenchResult]
-  private let found = Mutex<[BenchResult]>([])
+  private let work: @Sendable () async throws -> BenchReport
+  private let found = Mutex<BenchReport>(BenchReport(results: []))
 
-  init(_ work: @escaping @Sendable () async throws -> [BenchResult]) {
+  init(_ work: @escaping @Sendable () async throws -> BenchReport) {
     self.work = work
   }
 
-  var results: [BenchResult] { found.withLock { $0 } }
+  var report: BenchReport { found.withLock { $0 } }
 
   func run() async throws {
-    let results = try await work()
-    found.withLock { $0 = results }
+    let report = try await work()
+    found.withLock { $0 = report }
   }
 }

@@ -26,7 +26,8 @@ struct CopiedRows: Sendable {
     }
   }
 
-  private struct Table: Sendable {
+  /// A table of the schema.
+  struct Table: Sendable {
     var name: String
     /// With their types; those that the database fills in are left out.
     var columns: [(name: String, type: String)]
@@ -86,7 +87,9 @@ struct CopiedRows: Sendable {
   func count(in table: String) -> Int { rows.count(where: { $0.table.name == table }) }
 
   /// The tables of the schema; those that others refer to come first.
-  private static func tables(of database: ConnectionPool) async throws -> [Table] {
+  ///
+  /// - Throws: `PostgresError`.
+  static func tables(of database: ConnectionPool) async throws -> [Table] {
     let columns = try await database.query(
       """
       SELECT t.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod),

@@ -12,6 +12,8 @@ import Subscriptions
 /// Apple is simulated in this process: what it answers is signed anew for each poll, and verified.
 /// What the hours of Apple's real limits allow is not waited for.
 struct PollingBenchmark: Sendable {
+  /// How many subscriptions are due, unless told otherwise.
+  static let subscriptions = 100_000
   private static let planningName = "subscriptions planned"
   private static let planningLimit = "one INSERT … SELECT of as many jobs"
   private static let pollingName = "subscriptions polled"

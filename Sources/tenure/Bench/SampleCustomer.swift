@@ -15,6 +15,8 @@ struct SampleCustomer: Sendable {
   private static let tokenMark = "00000000-0000-4000-8001-00"
   private static let submissionMark = "00000000-0000-4000-8002-00"
   private static let orderMark = "00000000-0000-4000-8003-00"
+  private static let secondAccountMark = "00000000-0000-4000-8004-00"
+  private static let secondTokenMark = "00000000-0000-4000-8005-00"
 
   /// Of ten digits.
   let number: Int
@@ -35,18 +37,28 @@ struct SampleCustomer: Sendable {
   }
 
   var accountID: String { String(number) }
+  /// Another account that the same person has.
+  var secondAccountID: String { accountID + "-2" }
   var originalTransactionID: OriginalTransactionID { .init(rawValue: "30000\(number)") }
   var line: LineID { LineID(.production, originalTransactionID) }
 
   /// Makes the customer's account.
   ///
+  /// - Parameters:
+  ///   - isSecond: Whether it is the other one.
+  ///   - database: Where.
+  ///   - moment: Since when it is there.
   /// - Throws: `PostgresError`.
-  func insertAccount(in database: ConnectionPool) async throws {
-    let (key, token) = (Self.accountMark + accountID, Self.tokenMark + accountID)
+  func insertAccount(
+    isSecond: Bool = false, in database: ConnectionPool, at moment: Timestamp = .now
+  ) async throws {
+    let accountID = isSecond ? secondAccountID : self.accountID
+    let key = (isSecond ? Self.secondAccountMark : Self.accountMark) + String(number)
+    let token = (isSecond ? Self.secondTokenMark : Self.tokenMark) + String(number)
     try await database.batch([
       """
       INSERT INTO tenure.account (account_id, account_key, app_account_token, created_at)
-      VALUES (\(accountID), \(key)::uuid, \(token)::uuid, now())
+      VALUES (\(accountID), \(key)::uuid, \(token)::uuid, \(moment))
       """,
       """
       INSERT INTO tenure.account_by_key (account_key, account_id, app_account_token)

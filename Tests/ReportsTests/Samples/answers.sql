@@ -26,6 +26,20 @@ SELECT * FROM tenure.report_subscriptions(known_at => '2026-03-12Z');
 --= month|in_billing_retry|1
 --= week|revoked|1
 
+-- subscriptions granted, as they were known then, before and after one was recorded and was taken back, one by one too
+SELECT (SELECT number FROM tenure.report_subscriptions(include_grants => true, known_at => t.at) WHERE state = 'granted'), (SELECT string_agg(right(transaction_id, 1), ',' ORDER BY transaction_id) FROM tenure.report_subscriptions_item(include_grants => true, known_at => t.at) WHERE state = 'granted') FROM (VALUES (timestamptz '2026-01-31Z'), ('2026-03-19Z'), ('2026-03-20Z'), ('2026-04-09Z'), ('2026-04-10Z'), ('2026-05-02Z')) AS t (at);
+--= |
+--= 1|2
+--= 2|2,4
+--= 2|2,4
+--= 1|2
+--= 1|2
+
+-- subscriptions of a product, and of the sandbox
+SELECT product_id, state, number FROM tenure.report_subscriptions('year', include_grants => true, as_of => '2026-04-15 12:00Z') UNION ALL SELECT product_id, state, number FROM tenure.report_subscriptions(environment => 'sandbox', include_grants => true, as_of => '2025-06-30 23:59Z');
+--= year|active_renewing|1
+--= edge|active_renewing|1
+
 -- subscriptions, one by one
 SELECT product_id, state, original_transaction_id, transaction_id, since, number, account_id FROM tenure.report_subscriptions_item(as_of => '2026-04-15 12:00Z') ORDER BY 3;
 --= month|expired|s1|t13|2026-04-10T10:00:00+00:00|1|a
@@ -47,8 +61,13 @@ SELECT * FROM tenure.report_active('2026-01-01', '2026-04-30', as_of => '2026-04
 SELECT * FROM tenure.report_active('2026-01-01', '2026-04-30', include_trials => true, include_grants => true, as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|2026-01-31||0|5|0|0|0|0|0|5
 --= 2026-02-01|2026-02-28||5|2|1|0|1|0|0|6
---= 2026-03-01|2026-03-31||6|1|3|0|3|1|1|4
---= 2026-04-01|2026-04-15||4|1|1|1|0|0|0|5
+--= 2026-03-01|2026-03-31||6|2|3|0|3|1|1|5
+--= 2026-04-01|2026-04-15||5|1|2|1|1|0|0|5
+
+-- active with grants as known then: that one would be taken back was not known
+SELECT from_day, new, expired, active FROM tenure.report_active('2026-04-01', '2026-04-30', include_grants => true, known_at => '2026-04-09 23:59:59.999Z') UNION ALL SELECT from_day, new, expired, active FROM tenure.report_active('2026-04-01', '2026-04-30', include_grants => true, known_at => '2026-04-10Z');
+--= 2026-04-01|0|0|6
+--= 2026-04-01|0|1|5
 
 -- active as known then, and of a later moment nothing
 SELECT * FROM tenure.report_active('2026-03-01', '2026-04-30', known_at => '2026-03-12Z', as_of => '2026-04-15 12:00Z');
@@ -334,7 +353,118 @@ SELECT from_day, opened, open, expired, paid FROM tenure.report_orders('2026-02-
 SELECT * FROM tenure.report_audit('2026-04-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-04-14|ops|transfer|2|2026-04-14T11:00:00+00:00
 
--- audit, one by one
-SELECT from_day, subject, reason, number FROM tenure.report_audit_item('2026-04-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
---= 2026-04-14|t54|The same.|1
---= 2026-04-14|t53|Asked for by mail.|1
+-- audit, one by one: to whom, and why, by the names of now
+SELECT from_day, subject, account_id, previous_account_id, reason, number FROM tenure.report_audit_item('2026-04-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+--= 2026-04-14|t54|b||The same.|1
+--= 2026-04-14|t53|b|a|b wrote that a paid.|1
+
+-- audit by the days of another time zone
+SELECT from_day, number FROM tenure.report_audit('2026-04-14', '2026-04-15', time_zone => 'Pacific/Kiritimati', as_of => '2026-04-15 12:00Z');
+--= 2026-04-15|2
+
+-- a day later than the moment, in the month of the moment: nothing
+SELECT from_day, to_day, active FROM tenure.report_active('2026-04-20', '2026-04-30', as_of => '2026-04-15 12:00Z');
+
+-- the last day comes before the first one: nothing
+SELECT from_day, to_day, active FROM tenure.report_active('2026-04-20', '2026-04-10', as_of => '2026-04-30 12:00Z');
+
+-- without days, so many rows up to the moment: 30 days, 12 weeks from Monday, 12 months
+SELECT (SELECT count(*) || ' from ' || min(from_day) || ' to ' || max(to_day) FROM tenure.report_active(bucket => t.bucket, as_of => '2026-04-15 12:00Z')) FROM (VALUES ('day'), ('week'), ('month')) AS t (bucket);
+--= 30 from 2026-03-17 to 2026-04-15
+--= 12 from 2026-01-26 to 2026-04-15
+--= 12 from 2025-05-01 to 2026-04-15
+
+-- the day of the moment is that of the time zone
+SELECT max(to_day) FROM tenure.report_active(time_zone => 'Pacific/Kiritimati', as_of => '2026-04-15 12:00Z');
+--= 2026-04-16
+
+-- midnight: what begins with a month is of that month, and what ends with it is gone after it
+SELECT * FROM tenure.report_active('2025-05-01', '2025-07-31', environment => 'sandbox', as_of => '2025-12-31Z');
+--= 2025-05-01|2025-05-31||0|0|0|0|0|0|0|0
+--= 2025-06-01|2025-06-30||0|2|0|0|0|0|0|2
+--= 2025-07-01|2025-07-31||2|0|2|0|2|0|0|0
+
+-- midnight, from the movements themselves
+SELECT * FROM tenure.report_active('2025-05-01', '2025-07-31', environment => 'sandbox', time_zone => 'Etc/UTC', as_of => '2025-12-31Z');
+--= 2025-05-01|2025-05-31||0|0|0|0|0|0|0|0
+--= 2025-06-01|2025-06-30||0|2|0|0|0|0|0|2
+--= 2025-07-01|2025-07-31||2|0|2|0|2|0|0|0
+
+-- midnight, elsewhere: another month
+SELECT * FROM tenure.report_active('2025-05-01', '2025-07-31', environment => 'sandbox', time_zone => 'America/New_York', as_of => '2025-12-31Z');
+--= 2025-05-01|2025-05-31||0|1|0|0|0|0|0|1
+--= 2025-06-01|2025-06-30||1|1|1|0|1|0|0|1
+--= 2025-07-01|2025-07-31||1|0|1|0|1|0|0|0
+
+-- midnight, one by one, here and elsewhere
+SELECT measure, from_day, original_transaction_id FROM tenure.report_active_item('2025-06-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z') UNION ALL SELECT 'there ' || measure, from_day, original_transaction_id FROM tenure.report_active_item('2025-06-01', '2025-06-30', environment => 'sandbox', time_zone => 'America/New_York', as_of => '2025-12-31Z') ORDER BY 1, 3;
+--= active|2025-06-01|e1
+--= active|2025-06-01|e3
+--= new|2025-06-01|e1
+--= new|2025-06-01|e3
+--= there active|2025-06-01|e3
+--= there expired|2025-06-01|e1
+--= there new|2025-06-01|e3
+
+-- the moment itself has happened, and what is known from it on is known at it
+SELECT (SELECT active FROM tenure.report_active('2025-06-01', '2025-06-01', environment => 'sandbox', as_of => '2025-06-01 00:00Z')), (SELECT active FROM tenure.report_active('2025-05-31', '2025-05-31', environment => 'sandbox', as_of => '2025-05-31 23:59:59.999Z')), (SELECT active FROM tenure.report_active('2025-06-01', '2025-06-01', environment => 'sandbox', known_at => '2025-06-01 06:00Z')), (SELECT active FROM tenure.report_active('2025-06-01', '2025-06-01', environment => 'sandbox', known_at => '2025-06-01 05:59:59.999Z'));
+--= 1|0|1|0
+
+-- what is known until a moment is not known at it
+SELECT t.at, (SELECT string_agg(product_id || charges, ',') FROM tenure.report_revenue('2025-09-01', '2025-09-30', environment => 'sandbox', by_product => true, known_at => t.at)) AS charges FROM (VALUES (timestamptz '2025-09-06 11:59:59.999Z'), ('2025-09-06 12:00Z')) AS t (at);
+--= 2025-09-06T11:59:59.999+00:00|edgeold1
+--= 2025-09-06T12:00:00+00:00|edge1
+
+-- a day of 25 hours
+SELECT from_day, charges, charged_milliunits FROM tenure.report_revenue('2025-10-25', '2025-10-27', 'day', environment => 'sandbox', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
+--= 2025-10-26|2|750
+
+-- the start of a trial, in May here and in June there
+SELECT from_day, started, converted, trials, cohort_started, cohort_converted, conversion_rate FROM tenure.report_trials('2025-05-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z') UNION ALL SELECT from_day, started, converted, trials, cohort_started, cohort_converted, conversion_rate FROM tenure.report_trials('2025-05-01', '2025-06-30', environment => 'sandbox', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
+--= 2025-05-01|1|0|1|1|1|1.000000
+--= 2025-06-01|0|1|0|0|0|
+--= 2025-05-01|0|0|0|0|0|
+--= 2025-06-01|1|1|0|1|1|1.000000
+
+-- billing issues: the start of the trouble, in May here and in June there
+SELECT from_day, entered, recovered, cohort_recovered FROM tenure.report_billing_issues('2025-05-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z') UNION ALL SELECT from_day, entered, recovered, cohort_recovered FROM tenure.report_billing_issues('2025-05-01', '2025-06-30', environment => 'sandbox', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
+--= 2025-05-01|1|0|1
+--= 2025-06-01|0|1|0
+--= 2025-05-01|0|0|0
+--= 2025-06-01|1|1|1
+
+-- retention: cohorts of another time zone, up to its day
+SELECT cohort, period, to_day, cohort_size, retained FROM tenure.report_retention('2025-05-15', '2025-06-15', environment => 'sandbox', time_zone => 'America/New_York', as_of => '2025-07-15Z');
+--= 2025-05-01|0|2025-05-31|1|1
+--= 2025-05-01|1|2025-06-30|1|0
+--= 2025-05-01|2|2025-07-14|1|0
+--= 2025-06-01|0|2025-06-30|1|1
+--= 2025-06-01|1|2025-07-14|1|0
+
+-- refunds by the days of the time zone
+SELECT from_day, days_after, refunded, paid FROM tenure.report_refunds('2025-06-01', '2025-07-31', environment => 'sandbox', product => 'edgecoins', as_of => '2025-12-31Z') UNION ALL SELECT from_day, days_after, refunded, paid FROM tenure.report_refunds('2025-06-01', '2025-07-31', environment => 'sandbox', product => 'edgecoins', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
+--= 2025-06-01|031-060|1|1
+--= 2025-07-01|015-030|1|1
+
+-- classes of days between a charge and its refund
+SELECT string_agg(tenure.refund_delay(days), ' ' ORDER BY days) FROM unnest(ARRAY[-1, 0, 1, 2, 3, 4, 7, 8, 14, 15, 30, 31, 60, 61, 90, 91]) AS d (days);
+--= 000 000 001 002-003 002-003 004-007 004-007 008-014 008-014 015-030 015-030 031-060 031-060 061-090 061-090 091-
+
+-- mrr of which nothing stays: it came back in one currency and left in another
+SELECT from_day, currency, opening_milliunits, new_milliunits, reactivated_milliunits, churned_milliunits, currency_changed_milliunits, mrr_milliunits FROM tenure.report_mrr('2025-02-01', '2025-04-30', environment => 'sandbox', as_of => '2025-12-31Z');
+--= 2025-02-01|EUR|0|100|0|-100|0|0
+--= 2025-03-01|EUR|0|0|100|0|-100|0
+--= 2025-03-01|USD|0|0|0|-100|100|0
+
+-- churn by cause, as far as no other sample has it
+SELECT from_day, voluntary, involuntary, product_withdrawn, unknown, expired, resubscribed, churned FROM tenure.report_churn('2025-02-01', '2025-07-31', environment => 'sandbox', as_of => '2025-12-31Z');
+--= 2025-02-01|0|0|0|1|1|0|1
+--= 2025-03-01|0|0|1|0|1|1|0
+--= 2025-04-01|0|0|0|0|0|0|0
+--= 2025-05-01|0|0|0|0|0|0|0
+--= 2025-06-01|0|0|0|0|0|0|0
+--= 2025-07-01|1|1|0|0|2|0|2
+
+-- renewals due within days of 24 hours, whatever the session's own time zone is
+SELECT r.day, r.original_transaction_id, r.number, r.amount_milliunits FROM (SELECT set_config('TimeZone', 'Europe/Berlin', true) AS name OFFSET 0) AS z CROSS JOIN LATERAL tenure.report_renewals_due_item(20, environment => 'sandbox', as_of => '2026-03-25 12:00Z'::timestamptz + length(z.name) * interval '0') AS r;
+--= 2026-04-14|e9|1|900

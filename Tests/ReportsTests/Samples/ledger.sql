@@ -8,7 +8,9 @@ INSERT INTO product (product_id, valid_from, type, subscription_group, period, p
 VALUES ('month', '2025-01-01Z', 'auto_renewable', 'g', 'P1M', 10990, 'EUR'),
     ('year', '2025-01-01Z', 'auto_renewable', 'g', 'P1Y', 59990, 'EUR'),
     ('week', '2025-01-01Z', 'auto_renewable', 'h', 'P1W', 1990, 'USD'),
-    ('coins', '2025-01-01Z', 'consumable', NULL, NULL, 2500, 'EUR');
+    ('coins', '2025-01-01Z', 'consumable', NULL, NULL, 2500, 'EUR'),
+    -- Nobody knew of this price at the moment.
+    ('month', '2026-04-17Z', 'auto_renewable', 'g', 'P1M', 12990, 'EUR');
 
 INSERT INTO account_by_key (account_key, account_id, app_account_token)
 VALUES ('00000000-0000-0000-0000-00000000000a', 'a', gen_random_uuid()),
@@ -145,6 +147,54 @@ JOIN (VALUES ('production', '', 'purchased'), ('production', 'f', 'family_shared
     ('sandbox', 'x', 'purchased')) AS e (environment, prefix, ownership_type)
     ON e.prefix = '' OR line = 's1';
 
+-- Edges, in the sandbox and before all that: moments that are midnight in UTC, that are another day or
+-- month elsewhere, or that are those of a report; days of 25 hours; and months in which nothing stays.
+INSERT INTO movement (environment, original_transaction_id, kind, at, transaction_id,
+    charge_original_transaction_id, product_id, cause, origin_at, number, ownership_type, period_type,
+    quantity, currency, amount_milliunits, price_source, mrr_twelfths, known_from, known_until)
+SELECT 'sandbox', line, kind, at::timestamptz, 't' || line, line, product, cause,
+    origin_at::timestamptz, number, 'purchased', period_type, 1, currency, amount,
+    CASE WHEN currency IS NOT NULL THEN 'app_store' END, mrr, known_from::timestamptz,
+    known_until::timestamptz
+FROM (VALUES
+    -- e1: June to the day, in UTC.
+    ('e1', 'charged', '2025-06-01 00:00Z', 'edge', '', NULL, 1, 'normal', 'EUR', 1000, 0, '2025-06-01 06:00Z', 'infinity'),
+    ('e1', 'started', '2025-06-01 00:00Z', 'edge', '', '2025-06-01 00:00Z', 1, 'normal', 'EUR', 0, 12000, '2025-06-01 06:00Z', 'infinity'),
+    ('e1', 'ended', '2025-07-01 00:00Z', 'edge', 'billing', '2025-06-01 00:00Z', -1, 'normal', 'EUR', 0, -12000, '2025-06-01 06:00Z', 'infinity'),
+    ('e1', 'state', '2025-06-01 00:00Z', 'edge', 'active_renewing', NULL, 1, 'normal', NULL, 0, 0, '2025-06-01 06:00Z', 'infinity'),
+    ('e1', 'state', '2025-07-01 00:00Z', 'edge', 'active_renewing', NULL, -1, 'normal', NULL, 0, 0, '2025-06-01 06:00Z', 'infinity'),
+    -- e2: coins, in Berlin of July and back within 30 days, in UTC of June and back after 31.
+    ('e2', 'charged', '2025-06-30 23:00Z', 'edgecoins', '', NULL, 1, 'normal', 'EUR', 500, 0, '2025-06-30 23:00Z', 'infinity'),
+    ('e2', 'refunded', '2025-07-31 21:30Z', 'edgecoins', 'other', '2025-06-30 23:00Z', -1, 'normal', 'EUR', -500, 0, '2025-07-31 21:30Z', 'infinity'),
+    -- e3: a trial, begun in June in Berlin and in May in UTC, that converts.
+    ('e3', 'trial_started', '2025-05-31 23:00Z', 'edge', '', '2025-05-31 23:00Z', 1, 'trial', NULL, 0, 0, '2025-05-31 23:00Z', 'infinity'),
+    ('e3', 'trial_ended', '2025-06-07 23:00Z', 'edge', 'converted', '2025-05-31 23:00Z', -1, 'trial', NULL, 0, 0, '2025-05-31 23:00Z', 'infinity'),
+    ('e3', 'started', '2025-06-07 23:00Z', 'edge', '', '2025-06-07 23:00Z', 1, 'normal', 'EUR', 0, 12000, '2025-06-07 23:00Z', 'infinity'),
+    ('e3', 'ended', '2025-07-07 23:00Z', 'edge', 'voluntary', '2025-06-07 23:00Z', -1, 'normal', 'EUR', 0, -12000, '2025-06-07 23:00Z', 'infinity'),
+    -- e4: trouble, begun in June in Berlin and in May in UTC.
+    ('e4', 'billing_recovered', '2025-06-10 00:00Z', 'edge', '', '2025-05-31 23:30Z', 1, 'normal', NULL, 0, 0, '2025-06-10 00:00Z', 'infinity'),
+    -- e5: for a day it was thought to be of another product.
+    ('e5', 'charged', '2025-09-05 10:00Z', 'edgeold', '', NULL, 1, 'normal', 'EUR', 100, 0, '2025-09-05 12:00Z', '2025-09-06 12:00Z'),
+    ('e5', 'charged', '2025-09-05 10:00Z', 'edge', '', NULL, 1, 'normal', 'EUR', 100, 0, '2025-09-06 12:00Z', 'infinity'),
+    -- e6 and e7: in Berlin both are of the long day on which summer time ends.
+    ('e6', 'charged', '2025-10-25 22:10Z', 'edge', '', NULL, 1, 'normal', 'EUR', 50, 0, '2025-10-25 22:10Z', 'infinity'),
+    ('e7', 'charged', '2025-10-26 22:30Z', 'edge', '', NULL, 1, 'normal', 'EUR', 700, 0, '2025-10-26 22:30Z', 'infinity'),
+    -- e8: comes back in euros, goes on in dollars, and is gone within the month.
+    ('e8', 'started', '2025-02-10 10:00Z', 'edge', '', '2025-02-10 10:00Z', 1, 'normal', 'EUR', 0, 1200, '2025-02-10 10:00Z', 'infinity'),
+    ('e8', 'ended', '2025-02-20 10:00Z', 'edge', 'unknown', '2025-02-10 10:00Z', -1, 'normal', 'EUR', 0, -1200, '2025-02-20 10:00Z', 'infinity'),
+    ('e8', 'resumed', '2025-03-02 10:00Z', 'edge', '', '2025-02-10 10:00Z', 1, 'normal', 'EUR', 0, 1200, '2025-03-02 10:00Z', 'infinity'),
+    ('e8', 'repriced', '2025-03-20 10:00Z', 'edge', 'from', '2025-02-10 10:00Z', 0, 'normal', 'EUR', 0, -1200, '2025-03-20 10:00Z', 'infinity'),
+    ('e8', 'repriced', '2025-03-20 10:00Z', 'edge', 'to', '2025-02-10 10:00Z', 0, 'normal', 'USD', 0, 1200, '2025-03-20 10:00Z', 'infinity'),
+    ('e8', 'ended', '2025-03-25 10:00Z', 'edge', 'product_withdrawn', '2025-02-10 10:00Z', -1, 'normal', 'USD', 0, -1200, '2025-03-25 10:00Z', 'infinity'),
+    -- e9: a month renews at a lower price, and is due twenty days of 24 hours after 25 March 12:00,
+    -- less half an hour; with summer time in between, that is later by the clock of Berlin.
+    ('e9', 'charged', '2026-03-14 11:30Z', 'edge', '', NULL, 1, 'normal', 'EUR', 900, 0, '2026-03-14 11:30Z', 'infinity'),
+    ('e9', 'state', '2026-03-14 11:30Z', 'edge', 'active_renewing', NULL, 1, 'normal', NULL, 0, 0, '2026-03-14 11:30Z', 'infinity'),
+    ('e9', 'state', '2026-04-14 11:30Z', 'edge', 'active_renewing', NULL, -1, 'normal', NULL, 0, 0, '2026-03-14 11:30Z', 'infinity'),
+    ('e9', 'state', '2026-04-14 11:30Z', 'edge', 'expired', NULL, 1, 'normal', NULL, 0, 0, '2026-03-14 11:30Z', 'infinity')
+) AS edge (line, kind, at, product, cause, origin_at, number, period_type, currency, amount, mrr,
+    known_from, known_until);
+
 -- The sums by the day, some of them folded.
 WITH delta AS (
     SELECT m.environment, b.basis, m.kind, b.day, b.cohort, b.summed_cause AS cause, m.product_id,
@@ -172,10 +222,13 @@ DROP TABLE told;
 -- Rates of the operator: none before 2026.
 INSERT INTO exchange_rate VALUES ('EUR', 'USD', '2026-01-01', 0.9), ('EUR', 'USD', '2026-04-01', 0.95);
 
--- Grants: one that ended, one that never ends, one provisional, which is no grant.
-INSERT INTO account_grant (account_id, grant_id, entitlement, source, starts_at, ends_at, reason)
-VALUES ('a', '00000000-0000-0000-0000-000000000001', 'pro', 'grant', '2026-02-01Z', '2026-03-15Z', 'r'),
-    ('b', '00000000-0000-0000-0000-000000000002', 'pro', 'grant', '2026-03-01Z', NULL, 'r');
+-- Grants: one that ended, one that never ends, one that was taken back before its end, one
+-- provisional, which is no grant.
+INSERT INTO account_grant (account_id, grant_id, entitlement, source, starts_at, ends_at, reason,
+    recorded_at, revoked_at)
+VALUES ('a', '00000000-0000-0000-0000-000000000001', 'pro', 'grant', '2026-02-01Z', '2026-03-15Z', 'r', '2026-02-01Z', NULL),
+    ('b', '00000000-0000-0000-0000-000000000002', 'pro', 'grant', '2026-03-01Z', NULL, 'r', '2026-03-01Z', NULL),
+    ('c', '00000000-0000-0000-0000-000000000004', 'pro', 'grant', '2026-03-20Z', '2026-05-01Z', 'r', '2026-03-20Z', '2026-04-10Z');
 INSERT INTO account_grant VALUES ('c', '00000000-0000-0000-0000-000000000003', 'pro', 'provisional',
     '2026-04-01Z', '2026-05-01Z', 'r', gen_random_uuid(), 'production', 's9');
 
@@ -204,6 +257,26 @@ FROM (VALUES
     ('c1', 'tc3', 'coins', 'purchase', '2026-04-14 23:30Z', NULL, '2026-04-15 00:00Z', 'normal', NULL, NULL, 'a', 'submitter', '2026-04-15 00:00Z', NULL, '00000000-0000-0000-0000-000000000012', NULL)
 ) AS t (line, id, product, what, charged, expires, recorded, period, price, currency, account, rule,
     decided, corrected, ordered, delivered);
+-- The sums of charges by the day, some of them folded; and a charge that was delivered meanwhile.
+INSERT INTO charge_day
+SELECT t.environment, b.measure, b.day, b.cause, t.product_id, t.ownership_type, count(*)
+FROM store_transaction AS t
+CROSS JOIN LATERAL charge_basis(t.rule, t.decided_at, t.corrected_at, t.charged_at, t.kind,
+    t.product_type, t.ownership_type, t.owner_account_key IS NOT NULL, t.revoked_at IS NOT NULL,
+    t.order_id IS NOT NULL, t.delivered_at IS NOT NULL AND t.transaction_id <> 't51') AS b
+WHERE hashtext(t.transaction_id) % 2 = 0 OR t.transaction_id = 't51'
+GROUP BY 1, 2, 3, 4, 5, 6;
+INSERT INTO charge_change (environment, original_transaction_id, number, product_id, rule,
+    decided_at, corrected_at, charged_at, kind, product_type, ownership_type, is_owned, is_revoked,
+    is_ordered, is_delivered)
+SELECT t.environment, t.original_transaction_id, n, t.product_id, t.rule, t.decided_at,
+    t.corrected_at, t.charged_at, t.kind, t.product_type, t.ownership_type,
+    t.owner_account_key IS NOT NULL, t.revoked_at IS NOT NULL, t.order_id IS NOT NULL,
+    t.delivered_at IS NOT NULL AND n = 1
+FROM store_transaction AS t
+CROSS JOIN (VALUES (1), (-1)) AS sign (n)
+WHERE hashtext(t.transaction_id) % 2 <> 0 AND t.transaction_id <> 't51' AND n = 1
+    OR t.transaction_id = 't51';
 INSERT INTO account_binding VALUES
     ('production', 's5', 1, '00000000-0000-0000-0000-00000000000a', '2026-02-27 10:00Z', 's5', 't51', 'week', 'submitter'),
     ('production', 's5', 2, '00000000-0000-0000-0000-00000000000b', '2026-04-02 10:00Z', 's5', 't53', 'week', 'submitter');
@@ -212,7 +285,11 @@ INSERT INTO purchase_order VALUES
     ('00000000-0000-0000-0000-00000000000a', '00000000-0000-0000-0000-000000000012', 'coins', 'refunded', '2026-04-14 23:00Z', '2026-04-15 00:00Z', 'production', 'c1', 'tc3'),
     ('00000000-0000-0000-0000-00000000000b', '00000000-0000-0000-0000-000000000013', 'coins', 'open', '2026-04-15 09:00Z', NULL, NULL, NULL, NULL),
     ('00000000-0000-0000-0000-00000000000b', '00000000-0000-0000-0000-000000000014', 'coins', 'expired', '2026-04-01 09:00Z', NULL, NULL, NULL, NULL);
-INSERT INTO administrator_action (acted_at, administrator, action, subject, reason, data)
-VALUES ('2026-04-14 10:00Z', 'ops', 'transfer', 't53', 'Asked for by mail.', '{}'),
-    ('2026-04-14 11:00Z', 'ops', 'transfer', 't54', 'The same.', '{}'),
-    ('2026-04-15 13:00Z', 'ops', 'grant', 'a', 'Later than the moment.', '{}');
+INSERT INTO administrator_action (acted_at, administrator, action, subject, reason, data, account_key,
+    previous_account_key)
+VALUES ('2026-04-14 10:00Z', 'ops', 'transfer', 't53',
+        '{account:00000000-0000-0000-0000-00000000000b} wrote that {account:00000000-0000-0000-0000-00000000000a} paid.', '{}',
+        '00000000-0000-0000-0000-00000000000b', '00000000-0000-0000-0000-00000000000a'),
+    ('2026-04-14 11:00Z', 'ops', 'transfer', 't54', 'The same.', '{}',
+        '00000000-0000-0000-0000-00000000000b', NULL),
+    ('2026-04-15 13:00Z', 'ops', 'grant', 'a', 'Later than the moment.', '{}', NULL, NULL);

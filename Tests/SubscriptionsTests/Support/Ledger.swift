@@ -17,13 +17,14 @@ struct Ledger {
   ///   - members: The lines that are folded as one.
   ///   - orders: The orders that accounts opened.
   ///   - erasures: When accounts were erased.
+  ///   - merges: The accounts that were merged into others.
   init(
     members: [LineID] = [mainLine], orders: Set<OpenedOrder> = [],
-    erasures: [AccountKey: Timestamp] = [:]
+    erasures: [AccountKey: Timestamp] = [:], merges: [AccountKey: AccountMerge] = [:]
   ) {
     line = Line(members: members)
     now = day(0, minus(ms))
-    line.updateContext { $0.know(orders: orders, erasures: erasures) }
+    line.updateContext { $0.know(orders: orders, erasures: erasures, merges: merges) }
   }
 
   @discardableResult
@@ -64,6 +65,22 @@ struct Ledger {
 
   mutating func open(_ order: OpenedOrder) {
     line.updateContext { $0.orders.insert(order) }
+  }
+
+  /// Merges an account into another, as an administrator does: all of it that the account owns is
+  /// placed with the other one.
+  @discardableResult
+  mutating func merge(_ account: AccountKey, into other: AccountKey) -> [LedgerEntry] {
+    let owned = line.decisions.filter { $0.value.decision.owner == account }.keys.sorted()
+    let dates = rule.charges.map { $0.date + ms }
+    let moment = ([now + ms] + dates).max() ?? now
+    line.updateContext { $0.merges[account] = AccountMerge(into: other, at: moment) }
+    return record([
+      .acts(
+        owned.map {
+          .placement(Placement(account: other, transaction: $0, effectiveFrom: now))
+        })
+    ])
   }
 
   @discardableResult
@@ -129,6 +146,7 @@ struct Ledger {
       $0.tokenHolders = line.history.tokenHolders
       $0.orders = line.history.orders
       $0.erasures = line.history.erasures
+      $0.merges = line.history.merges
     }
     let ordered = entries.sorted {
       ($0.recordedAt, $0.line, $0.number) < ($1.recordedAt, $1.line, $1.number)
@@ -139,10 +157,14 @@ struct Ledger {
 }
 
 extension LineHistory {
-  mutating func know(orders: Set<OpenedOrder>, erasures: [AccountKey: Timestamp]) {
+  mutating func know(
+    orders: Set<OpenedOrder>, erasures: [AccountKey: Timestamp],
+    merges: [AccountKey: AccountMerge]
+  ) {
     for account in [a, b, c, t] { tokenHolders[issuedToken(account)] = account }
     self.orders = orders
     self.erasures = erasures
+    self.merges = merges
   }
 }
 

@@ -6,6 +6,7 @@ struct RandomHistory {
   private(set) var items: [Item] = []
   private(set) var orders: Set<OpenedOrder> = []
   private(set) var erasures: [AccountKey: Timestamp] = [:]
+  private(set) var merges: [AccountKey: AccountMerge] = [:]
   private(set) var members: [LineID] = [mainLine]
   private var known: [TransactionKey] = []
 
@@ -31,9 +32,17 @@ struct RandomHistory {
     if generator.once(in: 6) {
       erasures[generator.pick(a, b)] = Self.moment(near: start, using: &generator)
     }
+    if isHostile, generator.once(in: 6) {
+      for (account, other) in generator.pick([(a, b)], [(a, b), (b, c)], [(b, t)], [(t, a)]) {
+        merges[account] = AccountMerge(
+          into: other, at: Self.moment(near: start, using: &generator))
+      }
+    }
   }
 
-  var ledger: Ledger { Ledger(members: members, orders: orders, erasures: erasures) }
+  var ledger: Ledger {
+    Ledger(members: members, orders: orders, erasures: erasures, merges: merges)
+  }
 
   private func record(_ number: Int, from start: Timestamp, using generator: inout SeededGenerator)
     -> TransactionRecord
@@ -136,11 +145,18 @@ struct RandomHistory {
           account: generator.pick(a, b, c), productID: record.key.productID,
           openedAt: Self.moment(near: date, using: &generator)))
     }
-    if isHostile, generator.once(in: 10) {
+    if isHostile, generator.once(in: 8) {
       items.append(
         placementItem(
-          record.key, with: generator.pick(a, b, nil),
+          record.key, with: generator.pick(a, b, nil, nil),
           from: Self.moment(near: record.purchaseDate, using: &generator)))
+      // Of what was released, the next claim; of what was placed, one that comes to nothing.
+      if generator.once(in: 2) {
+        items.append(
+          claimItem(
+            generator.pick(from: known), record.key, by: generator.pick(a, b, c),
+            receivedAt: record.chargedAt + .days(1)))
+      }
     }
   }
 

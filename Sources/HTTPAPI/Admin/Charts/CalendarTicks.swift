@@ -92,20 +92,15 @@ struct CalendarTicks: Sendable {
 
     func label(_ moment: Timestamp, isFirst: Bool, hasRoom: Bool) -> String {
       let (date, time) = moment.dayAndTime
-      let month = CalendarTicks.monthNames[date.month - 1]
       switch self {
       case .hours where time > 0: return CalendarTicks.hour(time)
       case .hours, .days:
-        return "\(date.day) \(month)" + (isFirst && hasRoom ? " \(date.year)" : "")
+        return "\(date.day) \(date.monthName)" + (isFirst && hasRoom ? " \(date.year)" : "")
       case .months(let months) where months.isMultiple(of: 12): return "\(date.year)"
-      case .months: return isFirst || date.month == 1 ? "\(month) \(date.year)" : month
+      case .months: return date.monthName + (isFirst || date.month == 1 ? " \(date.year)" : "")
       }
     }
   }
-
-  private static let monthNames = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-  ]
 
   private static func hour(_ millisecondOfDay: Int64) -> String {
     let hour = millisecondOfDay / 3_600_000

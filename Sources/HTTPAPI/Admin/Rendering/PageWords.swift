@@ -17,11 +17,7 @@ extension Timestamp {
 enum Age {
   /// In its two largest units, as in `6 d 3 h`.
   static func text(_ duration: Duration) -> String {
-    let seconds = max(duration.components.seconds, 0)
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60)
-    if days > 0 { return hours > 0 && days < 100 ? "\(days) d \(hours) h" : "\(days) d" }
-    if hours > 0 { return minutes > 0 ? "\(hours) h \(minutes) min" : "\(hours) h" }
-    return minutes > 0 ? "\(minutes) min" : "\(seconds) s"
+    max(duration, .zero).words(isRough: true)
   }
 }
 

@@ -1,0 +1,142 @@
+import Postgres
+import Subscriptions
+
+/// What reports count of charges beside the journal: who writes a row of `store_transaction` notes
+/// what that changes of the sums by the day.
+///
+/// A row is added for each charge that is counted in another way from now on, and one for what it
+/// was counted as before; of what reports do not count, nothing is noted. Recordings only ever add,
+/// so that none waits for another's sum.
+enum ChargeSums {
+  /// Adds to a statement that inserts or updates a transaction's row what it changes of the sums.
+  ///
+  /// What was there is read as it stands: with the condition below pushed into it, a plan that was
+  /// made while the table was empty could begin with another index than the primary key.
+  ///
+  /// - Parameters:
+  ///   - write: Writes the one row, and returns nothing.
+  ///   - key: The row's, whose line is locked.
+  /// - Returns: One statement, for what is noted has to be of the same moment.
+  static func noting(_ write: SQL, of key: TransactionKey) -> SQL {
+    """
+    WITH old AS MATERIALIZED (
+      SELECT \(counted) FROM tenure.store_transaction WHERE \(condition(key))
+    ), new AS (
+      \(write)
+      RETURNING \(counted)
+    )
+    \(insert(key))
+    SELECT \(key.line.environment), \(key.line.originalTransactionID), \(key.productID),
+      sum(number), \(names)
+    FROM (SELECT 1 AS number, * FROM new UNION ALL SELECT -1, * FROM old) AS change
+    WHERE rule IS NOT NULL
+    GROUP BY \(names)
+    HAVING sum(number) <> 0
+    """
+  }
+
+  /// Deletes a transaction's row, and notes what that changes of the sums.
+  static func deletion(of key: TransactionKey) -> SQL {
+    """
+    WITH old AS (
+      DELETE FROM tenure.store_transaction WHERE \(condition(key))
+      RETURNING \(counted)
+    )
+    \(insert(key))
+    SELECT \(key.line.environment), \(key.line.originalTransactionID), \(key.productID), -1,
+      \(names)
+    FROM old
+    WHERE rule IS NOT NULL
+    """
+  }
+
+  /// What `charge_basis` takes, of a row of `store_transaction`.
+  private static let counted: SQL = """
+    rule, decided_at, corrected_at, charged_at, kind, product_type, ownership_type,
+      owner_account_key IS NOT NULL AS is_owned, revoked_at IS NOT NULL AS is_revoked,
+      order_id IS NOT NULL AS is_ordered, delivered_at IS NOT NULL AS is_delivered
+    """
+
+  /// The same columns of `charge_change`.
+  static let names: SQL = """
+    rule, decided_at, corrected_at, charged_at, kind, product_type, ownership_type, is_owned,
+      is_revoked, is_ordered, is_delivered
+    """
+
+  private static func insert(_ key: TransactionKey) -> SQL {
+    """
+    INSERT INTO tenure.charge_change (environment, original_transaction_id, product_id, number,
+      \(names))
+    """
+  }
+
+  private static func condition(_ key: TransactionKey) -> SQL {
+    """
+    environment = \(key.line.environment)
+      AND original_transaction_id = \(key.line.originalTransactionID)
+      AND transaction_id = \(key.transactionID) AND product_id = \(key.productID)
+    """
+  }
+
+  // MARK: Folding and proof
+
+  /// Takes some changes and adds them to the sums by the day.
+  ///
+  /// - Parameter limit: How many at most.
+  /// - Returns: The statement; its one value is how many were taken.
+  static func fold(limit: Int) -> SQL {
+    """
+    WITH taken AS (
+      DELETE FROM tenure.charge_change
+      WHERE (original_transaction_id, change_id) IN (
+        SELECT original_transaction_id, change_id FROM tenure.charge_change LIMIT \(limit))
+      RETURNING environment, product_id, number, \(names)
+    ), folded AS (
+      INSERT INTO tenure.charge_day AS d (environment, measure, day, cause, product_id,
+        ownership_type, number)
+      SELECT environment, measure, day, cause, product_id, ownership_type, sum(number)
+      FROM taken CROSS JOIN LATERAL tenure.charge_basis(\(names))
+      GROUP BY environment, measure, day, cause, product_id, ownership_type
+      HAVING sum(number) <> 0
+      ORDER BY environment, measure, day, cause, product_id, ownership_type
+      \(adding)
+    )
+    SELECT count(*) FROM taken
+    """
+  }
+
+  /// Adds to the sums what they lack.
+  static let mend: SQL = """
+    INSERT INTO tenure.charge_day AS d (environment, measure, day, cause, product_id,
+      ownership_type, number)
+    \(differing)
+    \(adding)
+    """
+
+  /// What becomes of a sum that is there already.
+  private static let adding: SQL = """
+    ON CONFLICT (environment, measure, day, cause, product_id, ownership_type)
+    DO UPDATE SET number = d.number + excluded.number
+    """
+
+  /// What the charges come to beyond the sums that are stored: both are of one moment.
+  static let differing: SQL = """
+    SELECT environment, measure, day, cause, product_id, ownership_type, sum(number) AS number
+    FROM (
+      SELECT t.environment, b.measure, b.day, b.cause, t.product_id, t.ownership_type,
+        1::bigint AS number
+      FROM tenure.store_transaction AS t
+      CROSS JOIN LATERAL tenure.charge_basis(t.rule, t.decided_at, t.corrected_at, t.charged_at,
+        t.kind, t.product_type, t.ownership_type, t.owner_account_key IS NOT NULL,
+        t.revoked_at IS NOT NULL, t.order_id IS NOT NULL, t.delivered_at IS NOT NULL) AS b
+      UNION ALL
+      SELECT environment, measure, day, cause, product_id, ownership_type, -number
+      FROM tenure.charge_day
+      UNION ALL
+      SELECT environment, measure, day, cause, product_id, ownership_type, -number
+      FROM tenure.charge_change CROSS JOIN LATERAL tenure.charge_basis(\(names))
+    ) AS part
+    GROUP BY environment, measure, day, cause, product_id, ownership_type
+    HAVING sum(number) <> 0
+    """
+}

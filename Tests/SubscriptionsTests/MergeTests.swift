@@ -1,0 +1,98 @@
+import Subscriptions
+import Testing
+
+/// Accounts that were merged into others: what was theirs, and what comes later.
+struct MergeTests {
+  private static let month = charge("1", from: day(0), to: day(30))
+  private static let renewal = charge("2", from: day(30), to: day(60), kind: .renewal)
+
+  @Test func `what the guest had and what renews later are the member's`() {
+    var ledger = Ledger()
+    ledger.hear(Self.month)
+    ledger.claim(key("1"), by: a)
+    ledger.merge(a, into: b)
+    #expect(ledger.owner("1") == b)
+    #expect(ledger.decision("1")?.rule == .administrator)
+    ledger.hear(Self.renewal)
+    #expect(ledger.owner("2") == b)
+    #expect(ledger.line.decisions == ledger.folded.decisions)
+  }
+
+  @Test func `a token of the guest's is the member's from then on`() {
+    var ledger = Ledger()
+    // Bought by the guest, submitted by the member.
+    ledger.hear(charge("1", from: day(0), to: day(30), token: issuedToken(a)))
+    ledger.claim(key("1"), by: b)
+    ledger.merge(a, into: b)
+    // Switched off and on again: the token would else be somebody else's.
+    ledger.hear([off(day(5)), on(day(10))])
+    ledger.hear(
+      charge("2", from: day(30), to: day(60), kind: .renewal, token: issuedToken(a)))
+    #expect(ledger.owner("2") == b)
+    #expect(ledger.decision("2")?.rule == .activelyAutoRenewing)
+
+    var other = Ledger()
+    other.hear(Self.month)
+    other.merge(a, into: b)
+    other.hear(charge("9", from: day(70), to: day(100), token: issuedToken(a)))
+    #expect(other.owner("9") == b)
+    #expect(other.decision("9")?.rule == .appAccountToken)
+  }
+
+  @Test func `what was charged before and is heard of late is the member's, too`() {
+    var ledger = Ledger()
+    ledger.hear(charge("2", from: day(30), to: day(60), token: issuedToken(a)))
+    ledger.merge(a, into: b)
+    ledger.hear(charge("1", from: day(0), to: day(30), token: issuedToken(a)))
+    #expect(ledger.owner("1") == b)
+    #expect(ledger.owner("2") == b)
+  }
+
+  @Test func `nothing is the guest's any more, and nobody else's owner changes`() {
+    var moved = 0
+    forAll("What was the guest's is the member's", iterations: 300) { generator in
+      let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
+      var ledger = Ledger(
+        members: history.members, orders: history.orders, erasures: history.erasures)
+      let batches = batches(rearranged(history.items, using: &generator), using: &generator)
+      let split = generator.number(0...batches.count)
+      for batch in batches.prefix(split) { ledger.record(batch) }
+      let before = ledger.line.decisions
+      let entries = ledger.merge(a, into: b)
+      let owned = before.values.filter { $0.decision.owner == a }.count
+      moved += owned
+      if owned == 0, !entries.isEmpty || Self.differs(ledger) {
+        return "a line on which the guest had nothing changed: \(entries)"
+      }
+      for (charge, decision) in before where decision.decision.owner == a {
+        if ledger.line.decisions[charge]?.decision.owner != b { return "not the member's" }
+      }
+      for batch in batches.dropFirst(split) {
+        ledger.record(batch)
+        if ledger.line.decisions.values.contains(where: { $0.decision.owner == a }),
+          !batch.isPlacement
+        {
+          return "the guest's again"
+        }
+        if Self.differs(ledger) { return "not what the replay says" }
+      }
+      if ledger.folded.decisions != ledger.line.decisions { return "other decisions" }
+      return nil
+    }
+    #expect(moved > 10, "the property is about something")
+  }
+
+  private static func differs(_ ledger: Ledger) -> Bool {
+    let rule = ledger.rule
+    return rule.decisions != rule.charges.map { ledger.line.decisions[$0.id]?.decision }
+  }
+}
+
+extension [Item] {
+  fileprivate var isPlacement: Bool {
+    contains {
+      guard case .acts(let acts) = $0 else { return false }
+      return acts.contains { if case .placement = $0 { true } else { false } }
+    }
+  }
+}
