@@ -30,6 +30,8 @@ let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummi
 let hummingbirdCore = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
 let hummingbirdTesting = Target.Dependency.product(
   name: "HummingbirdTesting", package: "hummingbird")
+let instrumentation = Target.Dependency.product(
+  name: "Instrumentation", package: "swift-distributed-tracing")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let mustache = Target.Dependency.product(name: "Mustache", package: "swift-mustache")
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
@@ -137,16 +139,16 @@ let package = Package(
     .target(
       name: "BackgroundJobs",
       dependencies: [
-        "Intake", "LedgerStorage", "Subscriptions", asyncHTTPClient, coreMetrics, crypto, logging,
-        nioCore, nioHTTP1, nioPosix, nioSSL, serviceLifecycle, tracing,
+        "Intake", "LedgerStorage", "Subscriptions", asyncHTTPClient, coreMetrics, crypto,
+        instrumentation, logging, nioCore, nioHTTP1, nioPosix, nioSSL, serviceLifecycle, tracing,
       ],
       swiftSettings: strict),
     .target(
       name: "HTTPAPI",
       dependencies: [
         "Intake", "JSONText", "LedgerStorage", "PrometheusMetrics", "Reports", "Subscriptions",
-        coreMetrics, crypto, httpTypes, hummingbird, hummingbirdCore, logging, mustache, nioCore,
-        nioHTTP1, serviceLifecycle, tracing,
+        coreMetrics, crypto, httpTypes, hummingbird, hummingbirdCore, instrumentation,
+        logging, mustache, nioCore, nioHTTP1, serviceLifecycle, tracing,
       ],
       resources: [
         .embedInCode("Resources/openapi.yaml"),

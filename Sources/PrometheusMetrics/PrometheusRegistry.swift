@@ -8,9 +8,9 @@ import Synchronization
 /// 0.0.4. To count something takes an atomic addition; names and labels are looked up once, when a
 /// handle is made.
 package final class PrometheusRegistry: Sendable {
-  /// How many series a metric may have: the routes with their methods and statuses come nowhere
-  /// near it.
-  static let seriesLimit = 1000
+  /// How many series a metric may have: every route with every method and every class of status
+  /// stays below it.
+  static let seriesLimit = 4000
 
   /// One line of a metric, or one histogram.
   enum Series: Sendable {

@@ -1,11 +1,11 @@
 import AsyncHTTPClient
 import Foundation
+import Instrumentation
 import NIOCore
 import NIOHTTP1
 import NIOPosix
 import NIOSSL
 package import Subscriptions
-import Tracing
 
 /// Pushes events to a receiver.
 package struct WebhookSender: Sendable {
@@ -172,7 +172,7 @@ package struct WebhookSender: Sendable {
         WebhookSignature.field: signature,
       ]
       request.body = .bytes(body)
-      if let trace = ServiceContext.current {
+      if let trace = InstrumentationContext.current {
         InstrumentationSystem.instrument.inject(
           trace, into: &request.headers, using: HeaderInjector())
       }

@@ -61,9 +61,9 @@ final class LedgerGauges: Sendable {
       moment.map { max(0, Double(now.milliseconds - $0.milliseconds) / 1000) } ?? 0
     }
     for lane in Job.Lane.allCases {
-      let backlog = reading.backlogs[lane] ?? LedgerReading.Backlog()
-      due[lane]?.set(backlog.due)
-      dueAges[lane]?.set(seconds(since: backlog.since))
+      let backlog = reading.backlogs[lane]
+      due[lane]?.set(backlog?.due ?? 0)
+      dueAges[lane]?.set(seconds(since: backlog?.since))
     }
     for (kind, meter) in parkedJobs { meter.set(reading.parkedJobs[kind] ?? 0) }
     waitingSubmissions.set(reading.waitingSubmissions)

@@ -11,6 +11,7 @@ struct RequestLog: RouterMiddleware {
   /// What is called too often to be of interest: logged as debug.
   private static let quietRoutes: Set<String> = [
     "/v1/accounts/{account_id}/entitlements", "/v1/entitlements/query", "/healthz", "/readyz",
+    "/metrics",
   ]
 
   func handle(

@@ -1,3 +1,5 @@
+import Foundation
+
 /// One of the hosts that a connection URI names.
 struct DatabaseHost: Hashable, Sendable {
   /// As it stands in the URI, with its port.
