@@ -16,6 +16,6 @@ struct Tenure: AsyncParsableCommand {
       WebhooksCommand.self, MigrateCommand.self, AuditCommand.self, RebuildCommand.self,
       ReportCommand.self, ImportCommand.self, ExportCommand.self, CompareCommand.self,
       AppStoreCommand.self, DemoCommand.self, SimulateAppStoreCommand.self,
-      BenchCommand.self, FuzzCommand.self,
+      DoctorCommand.self, MetricsCommand.self, BenchCommand.self, FuzzCommand.self,
     ])
 }
