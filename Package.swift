@@ -19,6 +19,7 @@ let asn1 = Target.Dependency.product(name: "SwiftASN1", package: "swift-asn1")
 let asyncHTTPClient = Target.Dependency.product(
   name: "AsyncHTTPClient", package: "async-http-client")
 let collections = Target.Dependency.product(name: "Collections", package: "swift-collections")
+let coreMetrics = Target.Dependency.product(name: "CoreMetrics", package: "swift-metrics")
 let configuration = Target.Dependency.product(
   name: "Configuration", package: "swift-configuration")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
@@ -29,6 +30,8 @@ let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummi
 let hummingbirdCore = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
 let hummingbirdTesting = Target.Dependency.product(
   name: "HummingbirdTesting", package: "hummingbird")
+let instrumentation = Target.Dependency.product(
+  name: "Instrumentation", package: "swift-distributed-tracing")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let mustache = Target.Dependency.product(name: "Mustache", package: "swift-mustache")
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
@@ -37,6 +40,7 @@ let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let serviceLifecycle = Target.Dependency.product(
   name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let tracing = Target.Dependency.product(name: "Tracing", package: "swift-distributed-tracing")
 let unixSignals = Target.Dependency.product(
   name: "UnixSignals", package: "swift-service-lifecycle")
 let x509 = Target.Dependency.product(name: "X509", package: "swift-certificates")
@@ -65,8 +69,10 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
     .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0"),
     .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
+    .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.0"),
     .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
     .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
+    .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
     .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
     .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.0"),
@@ -81,15 +87,21 @@ let package = Package(
 
     .target(name: "JSONText", dependencies: ["Subscriptions"], swiftSettings: strict),
 
+    // What is counted, for Prometheus.
+    .target(name: "PrometheusMetrics", dependencies: [coreMetrics], swiftSettings: strict),
+
     // PostgreSQL.
     .systemLibrary(
       name: "CLibpq", pkgConfig: "libpq", providers: [.apt(["libpq-dev"]), .brew(["libpq"])]),
     .target(
-      name: "Postgres", dependencies: ["CLibpq", collections, logging], swiftSettings: strict),
+      name: "Postgres", dependencies: ["CLibpq", collections, coreMetrics, logging, tracing],
+      swiftSettings: strict),
     .target(name: "PrivatePostgres", dependencies: [logging], swiftSettings: strict),
     .target(
       name: "LedgerStorage",
-      dependencies: ["JSONText", "Postgres", "Subscriptions", crypto, logging],
+      dependencies: [
+        "JSONText", "Postgres", "Subscriptions", coreMetrics, crypto, logging,
+      ],
       resources: [
         .embedInCode("Resources/schema.sql"), .embedInCode("Resources/step-2.sql"),
         .embedInCode("Resources/step-3.sql"), .embedInCode("Resources/step-4.sql"),
@@ -104,8 +116,8 @@ let package = Package(
     .target(
       name: "AppStore",
       dependencies: [
-        "Subscriptions", asn1, asyncHTTPClient, crypto, logging, nioCore, nioHTTP1, nioPosix,
-        nioSSL, x509,
+        "Subscriptions", asn1, asyncHTTPClient, coreMetrics, crypto, logging, nioCore, nioHTTP1,
+        nioPosix, nioSSL, tracing, x509,
       ],
       swiftSettings: strict),
     .target(
@@ -120,31 +132,37 @@ let package = Package(
     .target(
       name: "Intake",
       dependencies: [
-        "AppStore", "LedgerStorage", "Subscriptions", crypto, logging, serviceLifecycle,
+        "AppStore", "LedgerStorage", "Subscriptions", coreMetrics, crypto, logging,
+        serviceLifecycle,
       ],
       swiftSettings: strict),
     .target(
       name: "BackgroundJobs",
       dependencies: [
-        "Intake", "LedgerStorage", "Subscriptions", asyncHTTPClient, crypto, logging, nioCore,
-        nioHTTP1, nioPosix, nioSSL, serviceLifecycle,
+        "Intake", "LedgerStorage", "Subscriptions", asyncHTTPClient, coreMetrics, crypto,
+        instrumentation, logging, nioCore, nioHTTP1, nioPosix, nioSSL, serviceLifecycle, tracing,
       ],
       swiftSettings: strict),
     .target(
       name: "HTTPAPI",
       dependencies: [
-        "Intake", "JSONText", "LedgerStorage", "Reports", "Subscriptions", crypto, httpTypes,
-        hummingbird, hummingbirdCore, logging, mustache, nioCore, nioHTTP1, serviceLifecycle,
+        "Intake", "JSONText", "LedgerStorage", "PrometheusMetrics", "Reports", "Subscriptions",
+        coreMetrics, crypto, httpTypes, hummingbird, hummingbirdCore, instrumentation,
+        logging, mustache, nioCore, nioHTTP1, serviceLifecycle, tracing,
       ],
-      resources: [.embedInCode("Resources/openapi.yaml")] + pages,
+      resources: [
+        .embedInCode("Resources/openapi.yaml"),
+        .embedInCode("Resources/Monitoring/grafana-dashboard.json"),
+        .embedInCode("Resources/Monitoring/prometheus-alerts.yaml"),
+      ] + pages,
       swiftSettings: strict),
     .executableTarget(
       name: "tenure",
       dependencies: [
         "AppStore", "AppStoreSimulator", "BackgroundJobs", "HTTPAPI", "Intake", "LedgerStorage",
-        "Postgres", "PrivatePostgres", "Reports", "Subscriptions", argumentParser, asyncHTTPClient,
-        configuration, crypto, hummingbird, logging, nioCore, nioHTTP1, serviceLifecycle,
-        unixSignals,
+        "JSONText", "Postgres", "PrivatePostgres", "PrometheusMetrics", "Reports", "Subscriptions",
+        argumentParser, asyncHTTPClient, configuration, coreMetrics, crypto, hummingbird, logging,
+        nioCore, nioHTTP1, serviceLifecycle, unixSignals,
       ],
       swiftSettings: strict),
 
@@ -159,7 +177,7 @@ let package = Package(
     .testTarget(
       name: "SubscriptionsTests", dependencies: ["Subscriptions"], swiftSettings: strict),
     .testTarget(
-      name: "PostgresTests", dependencies: ["Postgres", "PrivatePostgres", logging],
+      name: "PostgresTests", dependencies: ["Postgres", "PrivatePostgres", coreMetrics, logging],
       swiftSettings: strict),
     .testTarget(
       name: "LedgerStorageTests",
@@ -191,8 +209,9 @@ let package = Package(
       name: "HTTPAPITests",
       dependencies: [
         "AppStore", "AppStoreSimulator", "HTTPAPI", "Intake", "LedgerStorage", "Postgres",
-        "Reports", "ScratchDatabases", "Subscriptions", asyncHTTPClient, httpTypes, hummingbird,
-        hummingbirdCore, hummingbirdTesting, logging, nioCore, nioHTTP1, nioPosix,
+        "PrometheusMetrics", "Reports", "ScratchDatabases", "Subscriptions", asyncHTTPClient,
+        coreMetrics, httpTypes, hummingbird, hummingbirdCore, hummingbirdTesting, logging, nioCore,
+        nioHTTP1, nioPosix,
         serviceLifecycle, yams,
       ],
       resources: [.copy("Samples")], swiftSettings: strict),
@@ -200,7 +219,8 @@ let package = Package(
       name: "TenureTests",
       dependencies: [
         "AppStore", "AppStoreSimulator", "BackgroundJobs", "Intake", "LedgerStorage", "Postgres",
-        "ScratchDatabases", "Subscriptions", "tenure", asyncHTTPClient, crypto, logging, nioCore,
+        "PrometheusMetrics", "ScratchDatabases", "Subscriptions", "tenure", asyncHTTPClient, crypto,
+        logging, nioCore,
         nioHTTP1, nioPosix, serviceLifecycle,
       ],
       resources: [.copy("Resources")], swiftSettings: strict),

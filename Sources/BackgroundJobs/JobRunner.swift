@@ -2,6 +2,7 @@ import Intake
 import LedgerStorage
 import Logging
 import Subscriptions
+import Tracing
 
 /// Does one claimed job, and sees to it that it ends well, comes back, or is given up in the end.
 struct JobRunner: Sendable {
@@ -15,8 +16,19 @@ struct JobRunner: Sendable {
   ///
   /// Never throws: a failure of ours gives a job back, later each time.
   func run(_ jobs: [Job]) async {
-    for job in jobs.count > 1 ? await together(jobs) : jobs {
-      _ = await run(job) { try await perform($0) }
+    let alone = jobs.count > 1 ? await together(jobs) : jobs
+    if alone.count < jobs.count {
+      let left = Set(alone.map(\.id))
+      for job in jobs where !left.contains(job.id) { tools.metrics.count(job.task.kind, .done) }
+    }
+    for job in alone {
+      let occasion = Occasion.job(id: job.id, kind: job.task.kind.rawValue)
+      await Occasion.$current.withValue(occasion) {
+        await withSpan("job \(job.task.kind.rawValue)", ofKind: .consumer) { span in
+          if span.isRecording { span.attributes["job.id"] = job.id }
+          _ = await run(job) { try await perform($0) }
+        }
+      }
     }
   }
 
@@ -28,6 +40,8 @@ struct JobRunner: Sendable {
   /// - Returns: Whether it was given up.
   func run(_ job: Job, _ perform: (Job) async throws -> JobOutcome) async -> Bool {
     let isLast = job.task.retries.isOver(for: job.createdAt, at: now())
+    let start = ContinuousClock.now
+    defer { tools.metrics.took(job.task.kind, ContinuousClock.now - start) }
     do {
       return try await finish(job, as: try await perform(job), isLast: isLast)
     } catch {
@@ -36,6 +50,7 @@ struct JobRunner: Sendable {
         metadata: [
           "job.id": "\(job.id)", "job.kind": "\(job.task.kind.rawValue)", "error": "\(error)",
         ])
+      tools.metrics.count(job.task.kind, .failed)
       // Should this fail too, the lease ends by itself.
       return (try? await retry(job, because: "\(error)", isLast: isLast)) ?? false
     }
@@ -66,11 +81,15 @@ struct JobRunner: Sendable {
   /// Leaves a job as its outcome says; true if it was given up.
   private func finish(_ job: Job, as outcome: JobOutcome, isLast: Bool) async throws -> Bool {
     switch outcome {
-    case .settled: break
-    case .nothingLeft: try await ledger.complete(job)
+    case .settled: tools.metrics.count(job.task.kind, .done)
+    case .nothingLeft:
+      try await ledger.complete(job)
+      tools.metrics.count(job.task.kind, .done)
     case .postponed(let reason):
+      tools.metrics.count(job.task.kind, .postponed)
       if isLast { return try await park(job, because: reason) }
     case .retry(let reason, let notBefore):
+      tools.metrics.count(job.task.kind, .postponed)
       logger.notice(
         "A job is tried again later",
         metadata: [
@@ -93,6 +112,7 @@ struct JobRunner: Sendable {
 
   private func park(_ job: Job, because reason: String) async throws -> Bool {
     guard try await ledger.park(job, because: reason, at: now()) else { return false }
+    tools.metrics.count(job.task.kind, .parked)
     logger.error(
       "A job is given up until somebody starts it again: tenure jobs retry \(job.id)",
       metadata: [

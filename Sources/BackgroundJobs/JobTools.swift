@@ -1,3 +1,4 @@
+package import CoreMetrics
 package import Intake
 package import LedgerStorage
 package import Subscriptions
@@ -21,12 +22,17 @@ package struct JobTools: Sendable {
   package var eventRetention: Duration
   /// By what it is judged now what accounts may use.
   package var terms: @Sendable () -> AccessTerms
+  let metrics: JobMetrics
+  let webhookMetrics: WebhookMetrics
 
   package init(
     ledger: Ledger, submissions: SubmissionIntake, notifications: NotificationIntake,
     poll: LinePoll, webhook: WebhookSender? = nil, eventRetention: Duration = Self.eventRetention,
+    metrics: any MetricsFactory = MetricsSystem.factory,
     terms: @escaping @Sendable () -> AccessTerms
   ) {
+    self.metrics = JobMetrics(metrics)
+    webhookMetrics = WebhookMetrics(metrics)
     self.ledger = ledger
     self.submissions = submissions
     self.notifications = notifications

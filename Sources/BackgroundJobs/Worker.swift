@@ -156,6 +156,7 @@ package struct Worker: Service {
     var granted: [Job.Lane: Int] = [:]
     for (lane, count) in wanted {
       let grant = try await budget.grant(lane, count)
+      tools.metrics.budget(of: lane, granted: grant, of: count)
       if grant > 0 { granted[lane] = grant }
       if grant < count {
         shift.resting[lane] = .now + min(clock.longestSleep, Self.budgetWait)

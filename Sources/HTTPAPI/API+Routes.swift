@@ -7,6 +7,8 @@ extension API {
   func routes() -> Router<APIContext> {
     let router = Router(context: APIContext.self, options: .autoGenerateHeadEndpoints)
     router.addMiddleware {
+      RequestCounting(metrics: requestMetrics)
+      RequestTracing()
       CallerIdentification(keys: keys)
       RequestLog()
       ProblemReporting()
@@ -91,6 +93,8 @@ extension API {
     let redelivery = RedeliveryController(ledger: ledger, now: now)
     admin
       .post("/v1/events/{event_id}/redelivery", use: redelivery.redeliver)
+    admin
+      .get("/metrics", use: MetricsController(page: metricsPage).show)
     let reports = ReportController(reports: reports, now: now)
     admin
       .get("/v1/reports", use: reports.list)

@@ -1,9 +1,11 @@
+import CoreMetrics
 package import Hummingbird
 import HummingbirdCore
 package import Intake
 package import LedgerStorage
 package import Logging
 package import NIOCore
+package import PrometheusMetrics
 package import Reports
 package import Subscriptions
 
@@ -27,6 +29,8 @@ package struct API: Sendable {
   /// How the administrator's pages look.
   let templates = PageTemplates()
   let loginThrottle = LoginThrottle()
+  let metricsPage: MetricsPage
+  let requestMetrics: RequestMetrics
   let logger: Logger
   let now: @Sendable () -> Timestamp
 
@@ -39,13 +43,20 @@ package struct API: Sendable {
   ///   - reports: What answers operators.
   ///   - schema: What tells whether the database fits this program, for `/readyz`.
   ///   - keys: Who may call.
+  ///   - metrics: Where requests are counted, and what `/metrics` shows; nil: what the program has
+  ///     set up, or one that shows little more than this API.
   ///   - logger: What requests are logged with.
   ///   - now: The time.
   package init(
     ledger: Ledger, intake: SubmissionIntake, notifications: NotificationIntake,
     catalogue: CatalogueCache, entitlements: EntitlementReader, reports: ReportReader,
-    schema: SchemaMigrator, keys: APIKeys, logger: Logger, now: @escaping @Sendable () -> Timestamp
+    schema: SchemaMigrator, keys: APIKeys, metrics: PrometheusRegistry? = nil, logger: Logger,
+    now: @escaping @Sendable () -> Timestamp
   ) {
+    let metrics =
+      metrics ?? MetricsSystem.factory as? PrometheusRegistry ?? PrometheusRegistry()
+    metricsPage = MetricsPage(registry: metrics, ledger: ledger, logger: logger, now: now)
+    requestMetrics = RequestMetrics(metrics)
     self.ledger = ledger
     self.intake = intake
     self.notifications = notifications
@@ -86,7 +97,7 @@ package struct API: Sendable {
       server: HTTPServerBuilder { responder in
         EntitlementChannel(
           http: HTTP1Channel(responder: responder), keys: keys, desks: desks,
-          idleTimeout: idleTimeout)
+          metrics: requestMetrics, idleTimeout: idleTimeout)
       },
       configuration: ApplicationConfiguration(address: .hostname(host, port: port)),
       services: [EventWatching(watch: watch), reportDesk],

@@ -1,4 +1,5 @@
 package import AppStore
+package import CoreMetrics
 import Crypto
 import Foundation
 package import LedgerStorage
@@ -29,6 +30,7 @@ package struct NotificationIntake: Sendable {
   private let catalogue: CatalogueCache
   private let sandboxAccess: SandboxAccess
   private let trace: RefusalTrace
+  private let metrics: NotificationMetrics
   let logger: Logger
   let now: @Sendable () -> Timestamp
 
@@ -43,11 +45,13 @@ package struct NotificationIntake: Sendable {
   ///   - catalogue: Which product grants what.
   ///   - sandboxAccess: Whose sandbox purchases grant anything.
   ///   - logger: For what operators should know; never with a content in it.
+  ///   - metrics: Where notifications are counted.
   ///   - now: The clock by which notifications are received.
   package init(
     ledger: Ledger, receipts: ReceiptVerifier, signedData: SignedDataVerifier,
     serverAPI: AppStoreServerAPI? = nil, apps: AppStoreApps, catalogue: CatalogueCache,
-    sandboxAccess: SandboxAccess, logger: Logger, now: @escaping @Sendable () -> Timestamp
+    sandboxAccess: SandboxAccess, logger: Logger,
+    metrics: any MetricsFactory = MetricsSystem.factory, now: @escaping @Sendable () -> Timestamp
   ) {
     self.ledger = ledger
     self.serverAPI = serverAPI
@@ -57,6 +61,7 @@ package struct NotificationIntake: Sendable {
     self.catalogue = catalogue
     self.sandboxAccess = sandboxAccess
     trace = RefusalTrace(ledger: ledger, logger: logger)
+    self.metrics = NotificationMetrics(metrics)
     self.logger = logger
     self.now = now
   }
@@ -83,6 +88,7 @@ package struct NotificationIntake: Sendable {
             + "one with a `notification_type`."))
     }
     if case .refused(let refusal) = answer {
+      metrics.refused(refusal)
       await trace.add(
         refusal, bytes: body.count, digest: Array(SHA256.hash(data: body)), at: receivedAt)
     }
@@ -97,6 +103,7 @@ package struct NotificationIntake: Sendable {
     let refusal = NotificationRefusal(
       version: nil, code: .invalidRequest, reason: "too_long",
       detail: "The body is longer than \(Self.longestBody) bytes, which no notification is.")
+    metrics.refused(refusal)
     await trace.add(refusal, bytes: bytes, digest: nil, at: now())
     return .refused(refusal)
   }
@@ -252,6 +259,7 @@ package struct NotificationIntake: Sendable {
       terms: catalogue.terms(sandboxAccess))
     // Otherwise another process was faster.
     guard let processed else { return }
+    metrics.processed(processed.outcome)
     logger.info(
       "A notification is processed",
       metadata: [
@@ -266,6 +274,7 @@ package struct NotificationIntake: Sendable {
     logger.notice(
       "The receipt in a notification is rejected",
       metadata: ["notification.id": "\(stored.id)", "problem": "\(reason)"])
+    metrics.processed(.rejected)
     try await ledger.rejectNotification(
       stored.id, because: reason, exchanges: exchanges, at: now())
   }
@@ -274,6 +283,7 @@ package struct NotificationIntake: Sendable {
     _ stored: StoredNotification, because reason: String, _ exchanges: [SubmissionExchange],
     notBefore: Timestamp?, worker: String?
   ) async throws -> String {
+    metrics.wasPostponed()
     let retryAt = RetrySchedule.apple.next(
       afterAttempts: stored.attempts + 1, at: now(), notBefore: notBefore)
     logger.notice(
@@ -287,6 +297,7 @@ package struct NotificationIntake: Sendable {
   }
 
   private func log(_ new: NewNotification, isNew: Bool) {
+    metrics.stored(new, isNew: isNew)
     logger.info(
       isNew ? "A notification is stored" : "A notification is repeated",
       metadata: [

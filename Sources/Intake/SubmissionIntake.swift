@@ -1,4 +1,5 @@
 package import AppStore
+package import CoreMetrics
 package import Foundation
 package import LedgerStorage
 package import Logging
@@ -21,6 +22,7 @@ package struct SubmissionIntake: Sendable {
   private let sandboxAccess: SandboxAccess
   private let provisionalAccess: ProvisionalAccess?
   private let logger: Logger
+  private let metrics: SubmissionMetrics
   private let now: @Sendable () -> Timestamp
 
   /// Puts the way of a receipt together.
@@ -33,11 +35,13 @@ package struct SubmissionIntake: Sendable {
   ///   - sandboxAccess: Whose sandbox purchases grant anything.
   ///   - provisionalAccess: What is granted while Apple can't be asked; nil: nothing.
   ///   - logger: For what operators should know; never with a receipt in it.
+  ///   - metrics: Where it is counted what came of them.
   ///   - now: The clock by which submissions are received.
   package init(
     ledger: Ledger, receipts: ReceiptVerifier, signedData: SignedDataVerifier,
     catalogue: CatalogueCache, sandboxAccess: SandboxAccess,
     provisionalAccess: ProvisionalAccess? = nil, logger: Logger,
+    metrics: any MetricsFactory = MetricsSystem.factory,
     now: @escaping @Sendable () -> Timestamp
   ) {
     self.ledger = ledger
@@ -48,6 +52,7 @@ package struct SubmissionIntake: Sendable {
     entitlements = EntitlementReader(
       ledger: ledger, catalogue: catalogue, sandboxAccess: sandboxAccess)
     self.logger = logger
+    self.metrics = SubmissionMetrics(metrics)
     self.now = now
   }
 
@@ -100,20 +105,25 @@ package struct SubmissionIntake: Sendable {
     let exchanges = verification.exchanges
     switch verification.verdict {
     case .verified(let evidence):
+      metrics.count(.verified, of: payload)
       return try await record(evidence, of: submission, exchanges: exchanges, worker: worker)
     case .rejected(let problem):
+      metrics.count(.rejected, of: payload)
       return try await reject(submission, problem, exchanges)
     case .retry(let retry):
       if let limit = retry.limit,
         limit.isReached(after: try await ledger.shortAnswers(to: submission.id), now: now())
       {
+        metrics.count(.rejected, of: payload)
         return try await reject(submission, SubmissionProblem(limit.rejection), exchanges)
       }
+      metrics.count(.postponed, of: payload)
       let problem = SubmissionProblem(
         code: "apple_unavailable", detail: retry.reason, appleStatus: retry.appleStatus)
       return try await postpone(
         submission, payload, problem, exchanges, notBefore: retry.notBefore, worker: worker)
     case .misconfigured(let fault):
+      metrics.count(.misconfigured, of: payload)
       // Ours to mend: the customer may well have paid, so nothing is refused meanwhile.
       logger.critical(
         "Apple refuses our configuration; submissions wait until it is mended",

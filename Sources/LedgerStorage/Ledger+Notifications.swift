@@ -156,7 +156,10 @@ extension Ledger {
           + Self.close(verified.id, as: outcome, because: verified.problem, at: now))
       return ProcessedNotification(outcome: outcome, recording: recording)
     }
-    if let processed { bell.ring(processed.recording.channels) }
+    if let processed {
+      bell.ring(processed.recording.channels)
+      metrics.count(processed.recording)
+    }
     return processed
   }
 

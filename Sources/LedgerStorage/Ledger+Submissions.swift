@@ -209,8 +209,8 @@ extension Ledger {
     let submission = verified.submission
     let account = submission.account
     // Two round trips: everything that is read, then everything that is written and answered.
-    let (answer, channels) = try await database.withTransaction {
-      transaction -> (AnsweredSubmission<Outcome>?, Set<Bell.Channel>) in
+    let (answer, channels, recording) = try await database.withTransaction {
+      transaction -> (AnsweredSubmission<Outcome>?, Set<Bell.Channel>, Recording?) in
       let (locked, before, after) = try await lock(
         linesOf: verified.evidence, before: Standing.lock(submission.id),
         after: [
@@ -222,7 +222,7 @@ extension Ledger {
         in: transaction)
       guard let standing = try Standing(from: before) else {
         await transaction.rollBack()
-        return (nil, [])
+        return (nil, [], nil)
       }
       let accounts = try KnownAccount.accounts(from: after[after.count - 1])
       guard accounts[account]?.mergedInto == nil else { throw MergedMeanwhile() }
@@ -265,7 +265,7 @@ extension Ledger {
         let erasure = isErased ? Self.eraseSubmissions(of: account, at: now) : []
         try await transaction.commit(
           with: statements + [Self.countAttempt(of: submission)] + erasure)
-        return (nil, consequences.channels)
+        return (nil, consequences.channels, recording)
       }
       let outcome = try outcome(result)
       let reads = outcome.order.map { StoredOrder.select($0, of: account) } ?? []
@@ -284,9 +284,10 @@ extension Ledger {
         order: try outcome.order.flatMap {
           try StoredOrder($0, of: account, lifetime: orderLifetime, from: Array(results))
         })
-      return (answer, consequences.channels)
+      return (answer, consequences.channels, recording)
     }
     bell.ring(channels)
+    if let recording { metrics.count(recording) }
     return answer
   }
 

@@ -29,8 +29,8 @@ extension Ledger {
     _ transaction: TransactionKey, to accountID: String?, effectiveFrom: Timestamp? = nil,
     by administrator: Administrator, terms: AccessTerms, at now: Timestamp
   ) async throws -> Bool {
-    let (isNews, channels) = try await database.withTransaction {
-      database -> (Bool, Set<Bell.Channel>) in
+    let (recording, channels) = try await database.withTransaction {
+      database -> (Recording?, Set<Bell.Channel>) in
       var reader = FamilyReader(isLocking: true)
       try await reader.read([transaction.line], in: database)
       guard let family = reader.families.first(where: { $0.members[transaction.line] != nil }),
@@ -49,7 +49,7 @@ extension Ledger {
         } ?? (account == nil && owner == nil)
       if isAsPlaced {
         await database.rollBack()
-        return (false, [])
+        return (nil, [])
       }
       let placement = Placement(
         account: account?.key, transaction: charge.id, effectiveFrom: effectiveFrom ?? now)
@@ -68,10 +68,11 @@ extension Ledger {
         names: recording.families[charge.id.line]?.names ?? [:])
       try await database.commit(
         with: writes + orders.statements + consequences.statements + [act.insert(at: now)])
-      return (true, consequences.channels)
+      return (recording, consequences.channels)
     }
     bell.ring(channels)
-    return isNews
+    if let recording { metrics.count(recording) }
+    return recording != nil
   }
 
   /// Locks an account and reads it.

@@ -45,6 +45,7 @@ extension Ledger {
       return UnclaimedRecording(recording: recording, isNews: isNews)
     }
     bell.ring(recorded.recording.channels)
+    metrics.count(recorded.recording)
     return recorded
   }
 

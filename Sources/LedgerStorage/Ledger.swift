@@ -1,3 +1,4 @@
+package import CoreMetrics
 package import Postgres
 import Subscriptions
 
@@ -14,13 +15,23 @@ package struct Ledger: Sendable {
   package let bell: Bell
   /// Where refunds need not be looked for.
   let notificationMemory = NotificationMemory()
+  let metrics: LedgerMetrics
 
   /// How long an order waits for its payment before it expires.
   let orderLifetime: Duration
 
   /// Works on a database whose schema is up to date.
-  package init(database: ConnectionPool, orderLifetime: Duration = StoredOrder.lifetime) {
+  ///
+  /// - Parameters:
+  ///   - database: Where everything is.
+  ///   - orderLifetime: How long an order waits for its payment.
+  ///   - metrics: Where decisions are counted.
+  package init(
+    database: ConnectionPool, orderLifetime: Duration = StoredOrder.lifetime,
+    metrics: any MetricsFactory = MetricsSystem.factory
+  ) {
     self.database = database
+    self.metrics = LedgerMetrics(metrics)
     self.orderLifetime = orderLifetime
     holdings = HoldingReader(database: database)
     bell = Bell(database: database)

@@ -15,7 +15,8 @@ struct Tenure: AsyncParsableCommand {
       ServeCommand.self, WorkCommand.self, PollCommand.self, JobsCommand.self,
       WebhooksCommand.self, AccountCommand.self, ChargeCommand.self, MigrateCommand.self,
       AuditCommand.self, RebuildCommand.self,
-      ReportCommand.self, AppStoreCommand.self, DemoCommand.self, SimulateAppStoreCommand.self,
-      BenchCommand.self, FuzzCommand.self,
+      ReportCommand.self, ImportCommand.self, ExportCommand.self, CompareCommand.self,
+      AppStoreCommand.self, DemoCommand.self, SimulateAppStoreCommand.self,
+      DoctorCommand.self, MetricsCommand.self, BenchCommand.self, FuzzCommand.self,
     ])
 }

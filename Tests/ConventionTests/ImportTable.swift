@@ -6,6 +6,7 @@ enum ImportTable {
   static let rows: [(target: String, mayImport: Set<String>)] = [
     ("Subscriptions", []),
     ("JSONText", ["Subscriptions"]),
+    ("PrometheusMetrics", []),
     ("CLibpq", []),
     ("Postgres", ["CLibpq"]),
     ("PrivatePostgres", []),
@@ -15,12 +16,15 @@ enum ImportTable {
     ("AppStoreSimulator", ["AppStore", "Subscriptions"]),
     ("Intake", ["AppStore", "LedgerStorage", "Subscriptions"]),
     ("BackgroundJobs", ["Intake", "LedgerStorage", "Subscriptions"]),
-    ("HTTPAPI", ["Intake", "JSONText", "LedgerStorage", "Reports", "Subscriptions"]),
+    (
+      "HTTPAPI",
+      ["Intake", "JSONText", "LedgerStorage", "PrometheusMetrics", "Reports", "Subscriptions"]
+    ),
     (
       "tenure",
       [
         "AppStore", "AppStoreSimulator", "BackgroundJobs", "HTTPAPI", "Intake", "LedgerStorage",
-        "Postgres", "PrivatePostgres", "Reports", "Subscriptions",
+        "JSONText", "Postgres", "PrivatePostgres", "PrometheusMetrics", "Reports", "Subscriptions",
       ]
     ),
     ("ScratchDatabases", ["LedgerStorage", "Postgres", "PrivatePostgres"]),

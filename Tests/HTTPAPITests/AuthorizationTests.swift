@@ -13,6 +13,7 @@ struct AuthorizationTests {
     "GET /healthz": nil,
     "GET /readyz": nil,
     "GET /openapi.yaml": nil,
+    "GET /metrics": .admin,
     "POST /v1/appstore/notifications": nil,
     "GET /v1/accounts/{account_id}/entitlements": .app,
     "POST /v1/entitlements/query": .app,

@@ -133,11 +133,14 @@ struct ProblemTests {
       let own = try await api.call(
         .get, "/healthz", headers: [.requestID: "4bf92f3577b34da6a3ce929d0e0e4736"])
       #expect(own.headers[.requestID] == "4bf92f3577b34da6a3ce929d0e0e4736")
+      let problem = try await api.call(.get, "/nowhere", headers: [.requestID: "4711"])
+      #expect(problem["request_id"]?.string == "4711")
       for unusable in ["", "with space", String(repeating: "a", count: 129)] {
         let answer = try await api.call(.get, "/nowhere", headers: [.requestID: unusable])
         let id = try #require(answer.headers[.requestID])
         #expect(id != unusable)
         #expect(!id.isEmpty)
+        #expect(answer["request_id"]?.string == id)
       }
     }
   }

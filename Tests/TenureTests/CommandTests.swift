@@ -15,7 +15,7 @@ struct CommandTests {
   static let commands = [
     "serve", "work", "poll", "jobs", "webhooks", "migrate", "audit", "rebuild", "app-store",
     "demo",
-    "simulate-app-store", "bench",
+    "simulate-app-store", "doctor", "metrics", "bench",
   ]
 
   @Test("the program's help lists every command")
@@ -125,6 +125,8 @@ struct CommandTests {
     WrongSettings(["TENURE_CLOCK_FILE": "/dev/null"],                          "TENURE_CLOCK_FILE"),
     WrongSettings(["TENURE_POLLS_PER_HOUR": "-1"],                             "TENURE_POLLS_PER_HOUR"),
     WrongSettings(["TENURE_LOG_LEVEL": "loud"],                                "TENURE_LOG_LEVEL"),
+    WrongSettings(["TENURE_LOG_FORMAT": "xml"],                                "TENURE_LOG_FORMAT"),
+    WrongSettings(["TENURE_METRICS_PORT": "prometheus"],                       "TENURE_METRICS_PORT"),
   ]
 
   @Test("a wrong setting stops the program with one line that names it", arguments: wrongSettings)

@@ -1,3 +1,4 @@
+package import CoreMetrics
 package import Logging
 package import Subscriptions
 
@@ -30,6 +31,7 @@ package struct AppStoreServerAPI: Sendable {
   private let timeout: Duration
   private let patience: Duration
   private let logger: Logger
+  private let metrics: ServerAPIMetrics
 
   /// - Parameters:
   ///   - transport: The way to Apple.
@@ -39,12 +41,14 @@ package struct AppStoreServerAPI: Sendable {
   ///   - timeout: For each request.
   ///   - patience: How long a request may wait for its turn.
   ///   - logger: Told of every request, without ids.
+  ///   - metrics: Where requests are counted.
   ///   - now: The clock.
   ///   - sleep: Waits for a turn; cancellable.
   package init(
     transport: any AppStoreTransport, addresses: ServerAPIAddresses = .apple, key: ServerAPIKey,
     verifier: SignedDataVerifier, timeout: Duration, patience: Duration = Self.patience,
-    logger: Logger, now: @escaping @Sendable () -> Timestamp,
+    logger: Logger, metrics: any MetricsFactory = MetricsSystem.factory,
+    now: @escaping @Sendable () -> Timestamp,
     sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
   ) {
     self.transport = transport
@@ -55,6 +59,7 @@ package struct AppStoreServerAPI: Sendable {
     self.timeout = timeout
     self.patience = patience
     self.logger = logger
+    self.metrics = ServerAPIMetrics(metrics)
     self.now = now
   }
 
@@ -142,6 +147,7 @@ package struct AppStoreServerAPI: Sendable {
     var attempt = 1
     while true {
       if let notBefore = try await limits.turn(key, deadline: deadline) {
+        metrics.holdsBack(in: environment)
         throw AppStoreServerAPIError(
           .rateLimited, call.endpoint, environment, message: "nothing was sent",
           notBefore: notBefore)
@@ -152,6 +158,7 @@ package struct AppStoreServerAPI: Sendable {
       var error = AppStoreServerAPIError(response, call.endpoint, environment, now: now())
       switch error.kind {
       case .unauthorized where !hasNewToken && attempt < Self.attemptLimit:
+        metrics.newTokens.increment()
         tokens.discard(token, of: call.bundleID)
         hasNewToken = true
       case .rateLimited:
@@ -159,6 +166,7 @@ package struct AppStoreServerAPI: Sendable {
         error.notBefore = notBefore
         limits.close(key, until: notBefore)
         guard notBefore <= deadline, attempt < Self.attemptLimit else { throw error }
+        metrics.waits.increment()
       default: throw error
       }
       attempt += 1
@@ -178,7 +186,7 @@ package struct AppStoreServerAPI: Sendable {
     let start = ContinuousClock.now
     do {
       let response = try await transport.send(request)
-      log(call, environment, ContinuousClock.now - start, response: response)
+      finished(call, environment, ContinuousClock.now - start, response: response)
       guard response.body.count <= Self.answerLimitBytes else {
         throw unexpected(
           call, environment, response,
@@ -187,7 +195,7 @@ package struct AppStoreServerAPI: Sendable {
       }
       return response
     } catch let error as AppStoreTransportError {
-      log(call, environment, ContinuousClock.now - start, fault: error)
+      finished(call, environment, ContinuousClock.now - start, fault: error)
       let isMisconfigured = error.kind == .invalidURL
       throw AppStoreServerAPIError(
         isMisconfigured ? .misconfigured : .unreachable, call.endpoint, environment,
@@ -195,10 +203,17 @@ package struct AppStoreServerAPI: Sendable {
     }
   }
 
-  private func log(
+  /// Counts and logs a request.
+  private func finished(
     _ call: ServerAPICall, _ environment: Environment, _ duration: Duration,
     response: AppStoreResponse? = nil, fault: AppStoreTransportError? = nil
   ) {
+    let outcome =
+      response.map { AppleMetrics.Outcome(httpStatus: $0.status) }
+      ?? fault.map { AppleMetrics.Outcome($0) }
+    if let outcome {
+      metrics.requests.count(call.endpoint.rawValue, in: environment, outcome, after: duration)
+    }
     logger.debug(
       "Asked the App Store Server API",
       metadata: [

@@ -1,3 +1,5 @@
+import Foundation
+package import Subscriptions
 import SwiftASN1
 import X509
 
@@ -38,6 +40,16 @@ package struct TrustedRoots: Sendable {
       }
     }
     store = CertificateStore(certificates)
+  }
+
+  /// When each of them ends, under its subject's name.
+  package var ends: [(subject: String, end: Timestamp)] {
+    certificates.map { certificate in
+      (
+        "\(certificate.subject)",
+        Timestamp(milliseconds: Int64(certificate.notValidAfter.timeIntervalSince1970 * 1000))
+      )
+    }
   }
 
   /// From https://www.apple.com/certificateauthority/AppleRootCA-G3.cer, valid until 2039-04-30.

@@ -1,3 +1,4 @@
+package import CoreMetrics
 import Foundation
 package import Logging
 package import Subscriptions
@@ -12,15 +13,23 @@ package struct ReceiptVerifier: Sendable {
   private let apps: AppStoreApps
   private let timeout: Duration
   private let logger: Logger
+  private let requests: AppleMetrics
+  private let statuses: ReceiptStatusMetrics
   private let now: @Sendable () -> Timestamp
+
+  /// In Apple's word for it.
+  private static let call = "verifyReceipt"
 
   /// `timeout` bounds each request to Apple, of which one verification nearly always makes one or
   /// two.
   package init(
     transport: any AppStoreTransport, endpoints: VerifyReceiptEndpoints = .apple,
     apps: AppStoreApps, timeout: Duration, logger: Logger,
+    metrics: any MetricsFactory = MetricsSystem.factory,
     now: @escaping @Sendable () -> Timestamp
   ) {
+    requests = AppleMetrics(api: "verify_receipt", calls: [Self.call], metrics)
+    statuses = ReceiptStatusMetrics(metrics)
     self.transport = transport
     self.endpoints = endpoints
     self.apps = apps
@@ -64,9 +73,14 @@ package struct ReceiptVerifier: Sendable {
     var exchange = Exchange(
       endpoint: endpoint, url: endpoints[endpoint], startedAt: startedAt, duration: .zero)
     var verdict: ReceiptVerdict?
+    let outcome: AppleMetrics.Outcome
     do {
-      exchange.response = try await transport.send(try request(exchange.url, body))
+      let response = try await transport.send(try request(exchange.url, body))
+      exchange.response = response
+      outcome = AppleMetrics.Outcome(httpStatus: response.status)
+      if let status = ReceiptAnswer.status(of: response.body) { statuses.count(status) }
     } catch let error as AppStoreTransportError {
+      outcome = AppleMetrics.Outcome(error)
       exchange.response = error.partial
       exchange.fault = error.description
       verdict =
@@ -74,6 +88,7 @@ package struct ReceiptVerifier: Sendable {
         ? .misconfigured(ReceiptMisconfiguration(reason: error.description))
         : .retry(ReceiptRetry(reason: error.description))
     } catch {
+      outcome = AppleMetrics.Outcome(error)
       let reason =
         error is CancellationError
         ? "The verification was interrupted: the program is stopping."
@@ -82,6 +97,7 @@ package struct ReceiptVerifier: Sendable {
       verdict = .retry(ReceiptRetry(reason: reason))
     }
     exchange.duration = ContinuousClock.now - start
+    requests.count(Self.call, in: endpoint, outcome, after: exchange.duration)
     log(exchange)
     return (exchange, verdict)
   }

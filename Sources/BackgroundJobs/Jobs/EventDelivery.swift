@@ -1,8 +1,10 @@
+import CoreMetrics
 import Intake
 import LedgerStorage
 import Logging
 import ServiceLifecycle
 import Subscriptions
+import Tracing
 
 extension JobRunner {
   /// Pushes the events of a stream.
@@ -12,7 +14,8 @@ extension JobRunner {
     guard let webhook = tools.webhook else {
       return .retry(because: "This worker has no webhook.")
     }
-    let delivery = EventDelivery(ledger: ledger, sender: webhook, logger: logger, now: now)
+    let delivery = EventDelivery(
+      ledger: ledger, sender: webhook, metrics: tools.webhookMetrics, logger: logger, now: now)
     try await delivery.perform(job)
     return .settled
   }
@@ -31,6 +34,7 @@ struct EventDelivery: Sendable {
 
   let ledger: Ledger
   let sender: WebhookSender
+  var metrics = WebhookMetrics(MetricsSystem.factory)
   let logger: Logger
   let now: @Sendable () -> Timestamp
 
@@ -46,8 +50,15 @@ struct EventDelivery: Sendable {
         let delivery = try await ledger.nextDelivery(
           job, after: made, isPausing: isPausing, at: now())
       else { return }
-      switch try await sender.send(delivery.body, at: now()) {
+      let start = ContinuousClock.now
+      let outcome = try await withSpan("webhook", ofKind: .producer) { span in
+        if span.isRecording { span.attributes["event.id"] = "\(delivery.eventID)" }
+        return try await sender.send(delivery.body, at: now())
+      }
+      metrics.took(ContinuousClock.now - start)
+      switch outcome {
       case .delivered:
+        metrics.delivered(dueSince: delivery.dueSince, at: now())
         (made, failures) = (delivery, 0)
         count += 1
       case .failed(let reason):
@@ -60,10 +71,12 @@ struct EventDelivery: Sendable {
     _ delivery: WebhookDelivery, of job: Job, because reason: String, failures: Int
   ) async throws {
     let now = now()
+    metrics.failed.increment()
     let isLast = Self.retries.isOver(for: delivery.dueSince, at: now)
     try await ledger.postpone(
       delivery, of: job, because: reason, failures: failures,
       until: Self.retries.next(afterAttempts: failures, at: now), isLast: isLast, at: now)
+    if isLast { metrics.parked.increment() }
     logger.log(
       level: isLast ? .error : .info,
       isLast ? "An event is given up until somebody asks for it" : "An event was not delivered",

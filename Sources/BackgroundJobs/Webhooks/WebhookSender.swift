@@ -1,5 +1,6 @@
 import AsyncHTTPClient
 import Foundation
+import Instrumentation
 import NIOCore
 import NIOHTTP1
 import NIOPosix
@@ -74,6 +75,50 @@ package struct WebhookSender: Sendable {
     }
   }
 
+  /// Asks the receiver for nothing, to see whether it is there: a `HEAD` without an event.
+  ///
+  /// - Returns: The HTTP status, or why there is none, in a sentence that does not tell the URL.
+  package func reach() async -> Result<Int, Unreachable> {
+    do {
+      var fault = "The name of the receiver leads to no address."
+      for address in try await checkedAddresses().prefix(Self.addressLimit) {
+        do {
+          return .success(try await head(at: address))
+        } catch  where Self.isNotConnected(error) {
+          fault = Self.sentence(error)
+        }
+      }
+      return .failure(Unreachable(reason: fault))
+    } catch let refusal as Refusal {
+      return .failure(Unreachable(reason: refusal.reason))
+    } catch {
+      return .failure(Unreachable(reason: Self.sentence(error)))
+    }
+  }
+
+  /// Why a receiver can't be reached, in a sentence.
+  package struct Unreachable: Error {
+    package let reason: String
+  }
+
+  private func head(at address: String) async throws -> Int {
+    try await clients.withClient(for: address) { client in
+      var request = HTTPClientRequest(url: receiver.url)
+      request.method = .HEAD
+      request.headers = ["User-Agent": "Tenure"]
+      let answer = try await client.execute(
+        request, timeout: .milliseconds(timeout.components.seconds * 1000))
+      return Int(answer.status.code)
+    }
+  }
+
+  /// Tells the receiver which trace an event's delivery belongs to.
+  private struct HeaderInjector: Injector {
+    func inject(_ value: String, forKey key: String, into headers: inout HTTPHeaders) {
+      headers.replaceOrAdd(name: key, value: value)
+    }
+  }
+
   private func push(_ body: [UInt8], signature: String) async -> Outcome {
     var fault = "The name of the receiver leads to no address."
     do {
@@ -127,6 +172,10 @@ package struct WebhookSender: Sendable {
         WebhookSignature.field: signature,
       ]
       request.body = .bytes(body)
+      if let trace = InstrumentationContext.current {
+        InstrumentationSystem.instrument.inject(
+          trace, into: &request.headers, using: HeaderInjector())
+      }
       let answer = try await client.execute(
         request, timeout: .milliseconds(timeout.components.seconds * 1000 + 1000))
       // The status says it all; what follows only decides whether the connection can be used again.

@@ -13,13 +13,15 @@ struct EntitlementChannel: ServerChildChannel {
   let keys: APIKeys
   /// Nil: the router answers everything.
   let desks: EntitlementDesks?
+  let metrics: RequestMetrics
   let idleTimeout: TimeAmount
 
   func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<HTTP1Channel.Value> {
     http.setup(channel: channel, logger: logger).flatMapThrowing { value in
       let pipeline = channel.pipeline.syncOperations
       let handler = EntitlementHandler(
-        desk: desks?.desk(of: channel.eventLoop), keys: keys, idleTimeout: idleTimeout)
+        desk: desks?.desk(of: channel.eventLoop), keys: keys, metrics: metrics,
+        idleTimeout: idleTimeout)
       let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)
       try pipeline.addHandler(handler, position: .after(decoder))
       return value

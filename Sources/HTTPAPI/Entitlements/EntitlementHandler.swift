@@ -1,3 +1,4 @@
+import CoreMetrics
 import Hummingbird
 import JSONText
 import NIOCore
@@ -41,6 +42,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
   private let desk: EntitlementDesk?
   private let keys: APIKeys
+  private let metrics: RequestMetrics
   private let idleTimeout: TimeAmount
 
   private var context: ChannelHandlerContext?
@@ -66,8 +68,12 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   /// - Parameters:
   ///   - desk: The event loop's; nil: the router answers everything.
   ///   - keys: Who may ask.
+  ///   - metrics: Where it is counted what is answered here.
   ///   - idleTimeout: When to close a connection on which nothing happens.
-  init(desk: EntitlementDesk?, keys: APIKeys, idleTimeout: TimeAmount) {
+  init(
+    desk: EntitlementDesk?, keys: APIKeys, metrics: RequestMetrics, idleTimeout: TimeAmount
+  ) {
+    self.metrics = metrics
     self.desk = desk
     self.keys = keys
     self.idleTimeout = idleTimeout
@@ -81,6 +87,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
   /// The channel is closed: an answer that comes now finds nobody.
   func handlerRemoved(context: ChannelHandlerContext) {
+    if case .asked = phase { metrics.inFlight.decrement() }
     idleCheck?.cancel()
     idleCheck = nil
     self.context = nil
@@ -137,6 +144,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     switch (phase, part) {
     case (.begun(let request, let head), .end(nil)):
       phase = .asked(request, head)
+      metrics.inFlight.increment()
       desk?.ask(request.accountID, for: self)
     case (.begun(_, let head), _):
       phase = .open
@@ -211,8 +219,13 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   func answer(_ answer: AccountEntitlements?) {
     guard case .asked(let request, let head) = phase, let context, let encoder else { return }
     phase = .open
+    metrics.inFlight.decrement()
     if let answer {
+      // Nothing else was read from the connection since the request came.
+      let begin = lastActive
       lastActive = .now()
+      metrics.entitlements.count(
+        status: 200, nanoseconds: (lastActive - begin).nanoseconds)
       let bytes = encoded(answer, id: request.id ?? RequestID().description, context)
       encoder.writeAndFlush(NIOAny(IOData.byteBuffer(bytes)), promise: nil)
     } else {

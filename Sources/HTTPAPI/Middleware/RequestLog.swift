@@ -1,5 +1,6 @@
 import HTTPTypes
 import Hummingbird
+import Intake
 import Logging
 
 /// Gives every request an id, and logs one line about it when it is answered.
@@ -10,6 +11,7 @@ struct RequestLog: RouterMiddleware {
   /// What is called too often to be of interest: logged as debug.
   private static let quietRoutes: Set<String> = [
     "/v1/accounts/{account_id}/entitlements", "/v1/entitlements/query", "/healthz", "/readyz",
+    "/metrics",
   ]
 
   func handle(
@@ -19,7 +21,10 @@ struct RequestLog: RouterMiddleware {
     var context = context
     let id = Self.adoptID(of: request, in: &context)
     let start = ContinuousClock.now
-    var response = try await next(request, context)
+    let known = context
+    var response = try await Occasion.$current.withValue(.request(id: id)) {
+      try await next(request, known)
+    }
     response.headers[.requestID] = id
     let route = context.endpointPath ?? "none"
     context.logger.log(

@@ -28,6 +28,9 @@ final class Request {
   let timeout: Duration
 
   private var completion: Completion?
+  /// Where it is counted when it is answered; nil: what the pool sends for its own sake.
+  private var roundTrips: PoolMetrics.RoundTrips?
+  private var acceptedAt = ContinuousClock.now
   private var results: [Rows] = []
   private(set) var failure: PostgresError?
   private(set) var deadline = ContinuousClock.now
@@ -54,8 +57,13 @@ final class Request {
   /// Takes over the caller's continuation; the time runs from here.
   ///
   /// - Returns: false when the task was cancelled before it came this far; it is answered then.
-  func accept(_ completion: Completion, now: ContinuousClock.Instant) -> Bool {
+  func accept(
+    _ completion: Completion, now: ContinuousClock.Instant,
+    countedIn roundTrips: PoolMetrics.RoundTrips? = nil
+  ) -> Bool {
     self.completion = completion
+    self.roundTrips = roundTrips
+    acceptedAt = now
     deadline = now + timeout
     guard cancelledAt == nil else {
       complete(.failure(CancellationError()))
@@ -110,6 +118,7 @@ final class Request {
   func complete(_ outcome: Outcome) {
     guard let completion else { return }
     self.completion = nil
+    roundTrips?.count(outcome, after: Reactor.shared.now - acceptedAt)
     switch completion {
     case .resume(let continuation): unsafe continuation.resume(with: outcome)
     case .call(let body): body(outcome)

@@ -18,6 +18,11 @@ final class Session {
 
   nonisolated init() {}
 
+  /// The server process behind it, as its connection was told; nil while it has none.
+  var processID: Int32? {
+    if case .leased(let backend) = state { backend.handle.processID } else { nil }
+  }
+
   nonisolated static let endedNormally = PostgresError(
     .closed, "the transaction or connection was used after its end")
 }

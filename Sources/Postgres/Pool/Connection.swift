@@ -8,6 +8,11 @@ package final class Connection: StatementRunner {
     self.session = session
   }
 
+  /// The server process that this connection was told of; nil before the first statement.
+  ///
+  /// A PgBouncer makes one up, and ``StatementRunner`` can ask the real one for its own.
+  package func announcedProcessID() async -> Int32? { await session.processID }
+
   package func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows] {
     guard !statements.isEmpty else { return [] }
     return try await pool.run(

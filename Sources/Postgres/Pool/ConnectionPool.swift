@@ -1,4 +1,6 @@
+package import CoreMetrics
 package import Logging
+import Tracing
 
 /// A few connections to PostgreSQL, shared by everybody.
 ///
@@ -11,9 +13,18 @@ package final class ConnectionPool: StatementRunner {
   let driver: PoolDriver
 
   /// Makes a pool; it connects when the first statement needs it.
-  package init(configuration: Configuration, logger: Logger) {
+  ///
+  /// - Parameters:
+  ///   - configuration: How to reach the server, and the limits.
+  ///   - logger: Told of connections made and lost.
+  ///   - metrics: Where round trips are counted.
+  package init(
+    configuration: Configuration, logger: Logger,
+    metrics: any MetricsFactory = MetricsSystem.factory
+  ) {
     self.configuration = configuration
-    let driver = PoolDriver(configuration: configuration, logger: logger)
+    let driver = PoolDriver(
+      configuration: configuration, logger: logger, metrics: PoolMetrics(metrics))
     self.driver = driver
     PostgresLoop.submit { driver.startHealthChecks() }
   }
@@ -78,16 +89,43 @@ package final class ConnectionPool: StatementRunner {
     await driver.close(within: limit)
   }
 
+  /// From here on a round trip is worth a line in the log: waits for a connection or a lock
+  /// included.
+  private static let slowAfter: Duration = .seconds(1)
+
   func timeout(_ deadline: Duration?) -> Duration { deadline ?? configuration.statementDeadline }
 
   /// Hands a request to the loop and waits for its answer; cancelling the task cancels it on the
   /// server.
   func run(_ request: Request) async throws -> [Rows] {
-    try await withTaskCancellationHandler {
-      try await runShielded(request)
-    } onCancel: {
-      PostgresLoop.submit { [driver] in driver.cancel(request) }
+    let start = ContinuousClock.now
+    defer { warn(of: request, after: ContinuousClock.now - start) }
+    return try await withSpan("PostgreSQL", ofKind: .client) { span in
+      if span.isRecording {
+        span.attributes["db.system.name"] = "postgresql"
+        span.attributes["db.query.text"] = request.statements.last?.text ?? ""
+        span.attributes["db.operation.batch.size"] = request.statements.count
+      }
+      return try await withTaskCancellationHandler {
+        try await runShielded(request)
+      } onCancel: {
+        PostgresLoop.submit { [driver] in driver.cancel(request) }
+      }
     }
+  }
+
+  /// Logs what took long, in the task that asked, so that the log says on whose behalf.
+  private func warn(of request: Request, after time: Duration) {
+    guard time >= Self.slowAfter else { return }
+    let text = request.statements.last?.text ?? ""
+    driver.logger.notice(
+      "A round trip to PostgreSQL was slow",
+      metadata: [
+        "postgres.milliseconds": "\(Int(time / .milliseconds(1)))",
+        "postgres.statements": "\(request.statements.count)",
+        "postgres.last_statement":
+          "\(text.split(whereSeparator: \.isWhitespace).joined(separator: " "))",
+      ])
   }
 
   /// The same, but goes on when the task is cancelled: what cleans up must.

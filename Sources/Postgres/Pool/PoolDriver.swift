@@ -1,3 +1,4 @@
+internal import CoreMetrics
 internal import DequeModule
 import Logging
 
@@ -12,6 +13,7 @@ final class PoolDriver {
 
   private let configuration: ConnectionPool.Configuration
   let logger: Logger
+  private let metrics: PoolMetrics
   private var state: PoolState<Request>
   private var backends: [Backend?]
   private var sessions: [Session?]
@@ -21,9 +23,12 @@ final class PoolDriver {
   private var lastConnectFailure: PostgresError?
   private var listeners: [Listener] = []
 
-  nonisolated init(configuration: ConnectionPool.Configuration, logger: Logger) {
+  nonisolated init(
+    configuration: ConnectionPool.Configuration, logger: Logger, metrics: PoolMetrics
+  ) {
     self.configuration = configuration
     self.logger = logger
+    self.metrics = metrics
     let state = PoolState<Request>(limit: configuration.connectionLimit, now: .now)
     self.state = state
     backends = Array(repeating: nil, count: state.slots.count)
@@ -33,11 +38,15 @@ final class PoolDriver {
   /// How many requests have been sent: the number of round trips.
   var requestsSent: Int { state.requestsSent }
 
+  /// How many connections there are, and what they do.
+  var reading: PoolReading { state.reading }
+
   // MARK: Requests
 
   func accept(_ request: Request, _ completion: Request.Completion) {
     let now = Reactor.shared.now
-    guard request.accept(completion, now: now) else { return }
+    let trips = request.session == nil ? metrics.statements : metrics.transactions
+    guard request.accept(completion, now: now, countedIn: trips) else { return }
     scheduleSweep()
     if let session = request.session {
       accept(request, of: session, now)
@@ -163,12 +172,14 @@ final class PoolDriver {
       backend.start(owner: self)
       state.connected(slot, now: now)
       lastConnectFailure = nil
+      metrics.connectsSucceeded.increment()
       logger.debug(
         "Connected to PostgreSQL",
         metadata: ["postgres.process": "\(backend.handle.processID)", "postgres.slot": "\(slot)"])
     case .failure(let error):
       state.connectFailed(slot, now: now, jitter: .random(in: 0...1))
       lastConnectFailure = error
+      metrics.connectsFailed.increment()
       logger.warning("Could not connect to PostgreSQL", metadata: ["error": "\(error)"])
       // Until a first connection has worked, the settings are likelier wrong than the server away:
       // say so at once.
@@ -308,6 +319,7 @@ extension PoolDriver: BackendOwner {
     sessions[slot] = nil
     state.closed(slot, now: Reactor.shared.now)
     if reason.code != .closed {
+      metrics.connectionsLost.increment()
       logger.info("Lost a connection to PostgreSQL", metadata: ["error": "\(reason)"])
     }
     advance()

@@ -7,6 +7,7 @@ import Intake
 import LedgerStorage
 import Logging
 import Postgres
+import PrometheusMetrics
 import Reports
 import ServiceLifecycle
 import Subscriptions
@@ -115,6 +116,11 @@ struct Assembly: Sendable {
       ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
       entitlements: entitlements, reports: reports, schema: schema, keys: keys, logger: logger,
       now: clock.now)
+  }
+
+  /// What shows the process and the ledger to Prometheus where there is no API.
+  func metricsPage(of registry: PrometheusRegistry) -> MetricsPage {
+    MetricsPage(registry: registry, ledger: ledger, logger: logger, now: clock.now)
   }
 
   /// What every server runs beside its API.

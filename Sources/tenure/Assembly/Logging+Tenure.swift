@@ -1,12 +1,29 @@
+import Intake
 import Logging
+
+/// How lines of the log look.
+enum LogFormat: String, CaseIterable, Sendable {
+  /// For people.
+  case text
+  /// One object a line.
+  case json
+}
 
 extension Logger {
   /// Sends logs to standard error, where results don't go.
   ///
-  /// - Parameter level: What is less grave is left out.
+  /// - Parameters:
+  ///   - level: What is less grave is left out.
+  ///   - format: How lines look.
   /// - Returns: The program's logger.
-  static func bootstrapTenure(level: Logger.Level) -> Logger {
-    LoggingSystem.bootstrap { StreamLogHandler.standardError(label: $0) }
+  static func bootstrapTenure(level: Logger.Level, format: LogFormat = .text) -> Logger {
+    LoggingSystem.bootstrap(
+      { label, provider in
+        switch format {
+        case .text: StreamLogHandler.standardError(label: label, metadataProvider: provider)
+        case .json: JSONLogHandler(label: label, metadataProvider: provider)
+        }
+      }, metadataProvider: Occasion.metadataProvider)
     var logger = Logger(label: "tenure")
     logger.logLevel = level
     return logger

@@ -22,7 +22,8 @@ struct AuditCommand: AsyncParsableCommand {
 
   func run() async throws {
     let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(level: settings.logLevel)
+    let logger = Logger.bootstrapTenure(
+      level: settings.logLevel, format: settings.logFormat)
     let progress = Progress("original transactions audited")
     let audit = try await withDatabase(settings, logger: logger) { database in
       try await Ledger(database: database).audit { progress.show($0) }
@@ -59,7 +60,8 @@ struct RebuildCommand: AsyncParsableCommand {
 
   func run() async throws {
     let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(level: settings.logLevel)
+    let logger = Logger.bootstrapTenure(
+      level: settings.logLevel, format: settings.logFormat)
     let progress = Progress("original transactions rebuilt")
     let (lines, rewritten) = try await withDatabase(settings, logger: logger) { database in
       try await Ledger(database: database).rebuild { progress.show($0) }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Logging
+import PrometheusMetrics
 
 /// `tenure demo`: the whole product, with nothing to configure.
 struct DemoCommand: AsyncParsableCommand {
@@ -44,6 +45,7 @@ struct DemoCommand: AsyncParsableCommand {
 
   func run() async throws {
     let logger = Logger.bootstrapTenure(level: Logger.Level(rawValue: logLevel) ?? .warning)
+    PrometheusRegistry.bootstrapTenure()
     let program = DemoProgram(port: port, customers: customers, exits: exits, logger: logger)
     let isAsExpected = try await program.run()
     if exits, !isAsExpected { throw ExitCode.failure }

@@ -19,7 +19,8 @@ struct MigrateCommand: AsyncParsableCommand {
 
   func run() async throws {
     let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(level: settings.logLevel)
+    let logger = Logger.bootstrapTenure(
+      level: settings.logLevel, format: settings.logFormat)
     let database = try await Database.openForMigration(
       settings, creating: !check, logger: logger)
     try await database.use { try await migrate(SchemaMigrator(database: $0, logger: logger)) }

@@ -44,7 +44,8 @@ struct PollCommand: AsyncParsableCommand {
   func run() async throws {
     let settings = try await options.settings()
     _ = try settings.appStoreApps()
-    let logger = Logger.bootstrapTenure(level: settings.logLevel)
+    let logger = Logger.bootstrapTenure(
+      level: settings.logLevel, format: settings.logFormat)
     let isWell = try await withAssembly(settings, logger: logger) { assembly in
       if let originalTransactionID {
         return try await poll(OriginalTransactionID(originalTransactionID), with: assembly)

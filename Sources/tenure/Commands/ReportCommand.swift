@@ -44,7 +44,8 @@ struct ReportCommand: AsyncParsableCommand {
   func run() async throws {
     let choices = try chosen.choices(for: name)
     let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(level: settings.logLevel)
+    let logger = Logger.bootstrapTenure(
+      level: settings.logLevel, format: settings.logFormat)
     do {
       let text = try await withDatabase(settings, logger: logger) { database -> String? in
         let reports = ReportReader(database: database)

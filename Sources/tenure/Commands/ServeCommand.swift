@@ -5,6 +5,7 @@ import BackgroundJobs
 import HTTPAPI
 import Hummingbird
 import Logging
+import PrometheusMetrics
 import ServiceLifecycle
 import UnixSignals
 
@@ -34,7 +35,9 @@ struct ServeCommand: AsyncParsableCommand {
     ])
     let keys = try settings.apiKeys()
     _ = try settings.appStoreApps()
-    let logger = Logger.bootstrapTenure(level: settings.logLevel)
+    let logger = Logger.bootstrapTenure(
+      level: settings.logLevel, format: settings.logFormat)
+    PrometheusRegistry.bootstrapTenure()
     let (host, port) = (settings.httpHost, settings.httpPort)
     do {
       try await withProgram(settings, logger: logger) { assembly in
@@ -84,7 +87,8 @@ func withAssembly<Value>(
         try await body(
           try await Assembly(
             database: database, settings: settings,
-            transport: HTTPClientTransport(client: client), webhook: webhook, logger: logger))
+            transport: TracedTransport(HTTPClientTransport(client: client)), webhook: webhook,
+            logger: logger))
       }
     }
   }

@@ -23,7 +23,8 @@ struct WebhooksCommand: AsyncParsableCommand {
 
     func run() async throws {
       let settings = try await options.settings()
-      let logger = Logger.bootstrapTenure(level: settings.logLevel)
+      let logger = Logger.bootstrapTenure(
+        level: settings.logLevel, format: settings.logFormat)
       let (standing, parked) = try await withDatabase(settings, logger: logger) { database in
         let ledger = Ledger(database: database)
         return (
@@ -76,7 +77,8 @@ struct WebhooksCommand: AsyncParsableCommand {
 
     func run() async throws {
       let settings = try await options.settings()
-      let logger = Logger.bootstrapTenure(level: settings.logLevel)
+      let logger = Logger.bootstrapTenure(
+        level: settings.logLevel, format: settings.logFormat)
       let refused = try await withDatabase(settings, logger: logger) { database in
         let ledger = Ledger(database: database)
         return parked ? try await redeliverParked(ledger) : try await redeliver(ledger)

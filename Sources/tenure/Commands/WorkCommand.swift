@@ -1,5 +1,9 @@
 import ArgumentParser
+import HTTPAPI
+import Hummingbird
 import Logging
+import PrometheusMetrics
+import ServiceLifecycle
 
 /// `tenure work`: the worker.
 struct WorkCommand: AsyncParsableCommand {
@@ -16,10 +20,32 @@ struct WorkCommand: AsyncParsableCommand {
   func run() async throws {
     let settings = try await options.settings()
     _ = try settings.appStoreApps()
-    let logger = Logger.bootstrapTenure(level: settings.logLevel)
-    try await withProgram(settings, logger: logger) { assembly in
-      logger.info("Working")
-      return [CatalogueRefresh(catalogue: assembly.catalogue)] + assembly.worker()
+    let logger = Logger.bootstrapTenure(
+      level: settings.logLevel, format: settings.logFormat)
+    let registry = PrometheusRegistry.bootstrapTenure()
+    do {
+      try await withProgram(settings, logger: logger) { assembly in
+        logger.info("Working")
+        return metricsServer(assembly.metricsPage(of: registry), settings, logger)
+          + [CatalogueRefresh(catalogue: assembly.catalogue)] + assembly.worker()
+      }
+    } catch {
+      throw SettingError(
+        listeningOn: settings.metricsHost, named: "TENURE_METRICS_HOST",
+        port: settings.metricsPort ?? 0, named: "TENURE_METRICS_PORT", error) ?? error
     }
+  }
+
+  /// What Prometheus asks, if it is to be asked.
+  private func metricsServer(
+    _ page: MetricsPage, _ settings: Settings, _ logger: Logger
+  ) -> [any Service] {
+    guard let port = settings.metricsPort else { return [] }
+    let host = settings.metricsHost
+    return [
+      page.application(host: host, port: port) { port in
+        logger.info("Serving metrics", metadata: ["http.url": "http://\(host):\(port)/metrics"])
+      }
+    ]
   }
 }

@@ -42,6 +42,11 @@ extension Settings {
     }
   }
 
+  /// The file of the private key, if it is named by its path.
+  static func serverAPIKeyPath(_ source: SettingSource) throws -> String? {
+    try source.string(privateKey).flatMap { $0.hasPrefix("-----BEGIN") ? nil : $0 }
+  }
+
   /// The setting is the path of the `.p8` file; what `TENURE_APPSTORE_PRIVATE_KEY_FILE` names may
   /// also hold the key itself.
   private static func contents(ofPrivateKey path: String) throws -> String {

@@ -16,11 +16,17 @@ struct Settings: Sendable {
   var dataDirectory: String
   var httpHost = "127.0.0.1"
   var httpPort = 8080
+  /// Where a worker serves its metrics.
+  var metricsHost = "127.0.0.1"
+  /// Nil: it does not.
+  var metricsPort: Int?
   var apps: [AppStoreApp] = []
   var verifyReceipt = VerifyReceiptEndpoints.apple
   var appStoreTimeout: Duration = .milliseconds(10_000)
   /// Nil: the App Store Server API is not asked.
   var serverAPIKey: ServerAPIKey?
+  /// Where it was read from; nil: it came by itself.
+  var serverAPIKeyPath: String?
   var serverAPIAddresses = ServerAPIAddresses.apple
   /// What all that Apple signs has to lead back to.
   var trustedRoots = TrustedRoots.apple
@@ -41,6 +47,7 @@ struct Settings: Sendable {
   /// Apple's notification history is not read either.
   var pollsPerHour = 144_000
   var logLevel = Logger.Level.info
+  var logFormat = LogFormat.text
   var clock = WorkClock { .now }
   /// Whether somebody else sets ``clock``: for development only.
   var isClockSet = false
@@ -55,6 +62,8 @@ struct Settings: Sendable {
     dataDirectory = try source.string("TENURE_DATA_DIR") ?? ".tenure"
     httpHost = try source.string("TENURE_HTTP_HOST") ?? httpHost
     httpPort = try source.integer("TENURE_HTTP_PORT", in: 0...65_535) ?? httpPort
+    metricsHost = try source.string("TENURE_METRICS_HOST") ?? metricsHost
+    metricsPort = try source.integer("TENURE_METRICS_PORT", in: 0...65_535)
     apiKeyText = try source.string("TENURE_API_KEYS")
     if try source.string("TENURE_APPS") != nil { appsSetting = "TENURE_APPS" }
     apps = try Self.apps(source)
@@ -67,6 +76,7 @@ struct Settings: Sendable {
     }
     acceptsXcode = try source.flag("TENURE_APPSTORE_ACCEPT_XCODE") ?? acceptsXcode
     serverAPIKey = try Self.serverAPIKey(source)
+    serverAPIKeyPath = try Self.serverAPIKeyPath(source)
     serverAPIAddresses = try Self.serverAPIAddresses(source)
     sandboxAccess = try Self.sandboxAccess(source)
     provisionalAccess = try Self.provisionalAccess(source)
@@ -76,6 +86,7 @@ struct Settings: Sendable {
     pollsPerHour =
       try source.integer("TENURE_POLLS_PER_HOUR", in: 0...1_000_000_000) ?? pollsPerHour
     logLevel = try Self.logLevel(source)
+    logFormat = try Self.logFormat(source)
     if let path = try source.string("TENURE_CLOCK_FILE") {
       let file = try ClockFile(path: path)
       clock = .jumping { file.now }
@@ -243,5 +254,14 @@ struct Settings: Sendable {
       throw SettingError(name: name, fault: "\"\(text)\" is no level: write one of \(levels)")
     }
     return level
+  }
+
+  private static func logFormat(_ source: SettingSource) throws -> LogFormat {
+    let name = "TENURE_LOG_FORMAT"
+    guard let text = try source.string(name) else { return .text }
+    guard let format = LogFormat(rawValue: text.lowercased()) else {
+      throw SettingError(name: name, fault: "\"\(text)\" is no format: write text or json")
+    }
+    return format
   }
 }

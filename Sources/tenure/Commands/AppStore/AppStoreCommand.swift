@@ -51,7 +51,8 @@ struct AppStoreOptions: ParsableArguments {
     }
     let apps = try settings.appStoreApps()
     let key = try settings.neededServerAPIKey()
-    let logger = Logger.bootstrapTenure(level: settings.logLevel)
+    let logger = Logger.bootstrapTenure(
+      level: settings.logLevel, format: settings.logFormat)
     let app = try app(apps)
     let now = settings.clock.now
     let report = try await withHTTPClient { [settings] client in

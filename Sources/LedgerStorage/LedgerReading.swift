@@ -1,0 +1,152 @@
+import Postgres
+package import Subscriptions
+
+/// How the queue, the webhook, the feed and the journal stand at one moment, for monitoring.
+///
+/// Whatever can grow without bounds is counted only so far, so that the reading stays cheap on the
+/// very day on which everything has piled up.
+package struct LedgerReading: Hashable, Sendable {
+  /// Beyond so many, how many there are is no news.
+  package static let countLimit: Int64 = 10_000
+  /// How long the database may take for all of it.
+  package static let deadline: Duration = .seconds(2)
+
+  /// The jobs of a lane that are due and not taken up.
+  package struct Backlog: Hashable, Sendable {
+    package var due = 0
+    /// When the oldest of them was due; nil: there is none.
+    package var since: Timestamp?
+  }
+
+  /// Every lane.
+  package var backlogs: [Job.Lane: Backlog] = [:]
+  /// By kind; none of a kind that is not named.
+  package var parkedJobs: [String: Int] = [:]
+  package var waitingSubmissions = 0
+  /// Of the latest charges that came without an owner those that have none yet.
+  package var unclaimedCharges: [Environment: Int] = [:]
+  package var waitingDeliveries = 0
+  /// Since when the oldest of them waits.
+  package var waitingDeliveriesSince: Timestamp?
+  package var parkedDeliveries = 0
+  package var feedPosition: Int64 = 0
+  package var unplacedEvents = 0
+  package var unfoldedChanges = 0
+  /// When a server said last that it is alive; nil: never.
+  package var lastHeartbeat: Timestamp?
+  /// What may still be asked of Apple, by the budget's name.
+  package var budgets: [String: Double] = [:]
+}
+
+/// How the connections to PostgreSQL stand at one moment.
+package struct ConnectionReading: Hashable, Sendable {
+  /// Connections that have nothing to do.
+  package let idle: Int
+  /// Connections with shared round trips under way.
+  package let busy: Int
+  /// Connections that a transaction has to itself.
+  package let leased: Int
+  package let connecting: Int
+  /// Round trips under way.
+  package let inFlight: Int
+  /// Round trips that wait for a connection.
+  package let waiting: Int
+}
+
+extension Ledger {
+  /// Reads how everything stands, in one round trip.
+  ///
+  /// - Parameter now: Tells what is due.
+  /// - Returns: The reading.
+  /// - Throws: What the database says; after ``LedgerReading/deadline`` at the latest.
+  package func reading(at now: Timestamp) async throws -> LedgerReading {
+    let results = try await database.batch(
+      Self.readings(at: now), deadline: LedgerReading.deadline)
+    var reading = LedgerReading()
+    for (lane, due, since) in try results[0].decode(Job.Lane.self, Int.self, Timestamp?.self) {
+      reading.backlogs[lane] = LedgerReading.Backlog(due: due, since: since)
+    }
+    reading.parkedJobs = Dictionary(
+      uniqueKeysWithValues: try results[1].decode(String.self, Int.self).map { ($0, $1) })
+    reading.waitingSubmissions = try results[2].decodeOnly(Int.self)
+    (reading.waitingDeliveries, reading.waitingDeliveriesSince) = try results[3].decodeOnly(
+      Int.self, Timestamp?.self)
+    reading.parkedDeliveries = try results[4].decodeOnly(Int.self)
+    (reading.feedPosition, reading.unplacedEvents) = try results[5].decodeOnly(
+      Int64.self, Int.self)
+    reading.unfoldedChanges = try results[6].decodeOnly(Int.self)
+    reading.lastHeartbeat = try results[7].decodeOnly(Timestamp?.self)
+    reading.budgets = Dictionary(
+      uniqueKeysWithValues: try results[8].decode(String.self, Double.self).map { ($0, $1) })
+    for (environment, rows) in zip(Environment.allCases, results.dropFirst(9)) {
+      reading.unclaimedCharges[environment] = try rows.decodeOnly(Int.self)
+    }
+    return reading
+  }
+
+  private static func readings(at now: Timestamp) -> [SQL] {
+    let limit = LedgerReading.countLimit
+    let statements: [SQL] = [
+      """
+      SELECT wanted.lane, count(coming.run_at), min(coming.run_at)
+      FROM unnest(\(Job.Lane.allCases.map(\.rawValue))) AS wanted (lane)
+      CROSS JOIN (VALUES (0), (1), (2)) AS urgency (priority)
+      LEFT JOIN LATERAL (
+        SELECT run_at FROM tenure.job
+        WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
+          AND locked_until IS NULL AND run_at <= \(now)
+        ORDER BY run_at
+        LIMIT \(limit)
+      ) AS coming ON true
+      GROUP BY wanted.lane
+      """,
+      "SELECT kind, count(*) FROM tenure.job WHERE parked_at IS NOT NULL GROUP BY kind",
+      """
+      SELECT count(*) FROM (
+        SELECT 1 FROM tenure.job WHERE lane = 'submissions' AND parked_at IS NULL LIMIT \(limit)
+      ) AS first
+      """,
+      """
+      SELECT count(*), min(due_since) FROM (
+        SELECT due_since FROM tenure.webhook_delivery WHERE parked_at IS NULL
+        ORDER BY event_id
+        LIMIT \(limit)
+      ) AS first
+      """,
+      "SELECT count(*) FROM tenure.webhook_delivery WHERE parked_at IS NOT NULL",
+      """
+      SELECT position, (
+        SELECT count(*) FROM (
+          SELECT 1 FROM tenure.event WHERE position IS NULL LIMIT \(limit)
+        ) AS first
+      )
+      FROM tenure.feed
+      """,
+      "SELECT count(*) FROM (SELECT 1 FROM tenure.movement_change LIMIT \(limit)) AS first",
+      "SELECT max(alive_at) FROM tenure.program_heartbeat WHERE program = 'serve'",
+      "SELECT name, tokens FROM tenure.apple_budget",
+    ]
+    return statements + Environment.allCases.map(unclaimedAmongLatest)
+  }
+
+  /// Looks at the latest charges that came without an owner: most of them were claimed since, and
+  /// those of many years are too many to be counted.
+  private static func unclaimedAmongLatest(in environment: Environment) -> SQL {
+    """
+    SELECT count(*) FILTER (WHERE known_until = 'infinity') FROM (
+      SELECT known_until FROM tenure.movement
+      WHERE environment = \(environment) AND kind = 'charged' AND account_key IS NULL
+      ORDER BY at DESC
+      LIMIT \(LedgerReading.countLimit)
+    ) AS latest
+    """
+  }
+
+  /// How the connections to PostgreSQL stand; asks nobody.
+  package func connections() async -> ConnectionReading {
+    let reading = await database.reading()
+    return ConnectionReading(
+      idle: reading.idle, busy: reading.busy, leased: reading.leased,
+      connecting: reading.connecting, inFlight: reading.inFlight, waiting: reading.waiting)
+  }
+}

@@ -1,0 +1,271 @@
+import BackgroundJobs
+import LedgerStorage
+import Logging
+import Postgres
+import Subscriptions
+
+/// Whether the database can be reached, is one that Tenure works with, and how the work stands.
+extension Doctor {
+  /// The versions that Tenure is tested with.
+  private static let testedVersions = 15...18
+  /// After so long somebody should have taken up what is due.
+  private static let lateAfter: Duration = .minutes(5)
+
+  func databaseFindings() async -> [DoctorFinding] {
+    guard let url = settings.databaseURL else { return [] }
+    var findings: [DoctorFinding] = []
+    for host in DatabaseHost.hosts(in: url) { findings.append(await reach(host)) }
+    findings += await withPool(url) { pool in
+      do {
+        var findings = try await examine(pool)
+        let schema = try await schema(pool)
+        findings += schema
+        if !schema.contains(where: { $0.verdict == .fault }) {
+          findings += try await work(pool)
+        }
+        return findings
+      } catch {
+        return [unreachable("database", error)]
+      }
+    }
+    return findings
+  }
+
+  private func withPool<Value>(_ uri: String, _ body: (ConnectionPool) async -> Value) async
+    -> Value
+  {
+    var configuration = ConnectionPool.Configuration(uri: uri)
+    configuration.usesPreparedStatements = settings.usesPreparedStatements
+    configuration.connectionLimit = 1
+    let pool = ConnectionPool(configuration: configuration, logger: logger)
+    let value = await body(pool)
+    await pool.close()
+    return value
+  }
+
+  private func unreachable(_ check: String, _ error: any Error) -> DoctorFinding {
+    .fault(
+      check, "PostgreSQL can't be asked: \(error).",
+      remedy: "See whether it runs, whether DATABASE_URL names its host, port, role and database, "
+        + "and whether pg_hba.conf lets this machine in.")
+  }
+
+  /// Whether one of several hosts answers, whatever its part.
+  private func reach(_ host: DatabaseHost) async -> DoctorFinding {
+    let check = "database.host"
+    return await withPool(host.uri) { pool in
+      do {
+        let isStandby = try await DatabaseExamination(pool).isStandby
+        return .ok(check, "\(host.name) answers, as a \(isStandby ? "standby" : "primary").")
+      } catch {
+        return .warning(
+          check, "\(host.name) does not answer: \(error).",
+          remedy: "Mend it, or take it out of DATABASE_URL: a failover would find nobody there.")
+      }
+    }
+  }
+
+  // MARK: The server
+
+  private func examine(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
+    // Warm: connecting would count as skew.
+    _ = try await DatabaseExamination(pool)
+    let (before, start) = (Timestamp.now, ContinuousClock.now)
+    let server = try await DatabaseExamination(pool)
+    let took = ContinuousClock.now - start
+    let skew = server.time - (before + took / 2)
+    return [
+      version(server),
+      Doctor.clockFinding("database.clock", of: "PostgreSQL", skew: skew, precision: took / 2),
+      pooling(server), durability(server), autovacuum(server),
+    ] + standby(server)
+  }
+
+  private func version(_ server: DatabaseExamination) -> DoctorFinding {
+    let (check, found) = ("database.version", "PostgreSQL \(server.version).")
+    let major = server.versionNumber / 10_000
+    if major < Self.testedVersions.lowerBound {
+      return .fault(
+        check, found,
+        remedy: "Upgrade to PostgreSQL \(Self.testedVersions.upperBound): what is "
+          + "older than \(Self.testedVersions.lowerBound) lacks what the schema needs.")
+    }
+    if major > Self.testedVersions.upperBound {
+      return .warning(
+        check, found,
+        remedy: "It is newer than this version of Tenure was tested with: update Tenure.")
+    }
+    return .ok(check, found)
+  }
+
+  private func pooling(_ server: DatabaseExamination) -> DoctorFinding {
+    let check = "database.prepared_statements"
+    switch (server.isPooled, settings.usesPreparedStatements) {
+    case (true, true):
+      return .fault(
+        check, "A PgBouncer stands between, and prepared statements are on.",
+        remedy: "Set TENURE_DATABASE_PREPARED_STATEMENTS=off: it can give one client's statements "
+          + "to another.")
+    case (true, false):
+      return .ok(check, "A PgBouncer stands between, and prepared statements are off.")
+    case (false, false):
+      return .warning(
+        check, "Prepared statements are off, and no PgBouncer stands between.",
+        remedy: "Unset TENURE_DATABASE_PREPARED_STATEMENTS: every statement is planned anew.")
+    case (false, true): return .ok(check, "Prepared statements are on.")
+    }
+  }
+
+  private func durability(_ server: DatabaseExamination) -> DoctorFinding {
+    let check = "database.durability"
+    let off = server.durability.filter { $0.value == "off" }.map(\.setting)
+    guard off.isEmpty else {
+      let names = off.joined(separator: ", ")
+      return .warning(
+        check, "A crash can lose what was confirmed: off is \(names).",
+        remedy: "Reset each in the server's configuration and for the role, then reload.")
+    }
+    return .ok(check, "What is confirmed outlasts a crash.")
+  }
+
+  private func autovacuum(_ server: DatabaseExamination) -> DoctorFinding {
+    let check = "database.autovacuum"
+    guard server.hasAutovacuum else {
+      return .fault(
+        check, "Autovacuum is off.",
+        remedy: "Set autovacuum = on: the queue is a table that is updated all the time.")
+    }
+    return .ok(check, "Autovacuum is on.")
+  }
+
+  private func standby(_ server: DatabaseExamination) -> [DoctorFinding] {
+    guard server.isStandby else { return [] }
+    return [
+      .fault(
+        "database.standby", "The database is a standby, which takes no writes.",
+        remedy: "Name the primary in DATABASE_URL, or all hosts with "
+          + "target_session_attrs=read-write.")
+    ]
+  }
+
+  // MARK: The schema
+
+  private func schema(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
+    let migrator = SchemaMigrator(database: pool, logger: logger)
+    do {
+      try await migrator.check()
+    } catch let error as LedgerError {
+      return [
+        .fault("database.schema", "\(error)", remedy: "Run `tenure migrate`, or update Tenure.")
+      ]
+    }
+    let check = "database.role"
+    let role =
+      try await migrator.roleCanRewriteLedger()
+      ? DoctorFinding.warning(
+        check, "The role could change or delete entries of the ledger.",
+        remedy: "Give the programs a login of their own, IN ROLE tenure_program, and the owner's "
+          + "URL to TENURE_MIGRATION_DATABASE_URL.")
+      : .ok(check, "The role can append to the ledger, and change nothing in it.")
+    return [
+      .ok("database.schema", "The schema is of version \(SchemaMigrator.currentVersion)."), role,
+    ]
+  }
+
+  // MARK: The work
+
+  private func work(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
+    let ledger = Ledger(database: pool)
+    let now = settings.clock.now()
+    let reading = try await ledger.reading(at: now)
+    return [heartbeat(reading, now), backlog(reading, now), parked(reading)]
+      + webhookLag(reading, now)
+      + [try await notifications(ledger, now), try await bloat(ledger)]
+  }
+
+  private func heartbeat(_ reading: LedgerReading, _ now: Timestamp) -> DoctorFinding {
+    let check = "work.server"
+    guard let last = reading.lastHeartbeat, now - last < Heartbeat.longestPause else {
+      return .warning(
+        check,
+        reading.lastHeartbeat.map { "The last server was alive at \($0)." }
+          ?? "No server has ever run.",
+        remedy: "Start `tenure serve`: Apple's notifications find nobody.")
+    }
+    return .ok(check, "A server was alive at \(last).")
+  }
+
+  private func backlog(_ reading: LedgerReading, _ now: Timestamp) -> DoctorFinding {
+    let check = "work.backlog"
+    let late = reading.backlogs.compactMapValues(\.since).filter { now - $0.value > Self.lateAfter }
+    guard let (lane, since) = late.min(by: { $0.value < $1.value }) else {
+      return .ok(check, "What is due is taken up in time.")
+    }
+    return .warning(
+      check, "Jobs of the lane \(lane.rawValue) are due since \(since), and nobody does them.",
+      remedy:
+        "See that a `tenure work` runs, with the same settings; `tenure jobs` shows the queue.")
+  }
+
+  private func parked(_ reading: LedgerReading) -> DoctorFinding {
+    let check = "work.parked"
+    guard !reading.parkedJobs.isEmpty else { return .ok(check, "No job was given up.") }
+    let kinds = reading.parkedJobs.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }
+    return .warning(
+      check, "Jobs were given up: \(kinds.joined(separator: ", ")).",
+      remedy: "`tenure jobs` says why; `tenure jobs retry` starts them again.")
+  }
+
+  private func webhookLag(_ reading: LedgerReading, _ now: Timestamp) -> [DoctorFinding] {
+    guard settings.webhook != nil else { return [] }
+    let check = "work.webhook"
+    if let since = reading.waitingDeliveriesSince, now - since > Self.lateAfter {
+      return [
+        .warning(
+          check, "Events wait for the webhook since \(since).",
+          remedy: "`tenure webhooks` says what the receiver answers.")
+      ]
+    }
+    guard reading.parkedDeliveries == 0 else {
+      return [
+        .warning(
+          check, "Events that were given up: \(reading.parkedDeliveries).",
+          remedy: "Mend the receiver, then `tenure webhooks redeliver`.")
+      ]
+    }
+    return [.ok(check, "Events reach the webhook in time.")]
+  }
+
+  private func notifications(_ ledger: Ledger, _ now: Timestamp) async throws -> DoctorFinding {
+    let check = "work.notifications"
+    let examination = try await ledger.examineNotifications(at: now)
+    guard let last = examination.lastArrival else {
+      return .warning(
+        check, "No notification of Apple's has ever arrived.",
+        remedy: "Name this server's /v1/appstore/notifications in App Store Connect, for both "
+          + "environments; `tenure app-store test-notification --wait` proves it.")
+    }
+    guard examination.missed == 0 else {
+      return .warning(
+        check,
+        "Notifications of the last seven days that did not arrive: \(examination.missed). They "
+          + "were taken from Apple's history.",
+        remedy: "See what is between Apple and `tenure serve`; `tenure report intake` has each.")
+    }
+    let compared =
+      examination.lastComparison.map { "Apple's history was compared at \($0)" }
+      ?? "Apple's history was never compared"
+    return .ok(check, "The last notification arrived at \(last). \(compared).")
+  }
+
+  private func bloat(_ ledger: Ledger) async throws -> DoctorFinding {
+    let check = "database.vacuum"
+    let tables = try await ledger.bloatedTables()
+    guard tables.isEmpty else {
+      return .warning(
+        check, "Half of these tables and more is dead rows: \(tables.joined(separator: ", ")).",
+        remedy: "VACUUM them, and look for transactions that stay open: they hold vacuum back.")
+    }
+    return .ok(check, "Vacuum keeps up.")
+  }
+}

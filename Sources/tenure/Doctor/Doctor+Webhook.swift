@@ -1,0 +1,34 @@
+import BackgroundJobs
+
+/// Whether somebody is there to receive events.
+extension Doctor {
+  func webhookFindings() async -> [DoctorFinding] {
+    guard let receiver = settings.webhook else { return [] }
+    let check = "webhook.receiver"
+    let sender = WebhookSender(to: receiver)
+    let reached = await sender.reach()
+    await sender.shutDown()
+    switch reached {
+    case .success(300..<400):
+      return [
+        .fault(
+          check, "The receiver redirects, and events don't follow.",
+          remedy: "Set TENURE_WEBHOOK_URL to where it leads.")
+      ]
+    case .success(500...):
+      return [
+        .warning(
+          check, "The receiver answers, but with an error of its own.", remedy: "See its log.")
+      ]
+    case .success(let status):
+      // Most receivers take POST alone: that they say so is enough.
+      return [.ok(check, "The receiver answers (HTTP \(status) to HEAD, without an event).")]
+    case .failure(let unreachable):
+      return [
+        .fault(
+          check, unreachable.reason,
+          remedy: "Start the receiver, or mend TENURE_WEBHOOK_URL, DNS, firewall or certificate.")
+      ]
+    }
+  }
+}
