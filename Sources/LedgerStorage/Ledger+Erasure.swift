@@ -105,6 +105,7 @@ extension Ledger {
   private func lock(_ account: Account, in transaction: Transaction) async throws -> Timestamp? {
     var reader = FamilyReader(isLocking: true)
     var locked: Set<LineID> = []
+    var isAccountLocked = false
     while true {
       let lines = try await transaction.query(
         """
@@ -116,6 +117,8 @@ extension Ledger {
       if !new.isEmpty {
         try await reader.read(new, in: transaction)
         locked.formUnion(new)
+      } else if isAccountLocked {
+        return reader.families.flatMap(\.rule.charges).map(\.date).max()
       }
       // Whoever recorded on another line until the account was locked has ended: look once more.
       let row = try await transaction.query(
@@ -124,9 +127,8 @@ extension Ledger {
         """
       ).decodeFirst(AccountKey.self)
       guard row == account.key else { throw LedgerError.unknownAccount(account.id) }
-      if new.isEmpty { break }
+      isAccountLocked = true
     }
-    return reader.families.flatMap(\.rule.charges).map(\.date).max()
   }
 
   /// Erases what was stored of an erased account's submissions at the moment of its erasure.

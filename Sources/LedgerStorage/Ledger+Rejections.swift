@@ -23,9 +23,15 @@ extension Ledger {
   package func rejectedSubmissions(
     before last: (decidedAt: Timestamp, id: UUID)?, limit: Int
   ) async throws -> [SubmissionSummary] {
+    // The day is what there is an index by: what is later is not looked at once more.
     let rest =
-      last.map { "(s.decided_at, s.submission_id) < (\($0.decidedAt), \($0.id))" } ?? "true" as SQL
-    // The day is what there is an index by.
+      last.map { last in
+        """
+        (s.decided_at AT TIME ZONE 'UTC')::date
+          <= (\(last.decidedAt)::timestamptz AT TIME ZONE 'UTC')::date
+        AND (s.decided_at, s.submission_id) < (\(last.decidedAt), \(last.id))
+        """ as SQL
+      } ?? "true"
     return try await submissions(
       """
       s.status = 'rejected' AND \(rest)

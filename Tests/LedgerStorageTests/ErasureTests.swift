@@ -304,4 +304,29 @@ struct ErasureTests {
       #expect(try await ledger.audit().differences == [])
     }
   }
+
+  @Test func `who erases counts in what is recorded first while he waits for the account`()
+    async throws
+  {
+    try await withLedger { [name] ledger in
+      let submission = try await ledger.store(by: name, on: 29.1)
+      // The renewal is reported a day early, and nothing is known of the account before.
+      let erasure = try await ledger.database.withTransaction { other in
+        _ = try await other.batch(ToldAccount.lock([name]))
+        async let recorded = ledger.verify(
+          submission, [charge("1", on: 0), charge("2", on: 30, asOf: 29.1)], claiming: [key("1")],
+          on: 29.2)
+        try await ledger.waitForALock()
+        async let erased = ledger.erase(name, by: support, at: day(29.5))
+        try await ledger.waitForALock(of: 2)
+        try await other.commit()
+        _ = try await recorded
+        return try await erased
+      }
+      #expect(erasure.erasedAt == day(30) + .milliseconds(1))
+      #expect(try await ledger.owner(of: "2") == erasure.pseudonym)
+      #expect(try await places(of: name, in: ledger) == [])
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
 }
