@@ -88,12 +88,14 @@ extension Browser {
       });
       return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
     };
+    const known = new Map();
     const background = (element) => {
-      const layers = [];
-      for (let at = element; at; at = at.parentElement) {
-        layers.push(colour(getComputedStyle(at).backgroundColor));
+      if (!element) return [255, 255, 255, 1];
+      if (!known.has(element)) {
+        const own = colour(getComputedStyle(element).backgroundColor);
+        known.set(element, over(own, background(element.parentElement)));
       }
-      return layers.reduceRight((below, layer) => over(layer, below), [255, 255, 255, 1]);
+      return known.get(element);
     };
     let count = 0;
     const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);

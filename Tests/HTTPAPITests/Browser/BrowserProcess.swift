@@ -25,6 +25,8 @@ final class BrowserProcess: Sendable {
   /// Ends both, and whatever they started, when we say so or are no more: then the pipe that it
   /// reads has no other end.
   ///
+  /// It does not `wait`: a process of ours may begin with the signal blocked that ends that.
+  ///
   /// $1: the directory; $2…: the program.
   private static let script = """
     directory=$1
@@ -33,8 +35,10 @@ final class BrowserProcess: Sendable {
     driver=$!
     read -r line
     kill -s KILL -- "-$driver"
-    wait "$driver"
-    rm -rf "$directory" || { sleep 1; rm -rf "$directory"; }
+    tries=0
+    until sleep 0.1 && rm -rf "$directory" || [ "$tries" = 50 ]; do
+      tries=$((tries + 1))
+    done
     """
 
   /// Where everything is that the browser writes.
