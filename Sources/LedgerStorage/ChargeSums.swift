@@ -10,13 +10,16 @@ import Subscriptions
 enum ChargeSums {
   /// Adds to a statement that inserts or updates a transaction's row what it changes of the sums.
   ///
+  /// What was there is read as it stands: with the condition below pushed into it, a plan that was
+  /// made while the table was empty could begin with another index than the primary key.
+  ///
   /// - Parameters:
   ///   - write: Writes the one row, and returns nothing.
   ///   - key: The row's, whose line is locked.
   /// - Returns: One statement, for what is noted has to be of the same moment.
   static func noting(_ write: SQL, of key: TransactionKey) -> SQL {
     """
-    WITH old AS (
+    WITH old AS MATERIALIZED (
       SELECT \(counted) FROM tenure.store_transaction WHERE \(condition(key))
     ), new AS (
       \(write)

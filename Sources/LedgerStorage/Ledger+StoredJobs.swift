@@ -61,8 +61,11 @@ extension Ledger {
   /// - Throws: What the database says.
   package func jobs(named name: String, at now: Timestamp) async throws -> [StoredJob] {
     try await jobs(
+      // With the kinds, which are few, there is an index by the subjects.
       """
-      WHERE subject = \(name) OR subject = \(name.lowercased()) OR job_id = \(Int64(name))
+      WHERE kind = ANY (\(Job.Task.Kind.allCases.map(\.rawValue)))
+          AND subject IN (\(name), \(name.lowercased()))
+        OR job_id = \(Int64(name))
       ORDER BY kind
       """,
       at: now)

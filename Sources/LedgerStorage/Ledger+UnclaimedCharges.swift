@@ -39,7 +39,8 @@ extension Ledger {
             \(place.charge.productID))
         """ as SQL
       } ?? "true"
-    // Each environment by itself, for there is an index by it and the time.
+    // Each environment by itself, for there is an index by it and the time; and each transaction by
+    // itself: planners think that next to none is found, and would read all instead of a page.
     return try await database.query(
       """
       SELECT c.environment, c.charge_original_transaction_id, c.transaction_id, c.product_id, c.at,
@@ -53,9 +54,13 @@ extension Ledger {
           t.previous_original_transaction_id, t.previous_transaction_id, t.previous_product_id,
           t.ground_status_as_of, t.switched_off_at
         FROM tenure.movement AS m
-        JOIN tenure.store_transaction AS t ON t.environment = m.environment
-          AND t.original_transaction_id = m.charge_original_transaction_id
-          AND t.transaction_id = m.transaction_id AND t.product_id = m.product_id
+        CROSS JOIN LATERAL (
+          SELECT * FROM tenure.store_transaction AS t
+          WHERE t.environment = m.environment
+            AND t.original_transaction_id = m.charge_original_transaction_id
+            AND t.transaction_id = m.transaction_id AND t.product_id = m.product_id
+          LIMIT 1
+        ) AS t
         WHERE m.environment = e.environment AND m.kind = 'charged' AND m.account_key IS NULL
           AND m.known_until = 'infinity' AND t.rule IS NOT NULL AND t.owner_account_key IS NULL
           AND coalesce(t.expires_at <= t.recorded_at, false) = \(wasOver) AND \(rest)

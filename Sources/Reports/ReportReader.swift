@@ -9,9 +9,31 @@ package struct ReportReader: Sendable {
   private static let deadline: Duration = .seconds(60)
 
   /// Reads a database whose schema is up to date.
+  ///
+  /// - Parameter database: In a program that does anything else too, a pool of its own
+  ///   (``configuration(like:)``).
   package init(database: ConnectionPool) {
     self.database = database
   }
+
+  /// Of connections for reports, as a program has them beside its others: as many are asked at a
+  /// time as leave the rest of a small machine to everybody else, and the others wait.
+  ///
+  /// - Parameter other: How the program reaches its database.
+  /// - Returns: The same, for reports.
+  package static func configuration(like other: ConnectionPool.Configuration)
+    -> ConnectionPool.Configuration
+  {
+    var configuration = other
+    // One is left for what is no report: short questions that go with them.
+    configuration.connectionLimit = mostAtOnce + 1
+    configuration.acquireTimeout = deadline
+    configuration.applicationName = "tenure reports"
+    return configuration
+  }
+
+  /// How many reports are asked at a time.
+  package static let mostAtOnce = 2
 
   /// Answers a report.
   ///
@@ -38,8 +60,20 @@ package struct ReportReader: Sendable {
     try await checkTimeZone(choices.timeZone)
   }
 
+  /// What holds for the questions of reports alone: one that takes long uses one core and leaves the
+  /// others to those who must not wait; code compiled for it would take longer than most of them
+  /// do; and what it sorts is some tens of thousands of rows, which need no files.
+  private static let settings: [SQL] = [
+    "SET LOCAL max_parallel_workers_per_gather = 0", "SET LOCAL jit = off",
+    "SET LOCAL work_mem = '32MB'",
+  ]
+
+  /// Asks on a connection that nobody else's statements are sent on meanwhile: they would wait.
   func rows(_ question: SQL) async throws -> Rows {
-    try await database.query(question, deadline: Self.deadline)
+    try await database.withTransaction(readOnly: true) { transaction in
+      try await transaction.batch(Self.settings + [question], deadline: Self.deadline)[
+        Self.settings.count]
+    }
   }
 
   /// The database takes more for a time zone than there are, with offsets the wrong way round.

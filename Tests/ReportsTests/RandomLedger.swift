@@ -54,6 +54,8 @@ struct RandomLedger: Sendable {
     var charges: [TransactionKey] = []
     for step in 0..<Self.steps {
       date += Double.random(in: 0...4, using: &random)
+      // Half of it is in the sums by the day, the other half is still to be folded.
+      if step == Self.steps / 2 { try await Self.fold(in: ledger, at: Self.day(date)) }
       let account = Self.accounts[Int.random(in: 0..<Self.accounts.count, using: &random)]
       // Some of each, whatever chance says.
       let way = step < 12 ? step : Int.random(in: 0..<12, using: &random)
@@ -73,6 +75,10 @@ struct RandomLedger: Sendable {
           evidence, claiming: isClaimed ? [key] : [], by: account, on: date, order: order,
           environment: line.environment, in: ledger, terms)
         charges.append(key)
+        if chance(30) {
+          let owner = try await ledger.findOrCreateAccount(account, at: Self.day(date)).key
+          _ = try await ledger.acknowledgeDelivery(of: key, by: owner, at: Self.day(date + 0.01))
+        }
       case 8:
         let product = Self.catalogue[Int.random(in: 0..<4, using: &random)].id
         _ = try await ledger.openOrder(accountID: account, productID: product, at: Self.day(date))
@@ -92,6 +98,16 @@ struct RandomLedger: Sendable {
       }
     }
     return Self.day(date + 1)
+  }
+
+  /// Folds what was recorded into the sums by the day.
+  static func fold(in ledger: Ledger, at moment: Timestamp) async throws {
+    try await ledger.seed([.foldMovements], at: moment)
+    let jobs = try await ledger.claimJobs(
+      limits: [.upkeep: 9], worker: "w", at: moment, lease: .seconds(60))
+    for job in jobs where job.task == .foldMovements {
+      try await ledger.foldMovements(job, at: moment)
+    }
   }
 
   /// What Apple says of a charge: any product, price, kind and fate.

@@ -100,7 +100,10 @@ struct Assembly: Sendable {
     if try await ledger.publish(settings.sandboxAccess, at: now()) {
       logger.notice("The view current_entitlement follows this program's TENURE_SANDBOX_ACCESS now")
     }
-    reports = ReportReader(database: database)
+    // On connections of their own: what waits behind a report would wait for seconds.
+    reports = ReportReader(
+      database: ConnectionPool(
+        configuration: ReportReader.configuration(like: database.configuration), logger: logger))
     schema = SchemaMigrator(database: database, logger: logger)
     self.settings = settings
     self.logger = logger

@@ -57,8 +57,9 @@ struct CopiedLives: Sendable {
   func write() async throws {
     try await rememberLives()
     var parts: [Part] = []
-    for table in try await CopiedRows.tables(of: database) where !Self.leftOut.contains(table.name)
-    {
+    let tables = try await CopiedRows.tables(of: database)
+    let changes = tables.map(\.name).filter { $0.hasSuffix(Self.changes) }
+    for table in tables where !Self.leftOut.union(changes).contains(table.name) {
       if let part = try await remember(table) { parts.append(part) }
     }
     try await adjust()
@@ -74,7 +75,7 @@ struct CopiedLives: Sendable {
     for reference in references { try await run(reference.create) }
     try await run(
       """
-      TRUNCATE \(Self.changes.map { "tenure.\($0)" }.joined(separator: ", "));
+      TRUNCATE \(changes.map { "tenure.\($0)" }.joined(separator: ", "));
       UPDATE tenure.feed SET position = greatest(position, coalesce((
         SELECT max(position) FROM tenure.event), 0));
       """)

@@ -12,8 +12,8 @@ final class ReportDesk: Service {
   static let memory: Duration = .seconds(60)
   /// A few megabytes: more than the pages that people look at in a minute.
   static let mostKept = 64
-  /// More at a time would take the connections of those who must not wait.
-  static let mostAtOnce = 3
+  /// So many connections there are for reports.
+  static let mostAtOnce = ReportReader.mostAtOnce
   /// Beyond this there is no use in asking for more.
   static let mostWaiting = 64
 

@@ -1,0 +1,357 @@
+import AppStore
+import Foundation
+import LedgerStorage
+import Reports
+import Subscriptions
+import Testing
+
+@testable import HTTPAPI
+
+/// The administrators' pages as a person uses them, in a real Chromium.
+///
+/// Debian's package `chromium-driver` brings it; without that the suite is skipped elsewhere and
+/// fails on Debian.
+@Suite(
+  .serialized, .oneBrowser,
+  .enabled(
+    if: OneBrowser.isToBeHad,
+    "There is no chromedriver, and this is no Debian, whose package chromium-driver has it."))
+struct AdminInBrowserTests {
+  // MARK: A customer asks
+
+  @Test func `somebody logs in, finds a customer by any id, and reads why a charge is whose`()
+    async throws
+  {
+    try await BrowserStory.tell { story in
+      let browser = story.browser
+      try await browser.open("/admin/search")
+      try await browser.type("admin-secrets", into: "#key")
+      try await browser.click("button.primary")
+      try await browser.see("This is no administrator's key.")
+      try await browser.type("admin-secret", into: "#key")
+      try await browser.click("button.primary")
+      try await browser.arrive(at: "/admin/search")
+
+      let line = story.line
+      for (id, path) in [
+        ("nobody", "/admin/search?q=nobody"), (story.order, "/admin/accounts/ben"),
+        (story.lineItem, line), (story.month.rawValue, line),
+        (story.quarter.rawValue, "\(line)#charge-\(story.quarter)-quarterly"),
+        ("ben", "/admin/accounts/ben"),
+      ] {
+        try await browser.open("/admin/search")
+        try await story.search(for: id, leadingTo: path)
+        if id == "nobody" { try await browser.see("Nothing has this id.") }
+      }
+
+      try await browser.see("It may use premium.")
+      try await browser.click(.link(story.quarter.rawValue))
+      try await browser.see("It is bound to “ben”.")
+      // The picture has the refund and who it was bound to when, and says so to those who don't
+      // see it.
+      #expect(try await browser.texts(".timeline svg[role=img] desc").first?.isEmpty == false)
+      for part in ["mark-refund", "mark-move", "mark-off"] {
+        #expect(try await browser.texts(".timeline .plot .mark.\(part)").count == 1, "\(part)")
+      }
+      #expect(try await browser.texts(".timeline .owners .code") == ["anna", "ben"])
+      // The decision in words, and what it rests on.
+      let charge = "#charge-\(story.quarter)-quarterly"
+      try await browser.click(.selector("\(charge) summary"))
+      try await browser.see("Account “ben” submitted it first, and nobody was auto-renewing")
+      try await browser.see("“ben” submitted transaction \(story.quarter).")
+      try await browser.click(.selector("\(charge) a[href='/admin/accounts/ben']"))
+      try await browser.arrive(at: "/admin/accounts/ben")
+    }
+  }
+
+  @Test func `a charge is transferred, and the books say by whom and why`() async throws {
+    try await BrowserStory.tell { story in
+      let browser = story.browser
+      let reason = "She bought it for <b>her</b>."
+      try await story.logIn(for: story.line)
+      let charge = "#charge-\(story.quarter)-quarterly"
+      try await browser.click(.selector("\(charge) .charge-do a"))
+      try await browser.type("Dora", into: "#account-id")
+      try await browser.type(reason, into: "#reason")
+      try await browser.click("button.primary")
+      try await browser.see("names no account that was ever seen")
+      try await browser.type("dora", into: "#account-id")
+      try await browser.click("button.primary")
+      try await browser.see("owned by “ben” now, goes to “dora”.")
+      try await browser.see("“ben” loses “premium”")
+      try await browser.click("main form button[type=submit]")
+      try await browser.see("is owned by “dora” now.")
+      #expect(try await browser.texts("\(charge) a[href='/admin/accounts/dora']") == ["dora"])
+      #expect(
+        try await story.api.get("/v1/transactions/\(story.quarter)")["owner_account_id"] == "dora")
+
+      try await browser.click(".brand")
+      try await browser.arrive(at: "/admin")
+      try await browser.see("ops transfer")
+      try await browser.see(reason)
+      try await browser.open("/admin/reports/audit")
+      try await browser.click("td.number a")
+      try await browser.see("What is counted")
+      let row = try await browser.texts("main tbody tr > *")
+      #expect(row.contains("ops") && row.contains("transfer") && row.contains(reason), "\(row)")
+    }
+  }
+
+  // MARK: What waits for somebody
+
+  @Test func `what nobody owns, what was given up, and what was rejected each has its button`()
+    async throws
+  {
+    try await BrowserStory.tell { story in
+      let browser = story.browser
+      try await story.orphan()
+      try await story.parkJob()
+      let rejected = try await story.rejectReceipt()
+      try await story.logIn(for: "/admin")
+      for text in ["1 charge is owned by nobody", "1 job or delivery was given up"] {
+        try await browser.see(text)
+      }
+
+      try await browser.open("/admin/unclaimed")
+      try await browser.click(.link("Give it to an account…"))
+      try await browser.type("carl", into: "#account-id")
+      try await browser.type("It is his.", into: "#reason")
+      try await browser.click("button.primary")
+      try await browser.see("owned by nobody now, goes to “carl”.")
+      try await browser.click("main form button[type=submit]")
+      try await browser.see("is owned by “carl” now.")
+      try await browser.click(.link("Unclaimed charges"))
+      try await browser.see("Every charge has its owner.")
+
+      try await browser.click("nav a[href='/admin/parked']")
+      try await browser.see("Apple answered with HTTP 503.")
+      // Nothing is sent without a reason.
+      try await browser.click("#jobs input[type=checkbox]")
+      try await browser.click("#jobs button[value=retry]")
+      #expect(try await browser.run("return document.querySelector(':invalid') !== null") == true)
+      try await browser.type("Apple is back.", into: "#jobs-reason")
+      try await browser.click("#jobs button[value=retry]")
+      try await browser.see("1 job started again.")
+      try await browser.see("No job was given up.")
+
+      try await browser.click("nav a[href='/admin/rejected']")
+      try await browser.see(rejected)
+      try await browser.click(.selector("#receipts input[value='\(rejected)']"))
+      try await browser.type("The secret was wrong.", into: "#receipts-reason")
+      try await browser.click("#receipts button[value=verify]")
+      try await browser.see("1 submission will be verified again")
+      try await browser.see("No receipt was rejected.")
+
+      let acts = try await story.api.ledger.administratorActs(limit: 9)
+      #expect(
+        Set(acts.map { "\($0.action): \($0.reason ?? "")" }) == [
+          "transfer: By mistake.", "transfer: It is his.", "retry_jobs: Apple is back.",
+          "verify_submissions: The secret was wrong.",
+        ])
+    }
+  }
+
+  // MARK: Numbers
+
+  @Test func `a report's chart, table, numbers and file say the same`() async throws {
+    try await BrowserStory.tell { story in
+      let browser = story.browser
+      try await story.logIn(for: "/admin/reports")
+      try await browser.click(.link("Active subscriptions"))
+      try await browser.see("Active at the end")
+      try await browser.click("#choice-bucket option[value=week]")
+      try await browser.click(".choices button")
+      try await browser.wait(
+        for: "the weeks", until: "return location.search.includes('bucket=week')")
+      try await browser.settle()
+
+      // What the interface answers to the same question.
+      let path = "/v1/reports/active?bucket=week"
+      let answer = try await story.api.get(path, as: .admin)
+      let rows = try #require(answer["rows"]?.array)
+      #expect(rows.count > 10)
+      let active = rows.map { "\($0["active"]?.integer ?? -1)" }
+      #expect(Set(active).count > 1)
+      let table = "main section table tbody tr"
+      let days = rows.map { $0["from_day"]?.string ?? "" }
+      #expect(try await browser.texts("\(table) > :first-child") == days)
+      #expect(try await browser.texts("\(table) > :last-child") == active)
+      #expect(
+        try await browser.texts("#chart-1-1 .values tbody tr > :last-child") == active.reversed())
+      #expect(try await browser.texts("#chart-1-1 .band").count == rows.count)
+      // Under the pointer the chart says the value.
+      try await browser.run(
+        "document.querySelector('#chart-1-1 .band').dispatchEvent(new Event('pointerenter'))")
+      #expect(
+        try await browser.texts("#chart-1-1 .readout")
+          == ["\(days[0]): Active \(active[0])"])
+
+      try await browser.click(.link("CSV"))
+      var file: [UInt8]?
+      try await browser.wait(for: "the file") {
+        file = browser.driver.download("active.csv")
+        return file != nil
+      }
+      let csv = try await story.api.get("\(path)&format=csv", as: .admin)
+      #expect(String(decoding: file ?? [], as: UTF8.self) == csv.text)
+
+      // A number leads to what is counted in it.
+      let most = try #require(active.max())
+      let place = try #require(active.firstIndex(of: most)) + 1
+      try await browser.click(.selector("\(table):nth-child(\(place)) > :last-child a"))
+      try await browser.see("What is counted")
+      #expect(try await browser.texts(".number-of") == [most])
+      #expect(try await browser.texts("\(table) a[href^='/admin/original']").count == Int(most))
+    }
+  }
+
+  // MARK: Every page
+
+  @Test func `every page is read in light and dark, on a telephone, and without a complaint`()
+    async throws
+  {
+    try await BrowserStory.tell { story in
+      let browser = story.browser
+      try await story.orphan()
+      try await story.parkJob()
+      try await story.rejectReceipt()
+      try await browser.open("/admin/login")
+      try await expectGood(browser)
+      try await story.logIn(for: "/admin")
+      let transaction = "/admin/transactions/\(story.month)/transfer"
+      let drillDown = "/admin/reports/active/transactions?cell=active&from=2026-01-01&to=2026-01-31"
+      let pages =
+        [
+          "/admin", "/admin/search", "/admin/search?q=nobody", "/admin/accounts/ben",
+          "/admin/accounts/dora", "/admin/accounts/ben/grant", "/admin/accounts/ben/erase",
+          story.line, "\(transaction)?environment=production&product_id=monthly",
+          "/admin/unclaimed", "/admin/parked", "/admin/rejected", "/admin/reports", drillDown,
+        ] + Report.allCases.map { PageAddress.report($0.rawValue) }
+      for page in pages {
+        try await browser.open(page)
+        try await expectGood(browser)
+      }
+    }
+  }
+
+  private func expectGood(_ browser: Browser) async throws {
+    let address = try await browser.address
+    #expect(try await browser.texts("h1").count == 1, "\(address)")
+    #expect(try await browser.flaws() == [], "\(address)")
+    try await browser.setDark(true)
+    try await browser.setPhone(true)
+    #expect(try await browser.flaws() == [], "\(address), dark, on a telephone")
+    try await browser.setDark(false)
+    try await browser.setPhone(false)
+    #expect(try await browser.complaints() == [], "\(address)")
+  }
+
+  @Test func `what is wrong with a page is found`() async throws {
+    try await BrowserStory.tell { story in
+      let browser = story.browser
+      try await browser.open("/admin/login")
+      #expect(try await browser.flaws() == [])
+      try await browser.run(
+        """
+        document.querySelector("label").style.color = "#999";
+        document.querySelector("h1").style.width = "5000px";
+        document.body.setAttribute("style", "color: red");
+        """)
+      let flaws = try await browser.flaws()
+      #expect(flaws.count == 2)
+      #expect(flaws.contains { $0.hasPrefix("scrolls sideways: ") })
+      #expect(flaws.contains { $0.hasPrefix("contrast 2.") && $0.hasSuffix(": Key") }, "\(flaws)")
+      let complaints = try await browser.complaints()
+      #expect(complaints.count == 1 && complaints[0].contains("Content Security Policy"))
+    }
+  }
+
+  @Test func `the pages are used by the keyboard alone`() async throws {
+    try await BrowserStory.tell { story in
+      let browser = story.browser
+      try await browser.open("/admin/accounts/ben")
+      // The field is where one begins.
+      try await browser.run("document.activeElement.value = 'admin-secret'")
+      try await browser.press(.enter)
+      try await browser.arrive(at: "/admin/accounts/ben")
+
+      let focus = """
+        const element = document.activeElement, style = getComputedStyle(element);
+        const isSeen = element.matches(":focus-visible") && style.outlineStyle === "solid" &&
+          parseFloat(style.outlineWidth) >= 2;
+        return (element.id || element.className || element.textContent) +
+          (isSeen ? "" : ", which is not seen");
+        """
+      var reached: [String] = []
+      while reached.last != "q", reached.count < 30 {
+        try await browser.press(.tab)
+        reached.append(try await browser.run(focus).string ?? "")
+      }
+      #expect(reached.first == "skip")
+      #expect(reached.last == "q" && reached.contains("Reports"), "\(reached)")
+      #expect(!reached.contains { $0.hasSuffix("not seen") }, "\(reached)")
+
+      // The first link leads past all that: to the account's first button.
+      try await browser.open("/admin/accounts/ben")
+      try await browser.press(.tab)
+      try await browser.press(.enter)
+      try await browser.arrive(at: "/admin/accounts/ben#main")
+      try await browser.press(.tab)
+      #expect(try await browser.run(focus) == "button")
+      try await browser.press(.enter)
+      try await browser.arrive(at: "/admin/accounts/ben/grant")
+    }
+  }
+
+  @Test func `without JavaScript everything is done as well`() async throws {
+    try await BrowserStory.tell { story in
+      let browser = story.browser
+      try await browser.setScripts(false)
+      try await story.logIn()
+      try await story.search(for: "anna", leadingTo: "/admin/accounts/anna")
+      try await browser.click(.link("Grant…"))
+      try await browser.type("premium", into: "#entitlement")
+      try await browser.type("Sorry.", into: "#reason")
+      try await browser.click("button.primary")
+      try await browser.see("until somebody takes it back.")
+      try await browser.click("main form button[type=submit]")
+      try await browser.see("The account may use “premium”.")
+      try await browser.open("/admin/reports/active")
+      #expect(try await browser.texts("#chart-1-1 .plot .line").count == 1)
+      #expect(try await browser.texts("#chart-1-1 .readout").isEmpty)
+      try await browser.click("#chart-1-1 summary")
+      try await browser.see("Time")
+      try await browser.setScripts(true)
+    }
+  }
+
+  // MARK: Whatever accounts are called
+
+  @Test func `ids that are HTML or SQL are read as they are, and whoever logs out is out`()
+    async throws
+  {
+    try await BrowserStory.tell { story in
+      let browser = story.browser
+      try await story.logIn()
+      for name in [
+        "<img src=x onerror=alert(1)>", "'; DROP TABLE tenure.account; --", "</title><script>",
+        "{{page.csrfToken}}", "a/b?c#d&e=%20+",
+      ] {
+        _ = try await story.api.submit(name, from: "carl")
+        try await browser.type(name, into: "#q")
+        try await browser.click(".search button")
+        try await browser.wait(
+          for: name, until: "return document.querySelector('h1').textContent === arguments[0]",
+          [.string(name)])
+        #expect(try await browser.run("return document.title") == .string("\(name) · Tenure"))
+        #expect(try await browser.texts("main img, main script, main iframe").isEmpty)
+        #expect(try await browser.texts("dd.code").contains(name))
+      }
+      #expect(try await browser.complaints() == [])
+      try await browser.click(".session button")
+      try await browser.arrive(at: "/admin/login")
+      try await browser.open("/admin/accounts/ben")
+      #expect(try await browser.address == "/admin/login?return_to=%2Fadmin%2Faccounts%2Fben")
+    }
+  }
+}

@@ -1,0 +1,117 @@
+import AppStore
+import Foundation
+
+/// How the pages are looked at, and what is wrong with what is seen.
+extension Browser {
+  /// Sends a command of Chromium's own: <https://chromedevtools.github.io/devtools-protocol>.
+  @discardableResult
+  private func command(_ name: String, _ parameters: JSONValue) async throws -> JSONValue {
+    try await driver.post(
+      "/goog/cdp/execute", ["cmd": .string(name), "params": parameters])
+  }
+
+  func setDark(_ isDark: Bool) async throws {
+    try await command(
+      "Emulation.setEmulatedMedia",
+      [
+        "features": [
+          ["name": "prefers-color-scheme", "value": isDark ? "dark" : "light"],
+          ["name": "prefers-reduced-motion", "value": "reduce"],
+        ]
+      ])
+  }
+
+  /// A small telephone, or a desk's screen.
+  func setPhone(_ isPhone: Bool) async throws {
+    try await command(
+      "Emulation.setDeviceMetricsOverride",
+      [
+        "width": isPhone ? 360 : 1280, "height": isPhone ? 740 : 900, "deviceScaleFactor": 1,
+        "mobile": .bool(isPhone),
+      ])
+  }
+
+  func setScripts(_ areOn: Bool) async throws {
+    try await command("Emulation.setScriptExecutionDisabled", ["value": .bool(!areOn)])
+  }
+
+  /// Forgets who was logged in, and whatever else was chosen.
+  func reset() async throws {
+    try await command("Network.clearBrowserCookies", [:])
+    try await setScripts(true)
+    try await setDark(false)
+    try await setPhone(false)
+    try driver.forgetDownloads()
+    _ = try await complaints()
+  }
+
+  /// The whole page as a PNG.
+  func picture() async throws -> [UInt8] {
+    let picture = try await command(
+      "Page.captureScreenshot", ["format": "png", "captureBeyondViewport": true])
+    return Data(base64Encoded: picture["data"]?.string ?? "").map(Array.init) ?? []
+  }
+
+  /// What the browser's console warns of since it was asked last: scripts that failed, what was not
+  /// found, what the page's policy forbids.
+  func complaints() async throws -> [String] {
+    let entries = try await driver.post("/se/log", ["type": "browser"]).array ?? []
+    return entries.filter { ["SEVERE", "WARNING"].contains($0["level"]?.string) }
+      .compactMap { $0["message"]?.string }
+  }
+
+  /// What can't be read well or can't be reached on a narrow screen, as the page is shown now.
+  func flaws() async throws -> [String] {
+    try await run(Self.findFlaws).array?.compactMap(\.string) ?? []
+  }
+
+  /// Where the page scrolls sideways, and where a text has less contrast to what is behind it than
+  /// 4.5 to 1: <https://www.w3.org/TR/WCAG22/#contrast-minimum>.
+  private static let findFlaws = #"""
+    const flaws = new Set();
+    const page = document.documentElement;
+    if (page.scrollWidth > page.clientWidth) {
+      flaws.add(`scrolls sideways: ${page.scrollWidth} > ${page.clientWidth}`);
+    }
+    const colour = (text) => {
+      const numbers = text.match(/[\d.]+(?:e-?\d+)?/g).map(Number);
+      const scale = text.startsWith("color(srgb") ? 255 : 1;
+      const [red, green, blue, alpha = 1] = numbers;
+      return [red * scale, green * scale, blue * scale, alpha];
+    };
+    const over = (top, bottom) =>
+      [0, 1, 2].map((i) => top[i] * top[3] + bottom[i] * (1 - top[3])).concat(1);
+    const luminance = (colour) => {
+      const [red, green, blue] = colour.map((value) => {
+        const part = value / 255;
+        return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+      });
+      return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    };
+    const background = (element) => {
+      const layers = [];
+      for (let at = element; at; at = at.parentElement) {
+        layers.push(colour(getComputedStyle(at).backgroundColor));
+      }
+      return layers.reduceRight((below, layer) => over(layer, below), [255, 255, 255, 1]);
+    };
+    let count = 0;
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+      const element = text.parentElement;
+      if (!text.textContent.trim() || element.closest("title, desc, option, script")) continue;
+      if (!element.checkVisibility({ visibilityProperty: true })) continue;
+      count += 1;
+      const style = getComputedStyle(element);
+      const behind = background(element);
+      const ink = over(colour(element instanceof SVGElement ? style.fill : style.color), behind);
+      const [light, dark] = [luminance(ink), luminance(behind)].sort((a, b) => b - a);
+      const contrast = (light + 0.05) / (dark + 0.05);
+      if (contrast < 4.5) {
+        flaws.add(`contrast ${contrast.toFixed(2)}: ${text.textContent.trim().slice(0, 60)}`);
+      }
+    }
+    if (count === 0) flaws.add("no text at all");
+    return [...flaws];
+    """#
+}

@@ -1,0 +1,78 @@
+import LedgerStorage
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import Reports
+
+/// The sums by the day say what the movements and charges say that they are made of.
+struct SumTests {
+  @Test(arguments: 0..<2)
+  func `sums say the same as what they are sums of, folded or not`(life: Int) async throws {
+    let seed = UInt64.random(in: .min ... .max)
+    print("sums and what they are sums of: seed \(seed)")
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      var story = RandomLedger(seed)
+      let now = try await story.happen(in: ledger, database)
+      let reports = ReportReader(database: database)
+      let questions = Report.allCases.filter { $0.parameters.contains(.timeZone) }.flatMap {
+        report in
+        story.choices(of: report, at: now).filter { $0.knownAt == nil }.map { (report, $0) }
+      }
+      let folded = try await changes(in: database)
+      #expect(folded.summed > 0 && folded.waiting > 0, "seed \(seed)")
+      var answers: [ReportTable] = []
+      for (report, choices) in questions {
+        var slow = choices
+        // The days are the same, and no sums are kept by them.
+        slow.timeZone = "Etc/UTC"
+        let sums = try await reports.table(of: report, choices, at: now)
+        let counted = try await reports.table(of: report, slow, at: now)
+        #expect(sums.rows == counted.rows, "\(report), \(choices), seed \(seed)")
+        answers.append(sums)
+      }
+      #expect(answers.contains { !$0.rows.isEmpty })
+
+      try await RandomLedger.fold(in: ledger, at: now)
+      #expect(try await changes(in: database).waiting == 0)
+      for ((report, choices), answer) in zip(questions, answers) {
+        let again = try await reports.table(of: report, choices, at: now)
+        #expect(again.rows == answer.rows, "\(report), \(choices), seed \(seed)")
+      }
+      #expect(try await ledger.audit().differences == [], "seed \(seed)")
+    }
+  }
+
+  @Test(arguments: [
+    "DELETE FROM tenure.charge_change",
+    "UPDATE tenure.charge_day SET number = number + 1 WHERE measure = 'decided'",
+    "UPDATE tenure.store_transaction SET delivered_at = charged_at WHERE delivered_at IS NULL",
+  ])
+  func `an audit finds sums of charges that are wrong, and rebuild mends them`(
+    statement: String
+  ) async throws {
+    let seed = UInt64.random(in: .min ... .max)
+    print("wrong sums of charges: seed \(seed)")
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      var story = RandomLedger(seed)
+      _ = try await story.happen(in: ledger, database)
+      try await database.runScript(statement)
+      #expect(Set(try await ledger.audit().differences.map(\.kind)) == [.projection])
+      _ = try await ledger.rebuild()
+      #expect(try await ledger.audit().differences == [], "seed \(seed)")
+    }
+  }
+
+  /// How many sums there are, and how many changes are still to be added to them.
+  private func changes(in database: ConnectionPool) async throws -> (summed: Int, waiting: Int) {
+    try await database.query(
+      """
+      SELECT (SELECT count(*) FROM tenure.charge_day),
+        (SELECT count(*) FROM tenure.charge_change) + (SELECT count(*) FROM tenure.movement_change)
+      """
+    ).decodeOnly(Int.self, Int.self)
+  }
+}
