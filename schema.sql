@@ -416,6 +416,27 @@ CREATE TABLE IF NOT EXISTS line_source (
 COMMENT ON TABLE line_source IS
     'What Apple can be asked about a line with. [by original_transaction_id]';
 
+-- What an import named for asking Apple about a line, where it named anything but the line. It goes
+-- when the account is erased.
+CREATE TABLE IF NOT EXISTS imported_source (
+    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    original_transaction_id text        NOT NULL
+        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    -- Of whose customer it tells.
+    account_key             uuid        NOT NULL,
+    -- A transaction of the line, to ask Apple with.
+    transaction_id          text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
+    -- A receipt that lists the line (base64). Never logged.
+    receipt_data            text        CHECK (length(receipt_data) BETWEEN 1 AND 16777216),
+    PRIMARY KEY (environment, original_transaction_id),
+    CONSTRAINT imported_source_is_something
+        CHECK (transaction_id IS NOT NULL OR receipt_data IS NOT NULL)
+);
+COMMENT ON TABLE imported_source IS
+    'What imports named for asking Apple about lines. [by original_transaction_id]';
+-- Who is erased is looked for here, over all lines.
+CREATE INDEX IF NOT EXISTS imported_source_by_account ON imported_source (account_key);
+
 -- What may still be asked of one of Apple's endpoints, for all programs together: a bucket of
 -- tokens that fills at Apple's rate.
 CREATE TABLE IF NOT EXISTS apple_budget (
@@ -674,12 +695,17 @@ CREATE TABLE IF NOT EXISTS placement (
     original_transaction_id text        NOT NULL,
     number                  integer     NOT NULL,
     recorded_at             timestamptz NOT NULL,
-    transaction_id          text        NOT NULL,
-    product_id              text        NOT NULL,
+    -- Null, like the product: the whole line was placed, by `tenure import`.
+    transaction_id          text,
+    product_id              text,
     account_key             uuid,
+    -- Of a whole line: what was bought until then is placed, and nothing later.
     effective_from          timestamptz NOT NULL,
     PRIMARY KEY (environment, original_transaction_id, number),
-    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
+    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction,
+    CONSTRAINT placement_of_a_charge_or_a_line CHECK (
+        (transaction_id IS NULL) = (product_id IS NULL)
+        AND (transaction_id IS NOT NULL OR account_key IS NOT NULL))
 );
 COMMENT ON TABLE placement IS
     'Projection: charges placed by administrators. [by original_transaction_id]';
@@ -3389,7 +3415,8 @@ COMMENT ON FUNCTION report_ownership IS
     'from one account (or nobody) to another, by the date of the charge with which it did; shared: '
     'original transactions on which that was a second account. What was known at known_at is offered as '
     'far as decisions and charges are not dated later; the rule and the owner are always the present '
-    'ones, for a decision that was replaced is not in the tables but in the ledger''s entries.';
+    'ones, for a decision that was replaced is not in the tables but in the ledger''s entries: so a past '
+    'day can change even then.';
 
 -- unclaimed --------------------------------------------------------------------------------------
 
@@ -3412,9 +3439,14 @@ BEGIN ATOMIC
         m.product_id, m.charge_original_transaction_id, m.transaction_id, m.at, t.recorded_at,
         t.expires_at, m.number::bigint, m.currency, m.amount_milliunits, m.price_source
     FROM movement AS m
-    JOIN store_transaction AS t ON t.environment = m.environment
-        AND t.original_transaction_id = m.charge_original_transaction_id
-        AND t.transaction_id = m.transaction_id AND t.product_id = m.product_id
+    -- One by one: of all transactions few are unclaimed.
+    CROSS JOIN LATERAL (
+        SELECT s.recorded_at, s.expires_at FROM store_transaction AS s
+        WHERE s.environment = m.environment
+            AND s.original_transaction_id = m.charge_original_transaction_id
+            AND s.transaction_id = m.transaction_id AND s.product_id = m.product_id
+        LIMIT 1
+    ) AS t
     CROSS JOIN LATERAL (SELECT least(as_of, known_at) - t.recorded_at AS age) AS seen
     WHERE m.environment = report_unclaimed_item.environment AND m.kind = 'charged'
         AND m.account_key IS NULL AND m.at <= least(as_of, known_at)
@@ -3608,7 +3640,7 @@ COMMENT ON FUNCTION report_orders IS
     'order, owned, not revoked, and not acknowledged as delivered. An unpaid order has no environment '
     'and is counted in each. As known at known_at: an order that was not paid then is open, whether it '
     'had expired or not, and one that was refunded counts as paid, for neither date is kept; a charge''s '
-    'owner is the present one.';
+    'owner is the present one: so a past day can change even then.';
 
 -- audit ------------------------------------------------------------------------------------------
 
@@ -3716,7 +3748,8 @@ BEGIN
         REVOKE EXECUTE ON FUNCTION erase_submissions FROM tenure_reader;
         -- Raw receipts, answers and bodies are no business of reports.
         REVOKE SELECT
-            ON submission_payload, submission_exchange, notification, notification_exchange
+            ON submission_payload, submission_exchange, notification, notification_exchange,
+                imported_source
             FROM tenure_reader;
     END IF;
     EXECUTE format(

@@ -69,9 +69,12 @@ extension LinePoll {
       return try await ask(about: known, of: bundleID, doing: job)
     }
     guard known.isSubscription else { return .over }
-    guard let receipt = try await receipt(of: known.source) else {
+    guard let receipt = try await receipt(of: known.source) ?? known.imported?.receipt else {
       return try await passOver(
-        job, because: "There is neither a key for the App Store Server API nor a receipt.")
+        job,
+        because: serverAPI == nil
+          ? "There is neither a key for the App Store Server API nor a receipt."
+          : "Nobody has said to which of the apps it belongs.")
     }
     return try await show(receipt, for: known, of: bundleID, doing: job)
   }
@@ -84,7 +87,9 @@ extension LinePoll {
     do {
       let polled =
         known.isSubscription
-        ? try await poll(known.line, of: bundleID, doing: job)
+        ? try await poll(
+          known.line, of: bundleID, naming: known.isUnheardOf ? known.imported?.transactionID : nil,
+          doing: job)
         : try await pollRefunds(of: known.line, in: bundleID, doing: job)
       return .polled(isNews: (polled?.recorded.changedFamilies ?? 0) > 0)
     } catch let error as AppStoreServerAPIError {

@@ -78,29 +78,34 @@ package struct LinePoll: Sendable {
   /// - Parameters:
   ///   - line: Any line of the customer.
   ///   - bundleID: The app that it belongs to.
+  ///   - transaction: One of the line's, if Apple is to be asked with that.
   ///   - start: From where on.
   ///   - job: What asks; it ends with what is recorded. Nil: somebody does by hand.
   /// - Returns: What was recorded; nil without a key for the API.
   /// - Throws: `AppStoreServerAPIError` where Apple does not answer all of it, or what the database
   ///   says; nothing is recorded then.
   package func poll(
-    _ line: LineID, of bundleID: String, from start: Start = .lastRevision, doing job: Job? = nil
+    _ line: LineID, of bundleID: String, naming transaction: TransactionID? = nil,
+    from start: Start = .lastRevision, doing job: Job? = nil
   ) async throws -> Polled? {
     guard let serverAPI else { return nil }
-    let id = line.originalTransactionID.rawValue
+    let id = transaction?.rawValue ?? line.originalTransactionID.rawValue
+    func history(after revision: String?) async throws -> PolledAnswer {
+      try await self.history(of: id, on: line.environment, in: bundleID, after: revision, serverAPI)
+    }
     var answer: PolledAnswer
     switch start {
-    case .beginning: answer = try await history(of: line, in: bundleID, after: nil, serverAPI)
+    case .beginning: answer = try await history(after: nil)
     case .revision(let revision):
-      answer = try await history(of: line, in: bundleID, after: revision, serverAPI)
+      answer = try await history(after: revision)
     case .lastRevision:
       let last = try await ledger.historyRevision(of: line)
       do {
-        answer = try await history(of: line, in: bundleID, after: last, serverAPI)
+        answer = try await history(after: last)
       } catch let error as AppStoreServerAPIError
         where error.code == .invalidRequestRevision && last != nil
       {
-        answer = try await history(of: line, in: bundleID, after: nil, serverAPI)
+        answer = try await history(after: nil)
       }
     }
     // Later than the history, so that the last word on renewal is the latest one.
@@ -167,12 +172,12 @@ package struct LinePoll: Sendable {
   }
 
   private func history(
-    of line: LineID, in bundleID: String, after revision: String?, _ serverAPI: AppStoreServerAPI
+    of id: String, on environment: Environment, in bundleID: String, after revision: String?,
+    _ serverAPI: AppStoreServerAPI
   ) async throws -> PolledAnswer {
     var answer = PolledAnswer(revision: revision)
     for try await page in serverAPI.transactionHistoryPages(
-      of: line.originalTransactionID.rawValue, in: bundleID, environment: line.environment,
-      after: revision)
+      of: id, in: bundleID, environment: environment, after: revision)
     {
       answer.add(page.content)
     }

@@ -229,6 +229,7 @@ extension LedgerEntry {
     switch content {
     case .act(.claim(let claim)): [claim.account]
     case .act(.placement(let placement)): [placement.account].compactMap(\.self)
+    case .act(.linePlacement(let placement)): [placement.account]
     case .ownership(let change): [change.decision.owner].compactMap(\.self)
     case .evidence, .confirmation: []
     }

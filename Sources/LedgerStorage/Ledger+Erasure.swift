@@ -196,6 +196,7 @@ extension Ledger {
       UPDATE tenure.account_by_key SET account_id = \(pseudonym), erased_at = \(erasure.erasedAt)
       WHERE account_key = \(account.key)
       """,
+      "DELETE FROM tenure.imported_source WHERE account_key = \(account.key)",
     ]
   }
 

@@ -27,6 +27,8 @@ extension Ledger {
   private func planning(
     of family: RecordedFamily, replacesOthers: Bool, mayExist: Bool, at now: Timestamp
   ) -> [SQL] {
+    // What was imported is asked about until Apple has told of it.
+    guard !family.awaitsApple else { return [] }
     let members = family.before.members.keys.sorted()
     let plan = RenewalPlan.Line(family.line, family.rule, notifications: notificationMemory)
     let next = plan.flatMap { plan in
@@ -59,6 +61,10 @@ extension Ledger {
     /// to be heard of but a refund.
     package let isSubscription: Bool
     package let source: LineSource
+    /// What an import named for asking about it.
+    package let imported: ImportedSource?
+    /// Whether nothing is known of it but what an import says.
+    package let isUnheardOf: Bool
   }
 
   /// Finds what Apple can be asked about a line with; nil if nothing is recorded of it.
@@ -66,14 +72,16 @@ extension Ledger {
     try await database.withTransaction(isolation: .repeatableRead, readOnly: true) { transaction in
       var reader = FamilyReader(isLocking: false)
       try await reader.read([line], in: transaction)
-      guard let family = reader.families.first, let latest = family.rule.charges.last else {
-        return nil
-      }
+      guard let family = reader.families.first else { return nil }
+      let latest = family.rule.charges.last
+      guard latest != nil || family.awaitsApple else { return nil }
       let members = [line] + family.members.keys.filter { $0 != line }.sorted()
-      let results = try await transaction.batch(LineSource.select(members))
+      let results = try await transaction.batch(
+        [Self.selectImportedSource(line)] + LineSource.select(members))
       return LineToPoll(
-        line: line, isSubscription: latest.isSubscription,
-        source: try LineSource(from: results))
+        line: line, isSubscription: latest?.isSubscription ?? true,
+        source: try LineSource(from: Array(results.dropFirst())),
+        imported: try Self.importedSource(from: results[0]), isUnheardOf: latest == nil)
     }
   }
 
@@ -127,6 +135,9 @@ extension Ledger {
     let plan = RenewalPlan.Line(
       family.line, family.rule, heardAt: now, notifications: notificationMemory)
     guard let plan, let next = RenewalPlan.next(plan, after: now) else {
+      if let job = asked.job, family.awaitsApple {
+        return job.parking(because: Self.nothingTold, at: now)
+      }
       return [Job.delete(task)]
     }
     return (plan.id == asked.line ? [] : [Job.delete(task)])
@@ -178,6 +189,10 @@ extension Ledger {
     }
     // A family has one appointment, that of the line with the latest charge.
     guard let plan, plan.id == line, let next = RenewalPlan.next(plan, after: now) else {
+      // Somebody moved in with it, and Apple knows nothing of it: that has to be seen.
+      if reader.families.first?.awaitsApple == true {
+        return job.parking(because: Self.nothingTold, at: now)
+      }
       return job.completion
     }
     return job.repetition(at: next.at, priority: next.priority, now: now)
@@ -215,6 +230,13 @@ extension Ledger {
       if let lane = Job.Lane(rawValue: lane) { counts[lane] = count }
     }
     return counts
+  }
+}
+
+extension RecordedFamily {
+  /// Whether Apple has told nothing of it, though an import says whose it is.
+  fileprivate var awaitsApple: Bool {
+    line.history.transactions.isEmpty && !line.history.linePlacements.isEmpty
   }
 }
 

@@ -9,15 +9,18 @@ package struct Arrival: Sendable {
   package var claim: AccountClaim?
   /// What an administrator says of charges that are recorded.
   package var placements: [Placement]
+  /// What an import says of whole lines.
+  package var linePlacements: [LinePlacement]
   package var source: EntrySource
 
   package init(
     evidence: [Evidence], claim: AccountClaim? = nil, placements: [Placement] = [],
-    source: EntrySource
+    linePlacements: [LinePlacement] = [], source: EntrySource
   ) {
     self.evidence = evidence
     self.claim = claim
     self.placements = placements
+    self.linePlacements = linePlacements
     self.source = source
   }
 
@@ -143,16 +146,17 @@ extension Ledger {
       let ids = Set(family.members.keys)
       let evidence = locked.evidence.filter { ids.contains($0.line) }
       let claims = arrival.claim?.acts(on: ids, in: family.line, evidence: evidence) ?? []
-      let placements = arrival.placements.filter { ids.contains($0.transaction.line) }
+      let placements =
+        arrival.placements.map(Act.placement).filter { ids.contains($0.line) }
+        + arrival.linePlacements.map(Act.linePlacement).filter { ids.contains($0.line) }
       let context = try await context(
         of: family, claimant: arrival.claim?.account, evidence: evidence,
-        placing: Set(placements.compactMap(\.account)), knowing: accounts, in: transaction)
+        placing: Set(placements.compactMap(\.placedAccount)), knowing: accounts, in: transaction)
       line.updateContext(context.apply)
 
       // Later than everything before, for the dates order what happened on linked lines.
       let recordedAt = max(now, family.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
-      let entries = line.record(
-        evidence, acts: claims + placements.map(Act.placement), at: recordedAt)
+      let entries = line.record(evidence, acts: claims + placements, at: recordedAt)
       let rule = OwnershipRule(recordedOn: line)
       let changes = entries.compactMap { entry -> OwnershipChange? in
         if case .ownership(let change) = entry.content { change } else { nil }
@@ -214,6 +218,17 @@ extension RecordedFamily {
     }
     self.orders = orders
     self.deliveries = deliveries
+  }
+}
+
+extension Act {
+  /// Whom an administrator or an import gives something.
+  fileprivate var placedAccount: AccountKey? {
+    switch self {
+    case .claim: nil
+    case .placement(let placement): placement.account
+    case .linePlacement(let placement): placement.account
+    }
   }
 }
 

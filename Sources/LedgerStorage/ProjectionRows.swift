@@ -224,7 +224,7 @@ extension StoredLine.StatusRow {
 
 extension StoredLine.ActRow {
   func insert(source: EntrySource) -> SQL {
-    let line = act.transaction.line
+    let line = act.line
     switch act {
     case .claim(let claim):
       return """
@@ -241,6 +241,13 @@ extension StoredLine.ActRow {
         VALUES (\(line.environment), \(line.originalTransactionID), \(recorded.number),
           \(recorded.at), \(placement.transaction.transactionID),
           \(placement.transaction.productID), \(placement.account), \(placement.effectiveFrom))
+        """
+    case .linePlacement(let placement):
+      return """
+        INSERT INTO tenure.placement (environment, original_transaction_id, number, recorded_at,
+          account_key, effective_from)
+        VALUES (\(line.environment), \(line.originalTransactionID), \(recorded.number),
+          \(recorded.at), \(placement.account), \(placement.boughtUntil))
         """
     }
   }

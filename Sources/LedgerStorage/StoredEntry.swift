@@ -107,6 +107,7 @@ extension LedgerEntry.Content {
       case .confirmation(let asOf): try encoder.encode(Confirmation(asOf: asOf))
       case .act(.claim(let claim)): try encoder.encode(claim)
       case .act(.placement(let placement)): try encoder.encode(placement)
+      case .act(.linePlacement(let placement)): try encoder.encode(placement)
       case .ownership(let change): try encoder.encode(change)
       }
     return String(decoding: data, as: UTF8.self)
@@ -127,9 +128,17 @@ extension LedgerEntry.Content {
       case .confirmation:
         .confirmation(asOf: try decoder.decode(Confirmation.self, from: data).asOf)
       case .claim: .act(.claim(try decoder.decode(Claim.self, from: data)))
-      case .placement: .act(.placement(try decoder.decode(Placement.self, from: data)))
+      case .placement: .act(try Self.placement(from: data, decoder))
       case .decided, .claimed, .corrected, .placed:
         .ownership(try decoder.decode(OwnershipChange.self, from: data))
       }
+  }
+
+  /// What was placed: a line, where the body says until when it was bought, and else a charge.
+  private static func placement(from data: Data, _ decoder: JSONDecoder) throws -> Act {
+    if let placement = try? decoder.decode(LinePlacement.self, from: data) {
+      return .linePlacement(placement)
+    }
+    return .placement(try decoder.decode(Placement.self, from: data))
   }
 }

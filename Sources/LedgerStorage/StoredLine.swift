@@ -153,14 +153,21 @@ extension StoredLine {
 
   private static func placements(_ rows: Rows, line: LineID) throws -> [ActRow] {
     try rows.decode(
-      Int.self, Timestamp.self, TransactionID.self, ProductID.self, AccountKey?.self,
+      Int.self, Timestamp.self, TransactionID?.self, ProductID?.self, AccountKey?.self,
       Timestamp.self
     ).map { number, recordedAt, transactionID, productID, account, effectiveFrom in
-      let key = TransactionKey(line: line, transactionID: transactionID, productID: productID)
-      return ActRow(
-        recorded: RecordingOrder(at: recordedAt, number: number),
-        act: .placement(
-          Placement(account: account, transaction: key, effectiveFrom: effectiveFrom)))
+      let act: Act
+      if let transactionID, let productID {
+        let key = TransactionKey(line: line, transactionID: transactionID, productID: productID)
+        act = .placement(
+          Placement(account: account, transaction: key, effectiveFrom: effectiveFrom))
+      } else {
+        // A whole line is placed with somebody.
+        guard let account else { throw DecodingFault.unknownValue }
+        act = .linePlacement(
+          LinePlacement(account: account, line: line, boughtUntil: effectiveFrom))
+      }
+      return ActRow(recorded: RecordingOrder(at: recordedAt, number: number), act: act)
     }
   }
 }
@@ -214,6 +221,7 @@ struct StoredFamily: Sendable {
       case .claim(let claim): accounts.insert(claim.account)
       case .placement(let placement):
         if let account = placement.account { accounts.insert(account) }
+      case .linePlacement(let placement): accounts.insert(placement.account)
       }
     }
     return accounts

@@ -12,6 +12,7 @@ enum AuditReport {
     itemColumns: [
       ReportColumn("from_day", .date), ReportColumn("administrator", .text),
       ReportColumn("action", .text), ReportColumn("at", .time), ReportColumn("subject", .text),
+      ReportColumn("account_id", .text), ReportColumn("previous_account_id", .text),
       ReportColumn("reason", .text), ReportColumn("data", .text), ReportColumn("number", .number),
     ],
     itemOrder: "at DESC, subject")

@@ -66,7 +66,7 @@ package struct ReportChoices: Hashable, Sendable {
         throw ReportFault(.from, "is after the last day, \(to.text)")
       }
       guard to.daysSince1970 - from.daysSince1970 <= Self.longestRange else {
-        throw ReportFault(.from, "is more than \(Self.longestRange) days before the last day")
+        throw Self.tooLongRange
       }
     }
     if let product, product.isEmpty || product.count > 255 {
@@ -89,6 +89,22 @@ package struct ReportChoices: Hashable, Sendable {
       }
     }
   }
+}
+
+extension ReportChoices {
+  /// Checks that the days are not too many where the last one is that of the moment.
+  ///
+  /// - Parameter now: The moment, unless another one is chosen.
+  /// - Throws: ``ReportFault``.
+  func checkRange(at now: Timestamp) throws {
+    guard let from else { return }
+    let moment = min(asOf ?? now, knownAt ?? asOf ?? now).dayAndTime.date.daysSince1970
+    let last = min(to?.daysSince1970 ?? moment, moment)
+    guard last - from.daysSince1970 <= Self.longestRange else { throw Self.tooLongRange }
+  }
+
+  private static let tooLongRange = ReportFault(
+    .from, "is more than \(longestRange) days before the last day")
 }
 
 extension [String] {

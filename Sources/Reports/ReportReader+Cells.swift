@@ -28,7 +28,7 @@ extension ReportReader {
     var choices = cell.choices
     choices.listsItems = true
     choices.limit = limit
-    try await check(choices, for: cell.report)
+    try await check(choices, for: cell.report, at: now)
     let columns = cell.report.columns(choices)
     let source = cell.source(choices, at: now)
     let found = try await rows(

@@ -46,7 +46,7 @@ package struct ReportReader: Sendable {
   package func table(
     of report: Report, _ choices: ReportChoices = ReportChoices(), at now: Timestamp
   ) async throws -> ReportTable {
-    try await check(choices, for: report)
+    try await check(choices, for: report, at: now)
     let columns = report.columns(choices)
     let found = try await rows(report.query(choices, at: now))
     let rows = try found.prefix(choices.limit).map { row in try columns.map(row.value) }
@@ -55,14 +55,15 @@ package struct ReportReader: Sendable {
       isCutShort: found.count > choices.limit)
   }
 
-  func check(_ choices: ReportChoices, for report: Report) async throws {
+  func check(_ choices: ReportChoices, for report: Report, at now: Timestamp) async throws {
     try choices.check(for: report)
+    try choices.checkRange(at: now)
     try await checkTimeZone(choices.timeZone)
   }
 
-  /// What holds for the questions of reports alone: one that takes long uses one core and leaves the
-  /// others to those who must not wait; code compiled for it would take longer than most of them
-  /// do; and what it sorts is some tens of thousands of rows, which need no files.
+  /// What holds for the questions of reports alone: one that takes long uses one core and leaves
+  /// the others to those who must not wait; code compiled for it would take longer than most of
+  /// them do; and what it sorts is some tens of thousands of rows, which need no files.
   private static let settings: [SQL] = [
     "SET LOCAL max_parallel_workers_per_gather = 0", "SET LOCAL jit = off",
     "SET LOCAL work_mem = '32MB'",

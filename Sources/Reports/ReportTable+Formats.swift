@@ -116,7 +116,7 @@ extension ReportValue {
     case .text(let text):
       // By scalars: a comma with an accent is a comma to whoever reads the file.
       text.unicodeScalars.contains { [",", "\"", "\r", "\n"].contains($0) }
-        ? "\"" + text.quotesDoubled + "\"" : text
+        ? "\"" + text.withoutFormula.quotesDoubled + "\"" : text.withoutFormula
     case .number(let number), .duration(let number), .money(let number, _): "\(number)"
     case .time(let moment): "\(moment)"
     case .date(let text), .fraction(let text), .rate(let text): text
@@ -140,6 +140,15 @@ extension ReportValue {
 }
 
 extension String {
+  /// With an apostrophe before what a spreadsheet would take for a formula and calculate: callers
+  /// choose what accounts are called.
+  fileprivate var withoutFormula: String {
+    guard let first = unicodeScalars.first,
+      ["=", "+", "-", "@", "\t", "\r"].contains(first)
+    else { return self }
+    return "'" + self
+  }
+
   fileprivate var quotesDoubled: String {
     var text = String.UnicodeScalarView()
     for scalar in unicodeScalars {

@@ -30,15 +30,54 @@ package struct Placement: Hashable, Codable, Sendable {
   package var isRelease: Bool { account == nil }
 }
 
+/// Who moved in said whose a line is: what was bought on it until then, seen by Tenure or not yet.
+///
+/// It takes nothing from anybody to whom a charge was decided before: it settles what nobody has
+/// been decided to, as a claim on each of those charges would, whenever Apple tells of them. What
+/// is bought later follows the rule.
+package struct LinePlacement: Hashable, Codable, Sendable {
+  package var account: AccountKey
+  package var line: LineID
+  /// The last purchase date for which it speaks.
+  package var boughtUntil: Timestamp
+
+  package init(account: AccountKey, line: LineID, boughtUntil: Timestamp) {
+    self.account = account
+    self.line = line
+    self.boughtUntil = boughtUntil
+  }
+
+  /// Whether it speaks for a charge, under whichever of its transactions.
+  package func covers(_ charge: Charge) -> Bool {
+    charge.date <= boughtUntil && charge.transactions.contains { $0.line == line }
+  }
+
+  /// Whether `other` says nothing that this does not say.
+  func includes(_ other: LinePlacement) -> Bool {
+    account == other.account && line == other.line && boughtUntil >= other.boughtUntil
+  }
+}
+
 /// What people did about a line, as against what Apple said.
 package enum Act: Hashable, Codable, Sendable {
   case claim(Claim)
   case placement(Placement)
+  case linePlacement(LinePlacement)
 
-  package var transaction: TransactionKey {
+  package var line: LineID {
+    switch self {
+    case .claim(let claim): claim.transaction.line
+    case .placement(let placement): placement.transaction.line
+    case .linePlacement(let placement): placement.line
+    }
+  }
+
+  /// What it is about; nil: a whole line.
+  package var transaction: TransactionKey? {
     switch self {
     case .claim(let claim): claim.transaction
     case .placement(let placement): placement.transaction
+    case .linePlacement: nil
     }
   }
 
@@ -60,8 +99,8 @@ package struct RecordedAct: Hashable, Comparable, Sendable {
 
   /// By the moment of recording; of one moment, by line, since each counts its own entries.
   package static func < (lhs: RecordedAct, rhs: RecordedAct) -> Bool {
-    (lhs.recorded.at, lhs.act.transaction.line, lhs.recorded.number)
-      < (rhs.recorded.at, rhs.act.transaction.line, rhs.recorded.number)
+    (lhs.recorded.at, lhs.act.line, lhs.recorded.number)
+      < (rhs.recorded.at, rhs.act.line, rhs.recorded.number)
   }
 }
 

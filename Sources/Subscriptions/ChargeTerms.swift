@@ -51,6 +51,14 @@ package struct ChargePrice: Hashable, Sendable {
     self.currency = currency
     self.source = source
   }
+
+  /// What some of a product cost: Apple's price is for all of them, the catalogue's for one.
+  fileprivate init?(catalogue product: Product?, quantity: Int) {
+    let amount = product?.priceMilliunits?.multipliedReportingOverflow(by: Int64(quantity))
+    self.init(
+      amount.flatMap { $0.overflow ? nil : $0.partialValue }, product?.currency,
+      source: .catalogue)
+  }
 }
 
 extension Line {
@@ -74,19 +82,20 @@ extension Line {
   {
     let reports = charge.transactions.sorted().compactMap { history[$0] }
     let product = catalogue.product(charge.productID, at: charge.date)
+    let quantity = max(1, reports.first?.quantity ?? 1)
     let periodType = reports.map(\.periodType).min() ?? .normal
     let ownershipType = reports.map(\.ownershipType).min() ?? .purchased
     var price =
       reports.lazy.compactMap {
         ChargePrice($0.priceMilliunits, $0.currency, source: .appStore)
-      }.first ?? ChargePrice(product?.priceMilliunits, product?.currency, source: .catalogue)
+      }.first ?? ChargePrice(catalogue: product, quantity: quantity)
     if periodType == .trial || ownershipType == .familyShared { price?.amountMilliunits = 0 }
     return ChargeTerms(
       charge: charge.id, productID: charge.productID, productType: charge.type(in: catalogue),
       subscriptionGroup: reports.compactMap(\.subscriptionGroup).first
         ?? product?.subscriptionGroup,
       ownershipType: ownershipType, periodType: periodType,
-      offerID: reports.compactMap(\.offerID).first, quantity: max(1, reports.first?.quantity ?? 1),
+      offerID: reports.compactMap(\.offerID).first, quantity: quantity,
       owner: owner, price: price,
       period: charge.isSubscription
         ? Self.period(of: charge, periodType: periodType, product: product) : nil)

@@ -37,7 +37,7 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
       case .evidence(.link): .link
       case .confirmation: .confirmation
       case .act(.claim): .claim
-      case .act(.placement): .placement
+      case .act(.placement), .act(.linePlacement): .placement
       case .ownership(let change):
         switch change.action {
         case .decided: .decided

@@ -90,16 +90,12 @@ package struct Line: Sendable {
     entries += confirm(confirmations, at: now)
 
     for act in acts {
-      if case .claim(let claim) = act,
-        history.hasClaim(by: claim.account, on: claim.transaction)
-      {
-        continue
-      }
-      let entry = append(.act(act), to: act.transaction.line, at: now)
+      if history.says(act) { continue }
+      let entry = append(.act(act), to: act.line, at: now)
       entries.append(entry)
       switch act {
       case .claim: news.claims.append(RecordedAct(act, recorded: entry.recorded))
-      case .placement: news.changesKnownCharges = true
+      case .placement, .linePlacement: news.changesKnownCharges = true
       }
     }
     guard !entries.isEmpty else { return [] }
@@ -180,7 +176,11 @@ package struct Line: Sendable {
     {
       if charge.transactions.contains(where: placed.contains) { return .placed }
       guard let recorded, !recorded.isProvisional else {
-        return decision.rule == .submitter ? .claimed : .decided
+        return switch decision.rule {
+        case .administrator: .placed
+        case .submitter: .claimed
+        case .activelyAutoRenewing, .appAccountToken, .unclaimed: .decided
+        }
       }
       if recorded.owner == decision.owner { return .decided }
       // What an account still got while an administrator merged it follows it.

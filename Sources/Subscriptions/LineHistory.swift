@@ -78,20 +78,34 @@ package struct LineHistory: Sendable {
     return true
   }
 
-  /// Adds an act unless the same account claimed the same transaction before.
+  /// Adds an act unless it was said before: the same account claimed the same transaction, or the
+  /// same line was placed with it for as long.
   ///
   /// Acts are to be added in the order of recording, for a claim before a release is none after.
   ///
   /// - Returns: Whether it is news.
   @discardableResult
   package mutating func add(_ act: Act, recorded: RecordingOrder) -> Bool {
-    if case .claim(let claim) = act, hasClaim(by: claim.account, on: claim.transaction) {
-      return false
-    }
+    if says(act) { return false }
     let new = RecordedAct(act, recorded: recorded)
     let position = acts.lastIndex { $0 < new }.map { $0 + 1 } ?? acts.startIndex
     acts.insert(new, at: position)
     return true
+  }
+
+  /// The lines that were placed as a whole, in order.
+  package var linePlacements: [LinePlacement] {
+    acts.compactMap { if case .linePlacement(let placement) = $0.act { placement } else { nil } }
+  }
+
+  /// Whether an act adds nothing to what people did: administrators alone can repeat themselves.
+  package func says(_ act: Act) -> Bool {
+    switch act {
+    case .claim(let claim): hasClaim(by: claim.account, on: claim.transaction)
+    case .placement: false
+    case .linePlacement(let placement):
+      linePlacements.contains { $0.includes(placement) }
+    }
   }
 
   /// Whether an account claimed a transaction before, and since the last release on these lines.

@@ -18,7 +18,8 @@ extension OwnershipRule {
   ///
   /// Applies if every change is newer than all that was known: new charges dated after the latest
   /// known one, statuses dated at or after it (evidence dated after a charge says nothing about
-  /// it), and claims on new or on settled charges. A property test shows it equal to the replay.
+  /// it), and claims on new or on settled charges; and no placement of a whole line speaks for a new
+  /// charge. A property test shows it equal to the replay.
   ///
   /// - Parameters:
   ///   - history: The history with everything new in it.
@@ -35,7 +36,8 @@ extension OwnershipRule {
       decisions.count == known.count,
       new.allSatisfy({ $0.transactions.allSatisfy(news.transactions.contains) }),
       !old.contains(where: { $0.transactions.contains(where: news.transactions.contains) }),
-      !news.confirmsKnownTransactions || old.allSatisfy(\.aliases.isEmpty)
+      !news.confirmsKnownTransactions || old.allSatisfy(\.aliases.isEmpty),
+      !history.linePlacements.contains(where: { new.contains(where: $0.covers) })
     else { return nil }
 
     if let latest = old.last?.date {
@@ -45,9 +47,9 @@ extension OwnershipRule {
     }
     let unsettled = Set(
       zip(old, decisions).flatMap { $1.isProvisional ? $0.transactions : [] })
-    guard !news.claims.contains(where: { unsettled.contains($0.act.transaction) }) else {
-      return nil
-    }
+    guard
+      !news.claims.contains(where: { $0.act.transaction.map(unsettled.contains) ?? true })
+    else { return nil }
 
     self.init(history, charges: charges, knowing: decisions, performing: news.claims)
   }

@@ -10,7 +10,8 @@
 /// owner once settled stays, whatever claims come later. Administrators stand above all of it: what
 /// they placed is theirs to say, and whoever they named counts as the owner from the placement's
 /// moment on. What they released is nobody's from its moment on, until the next claim: that has it,
-/// whoever was renewing.
+/// whoever was renewing. Only where they placed a whole line does that take its turn among the
+/// claims: it settles what was bought until then and nobody has settled before.
 package struct OwnershipRule: Sendable {
   /// By date.
   package let charges: [Charge]
@@ -158,7 +159,9 @@ package struct OwnershipRule: Sendable {
   /// What was recorded at one moment takes effect by the dates of the charges.
   private mutating func perform(_ acts: [RecordedAct]) {
     let ordered = acts.compactMap { act in
-      positions[act.act.transaction].map { (position: $0, act: act) }
+      // A whole line's placement comes before what is about one of its charges.
+      guard let transaction = act.act.transaction else { return (position: -1, act: act) }
+      return positions[transaction].map { (position: $0, act: act) }
     }.sorted {
       ($0.act.recorded.at, $0.position, $0.act) < ($1.act.recorded.at, $1.position, $1.act)
     }
@@ -178,12 +181,31 @@ package struct OwnershipRule: Sendable {
           isSettled[position] = true
         }
         sweep(from: position + 1)
+      case .linePlacement(let placement):
+        settle(by: placement, sparing: placed.keys)
       }
     }
   }
 
+  /// Gives what nobody has settled of a placed line to whom it was placed with.
+  private mutating func settle(
+    by placement: LinePlacement, sparing placed: some Collection<Int>
+  ) {
+    let settled = charges.indices.filter {
+      !isSettled[$0] && !placed.contains($0) && placement.covers(charges[$0])
+    }
+    for position in settled {
+      decisions[position] = Decision(
+        owner: placement.account, rule: .administrator, finding: finding(at: position))
+      isSettled[position] = true
+    }
+    if let first = settled.first { sweep(from: first + 1) }
+  }
+
   /// Row 0, which is the first: the last placement of a charge holds, whatever the rest of the
-  /// table says. What was released is its next claimant's.
+  /// table says.
+  ///
+  /// What was released is its next claimant's.
   private mutating func decidePlaced(from start: Int) {
     for (position, placements) in placements where position >= start {
       guard let last = placements.last else { continue }

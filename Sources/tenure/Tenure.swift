@@ -14,7 +14,8 @@ struct Tenure: AsyncParsableCommand {
     subcommands: [
       ServeCommand.self, WorkCommand.self, PollCommand.self, JobsCommand.self,
       WebhooksCommand.self, MigrateCommand.self, AuditCommand.self, RebuildCommand.self,
-      ReportCommand.self, AppStoreCommand.self, DemoCommand.self, SimulateAppStoreCommand.self,
-      DoctorCommand.self, MetricsCommand.self, BenchCommand.self, FuzzCommand.self,
+      ReportCommand.self, ImportCommand.self, ExportCommand.self, CompareCommand.self,
+      AppStoreCommand.self, DemoCommand.self, SimulateAppStoreCommand.self, DoctorCommand.self,
+      MetricsCommand.self, BenchCommand.self, FuzzCommand.self,
     ])
 }

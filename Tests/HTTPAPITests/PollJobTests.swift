@@ -122,6 +122,53 @@ struct PollJobTests {
   }
 
   @Test(arguments: [false, true])
+  func `what was imported is confirmed, and lives on by the rule`(byReceipt: Bool) async throws {
+    try await withStage(byReceipt: byReceipt) { stage in
+      let bought = try stage.simulation.buy("monthly", on: "anna")
+      let verdicts = try await stage.api.ledger.importOwners(
+        [
+          ImportedOwner(
+            line: LineID(.production, bought.originalTransactionID), accountID: "anna",
+            asOf: stage.simulation.now,
+            receipt: byReceipt ? try stage.simulation.receipt(on: "anna") : nil)
+        ], from: "owners.csv",
+        terms: AccessTerms(catalogue: try await stage.api.ledger.catalogue()),
+        at: stage.simulation.now)
+      #expect(verdicts == [.recorded])
+      #expect(try await stage.work() == [.polled(isNews: true)])
+      #expect(try await stage.api.ledger.importProgress().verified == 1)
+      #expect(try await stage.standing(bought).hasPrefix("anna, active, on"))
+      try await stage.live(days: 40)
+      #expect(try await stage.charges(bought) == 2)
+      #expect(try await stage.standing(bought).hasPrefix("anna, active, on"))
+      #expect(try await stage.api.ledger.audit().differences.map(\.description) == [])
+    }
+  }
+
+  @Test(arguments: [false, true])
+  func `what was imported and Apple does not know is given up with the reason`(
+    byReceipt: Bool
+  ) async throws {
+    try await withStage(byReceipt: byReceipt) { stage in
+      _ = try await stage.api.ledger.importOwners(
+        [
+          ImportedOwner(
+            line: LineID(.production, "999999999"), accountID: "anna", asOf: stage.simulation.now)
+        ], from: "owners.csv",
+        terms: AccessTerms(catalogue: try await stage.api.ledger.catalogue()),
+        at: stage.simulation.now)
+      guard case .passedOver(let reason) = try await stage.work().first else {
+        Issue.record("it is not passed over")
+        return
+      }
+      #expect(try await stage.api.ledger.importProgress().unverifiable == 1)
+      let listed = try await stage.api.ledger.exportUnverified(after: nil).rows
+      #expect(listed.map(\.reason) == [reason])
+      #expect(try await stage.work() == [])
+    }
+  }
+
+  @Test(arguments: [false, true])
   func `that auto-renew is off is seen before the next charge, and who buys then`(
     byReceipt: Bool
   ) async throws {

@@ -53,6 +53,36 @@ struct CellTests {
     #expect(without == ["mrr.exchange_milliunits", "retention.period"])
   }
 
+  @Test func `a number is that of its row and its moment, whenever it is looked into`() throws {
+    let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15))
+    let table = ReportTable(
+      report: .active, asOf: now,
+      columns: [
+        ReportColumn("from_day", .date), ReportColumn("to_day", .date),
+        ReportColumn("product_id", .text), ReportColumn("opening", .number),
+        ReportColumn("new", .number),
+      ],
+      rows: [
+        [.date("2026-03-01"), .date("2026-03-31"), .text("month"), .number(2), .number(1)]
+      ], isCutShort: false)
+    var choices = ReportChoices()
+    choices.splitsByProduct = true
+    choices.timeZone = "Europe/Berlin"
+    for (column, from, to) in [
+      ("new", "2026-03-01", "2026-03-31"), ("opening", "2026-02-28", "2026-02-28"),
+    ] {
+      let cell = try #require(table.cell(column, inRow: 0, of: choices))
+      #expect(cell.choices.asOf == now)
+      #expect(cell.choices.timeZone == "Europe/Berlin")
+      #expect(cell.choices.from == CalendarDate(iso8601: from))
+      #expect(cell.choices.to == CalendarDate(iso8601: to))
+      #expect(cell.row == ["product_id": "month"])
+    }
+    // Of what was converted, the items are in other currencies.
+    choices.reportingCurrency = "EUR"
+    #expect(table.cell("new", inRow: 0, of: choices) == nil)
+  }
+
   @Test func `a number that the report does not have is refused`() {
     let choices = ReportChoices()
     #expect(throws: ReportFault.self) {

@@ -186,6 +186,7 @@ struct RandomLedger: Sendable {
     then.from = Self.start.dayAndTime.date
     then.timeZone = "America/New_York"
     then.splitsByProduct = chance(50)
+    then.includesGrants = true
     then.knownAt = now - .days(Int.random(in: 0...60, using: &random))
     var one = ReportChoices()
     one.from = Self.day(Double.random(in: 0...40, using: &random)).dayAndTime.date

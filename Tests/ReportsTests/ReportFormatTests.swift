@@ -50,6 +50,32 @@ struct ReportFormatTests {
     #expect(table.text(.csv).utf8.suffix(rows.utf8.count).elementsEqual(rows.utf8))
   }
 
+  // swift-format-ignore
+  @Test(arguments: [
+    // text         the field of CSV
+    ("=1+1",        "'=1+1"),
+    ("+1",          "'+1"),
+    ("-1",          "'-1"),
+    ("@SUM(A1)",    "'@SUM(A1)"),
+    ("\t=1",        "'\t=1"),
+    ("\r=1",        "\"'\r=1\""),
+    ("=\"a\",b",    "\"'=\"\"a\"\",b\""),
+    // One character for Swift.
+    ("=\u{301}",    "'=\u{301}"),
+    ("a=1",         "a=1"),
+    ("'",           "'"),
+    ("a\rb",        "\"a\rb\""),
+  ])
+  func `what callers send is no formula of a spreadsheet, and no other line`(
+    text: String, field: String
+  ) {
+    let table = Self.table([[.text(text), .number(-1), .none, .none, .none]])
+    #expect(table.text(.csv).utf8.elementsEqual(
+      "cause,number,oldest_age_ms,last_at,last_detail\r\n\(field),-1,,,\r\n".utf8))
+    // Programs get it as it is.
+    #expect(!table.text(.json).contains("'") || text == "'")
+  }
+
   @Test func `JSON has each column in each row`() {
     #expect(
       Self.table([[.text("\"\\\n\u{1}é"), .number(-1), .none, .none, .none]]).text(.json)

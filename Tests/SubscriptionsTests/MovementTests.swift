@@ -731,6 +731,14 @@ extension MovementStory {
       [told("1", 3, nil, .gems, 2970, kind: .purchase, quantity: 3, refunded: 5)],
       ["3 charged 1 EUR 2970", "5 refunded 1 EUR -2970 since 3"]),
     MovementStory(
+      "where Apple says no price, three cost three times what the catalogue says",
+      [told("1", 3, nil, .gems, nil, kind: .purchase, quantity: 3, refunded: 5)],
+      ["3 charged 1 USD 2970 by catalogue", "5 refunded 1 USD -2970 by catalogue since 3"]),
+    MovementStory(
+      "more than can be counted has no price",
+      [told("1", 3, nil, .gems, nil, kind: .purchase, quantity: .max)],
+      ["3 charged 1 unpriced"]),
+    MovementStory(
       "a charge whose end Apple left out covers no time, and stops nothing",
       [
         told("1", 0, 30),

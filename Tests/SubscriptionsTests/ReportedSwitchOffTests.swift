@@ -131,6 +131,7 @@ struct ReportedSwitchOffTests {
         switch act {
         case .claim(let claim): claim.receivedAt
         case .placement(let placement): placement.effectiveFrom
+        case .linePlacement(let placement): placement.boughtUntil
         }
       }.max() ?? day(0)
     }

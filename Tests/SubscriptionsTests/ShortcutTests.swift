@@ -66,6 +66,7 @@ struct ShortcutTests {
     Case("a claim of a settled charge",         [claimItem(key("2"), by: b, receivedAt: day(31))],             true),
     Case("other facts of a known charge",       [told(charge("2", from: day(30), to: day(61), asOf: day(31), item: "w2"))], false),
     Case("a placement",                         [placementItem(key("1"), with: b, from: day(40))],             false),
+    Case("a placement of the whole line",       [importItem(mainLine, for: b, boughtUntil: day(40))],           false),
     Case("an upgrade from a refunded charge",   [told(charge("3", .quarterly, from: day(40, second), to: day(90), item: "w3"))], false),
   ]
 
@@ -80,6 +81,18 @@ struct ShortcutTests {
     let (updated, news) = news(of: test.items, in: ledger.line)
     let known = ledger.line.decisions.mapValues(\.decision)
     #expect((OwnershipRule(updated, known: known, news: news) != nil) == test.applies)
+  }
+
+  @Test func itDeclinesAChargeOfAnImportedTime() {
+    var ledger = Ledger()
+    ledger.import(for: a, boughtUntil: day(45))
+    ledger.hear(charge("1", from: day(0), to: day(30), item: "w1"))
+    let known = ledger.line.decisions.mapValues(\.decision)
+    for (date, applies) in [(30, false), (45, false), (46, true)] as [(Double, Bool)] {
+      let later = charge("2", from: day(date), to: day(date + 30), item: "w2")
+      let (updated, news) = news(of: [.evidence(.transaction(later))], in: ledger.line)
+      #expect((OwnershipRule(updated, known: known, news: news) != nil) == applies, "day \(date)")
+    }
   }
 
   @Test func itDeclinesAClaimOfAnUnsettledCharge() {
@@ -115,7 +128,7 @@ struct ShortcutTests {
         for act in acts where history.add(act, recorded: recorded) {
           switch act {
           case .claim: news.claims.append(RecordedAct(act, recorded: recorded))
-          case .placement: news.changesKnownCharges = true
+          case .placement, .linePlacement: news.changesKnownCharges = true
           }
         }
       }
@@ -140,7 +153,7 @@ struct ShortcutTests {
     for (_, item) in evidence {
       result.append(item)
       if case .evidence(.transaction(let record)) = item { known.insert(record.key) }
-      while let next = acts.first, next.allSatisfy({ known.contains($0.transaction) }) {
+      while let next = acts.first, next.allSatisfy({ $0.isPossible(knowing: known) }) {
         result.append(.acts(acts.removeFirst()))
       }
     }

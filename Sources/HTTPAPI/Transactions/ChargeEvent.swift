@@ -69,7 +69,8 @@ extension LedgerEntry.Content {
     switch self {
     case .evidence(.transaction(let record)): charge.transactions.contains(record.key)
     case .evidence(.renewalStatus(let status, _)): statusDates.contains(status.asOf)
-    case .act(let act): charge.transactions.contains(act.transaction)
+    case .act(.linePlacement(let placement)): placement.covers(charge)
+    case .act(let act): act.transaction.map(charge.transactions.contains) ?? false
     case .ownership(let change): charge.transactions.contains(change.charge)
     case .evidence(.link), .confirmation: false
     }
@@ -80,6 +81,7 @@ extension LedgerEntry.Content {
     switch self {
     case .act(.claim(let claim)): [claim.account]
     case .act(.placement(let placement)): [placement.account].compactMap(\.self)
+    case .act(.linePlacement(let placement)): [placement.account]
     case .ownership(let change):
       [change.previousOwner, change.decision.owner].compactMap(\.self)
     case .evidence, .confirmation: []
@@ -103,6 +105,9 @@ private struct Sentence {
     case .act(.placement(let placement)):
       "An administrator placed transaction \(placement.transaction.transactionID) with "
         + "\(placement.account.map(quoted) ?? "nobody")."
+    case .act(.linePlacement(let placement)):
+      "An import placed everything bought on \(placement.line) until \(placement.boughtUntil) with "
+        + "\(quoted(placement.account))."
     case .ownership(let change): text(for: change)
     }
   }

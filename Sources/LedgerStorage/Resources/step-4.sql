@@ -5,6 +5,43 @@
 
 SET LOCAL search_path TO tenure;
 
+CREATE OR REPLACE FUNCTION report_unclaimed_item(
+    product text DEFAULT NULL, environment text DEFAULT 'production',
+    include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
+    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    was_over boolean, age text, product_id text, original_transaction_id text, transaction_id text,
+    charged_at timestamptz, first_seen_at timestamptz, expires_at timestamptz, number bigint,
+    currency text, amount_milliunits bigint, price_source text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT coalesce(t.expires_at <= t.recorded_at, false),
+        CASE WHEN seen.age < interval '1 hour' THEN '1: under an hour'
+            WHEN seen.age < interval '1 day' THEN '2: under a day'
+            WHEN seen.age < interval '7 days' THEN '3: under 7 days'
+            WHEN seen.age < interval '30 days' THEN '4: under 30 days'
+            ELSE '5: 30 days and more' END,
+        m.product_id, m.charge_original_transaction_id, m.transaction_id, m.at, t.recorded_at,
+        t.expires_at, m.number::bigint, m.currency, m.amount_milliunits, m.price_source
+    FROM movement AS m
+    -- One by one: of all transactions few are unclaimed.
+    CROSS JOIN LATERAL (
+        SELECT s.recorded_at, s.expires_at FROM store_transaction AS s
+        WHERE s.environment = m.environment
+            AND s.original_transaction_id = m.charge_original_transaction_id
+            AND s.transaction_id = m.transaction_id AND s.product_id = m.product_id
+        LIMIT 1
+    ) AS t
+    CROSS JOIN LATERAL (SELECT least(as_of, known_at) - t.recorded_at AS age) AS seen
+    WHERE m.environment = report_unclaimed_item.environment AND m.kind = 'charged'
+        AND m.account_key IS NULL AND m.at <= least(as_of, known_at)
+        AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+            ELSE m.known_from <= known_at AND known_at < m.known_until END
+        AND (include_family_shared OR m.ownership_type = 'purchased')
+        AND (include_trials OR m.period_type <> 'trial')
+        AND (product IS NULL OR m.product_id = product);
+END;
+
 -- Reports: no row without a day, catalogues as described then, and acts with whom they concern.
 
 CREATE OR REPLACE FUNCTION calendar_bucket(
@@ -641,7 +678,8 @@ COMMENT ON FUNCTION report_ownership IS
     'from one account (or nobody) to another, by the date of the charge with which it did; shared: '
     'original transactions on which that was a second account. What was known at known_at is offered as '
     'far as decisions and charges are not dated later; the rule and the owner are always the present '
-    'ones, for a decision that was replaced is not in the tables but in the ledger''s entries.';
+    'ones, for a decision that was replaced is not in the tables but in the ledger''s entries: so a past '
+    'day can change even then.';
 
 -- Orders and payments, each under the columns of report_orders that it is counted in.
 CREATE OR REPLACE FUNCTION order_item(
@@ -760,7 +798,7 @@ COMMENT ON FUNCTION report_orders IS
     'order, owned, not revoked, and not acknowledged as delivered. An unpaid order has no environment '
     'and is counted in each. As known at known_at: an order that was not paid then is open, whether it '
     'had expired or not, and one that was refunded counts as paid, for neither date is kept; a charge''s '
-    'owner is the present one.';
+    'owner is the present one: so a past day can change even then.';
 
 -- Accounts that administrators merge into others.
 ALTER TABLE account ADD COLUMN merged_into_key uuid;
@@ -779,11 +817,42 @@ ALTER TABLE job
         'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
         'fold_movements', 'merge_account'));
 
+-- By the catalogue several of a product cost as many times its price: a worker brings the journal up to
+-- date.
+INSERT INTO job (kind, subject, lane, run_at, created_at)
+VALUES ('survey', 'all', 'upkeep', now(), now())
+ON CONFLICT (kind, subject) DO UPDATE SET run_at = excluded.run_at,
+    generation = job.generation + 1, attempts = 0, parked_at = NULL, last_error = NULL,
+    created_at = excluded.created_at;
+
+-- Imports: lines that are placed as a whole, and what Apple can be asked about them with.
+ALTER TABLE placement
+    ALTER COLUMN transaction_id DROP NOT NULL,
+    ALTER COLUMN product_id DROP NOT NULL,
+    ADD CONSTRAINT placement_of_a_charge_or_a_line CHECK (
+        (transaction_id IS NULL) = (product_id IS NULL)
+        AND (transaction_id IS NOT NULL OR account_key IS NOT NULL));
+CREATE TABLE imported_source (
+    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    original_transaction_id text        NOT NULL
+        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    account_key             uuid        NOT NULL,
+    transaction_id          text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
+    receipt_data            text        CHECK (length(receipt_data) BETWEEN 1 AND 16777216),
+    PRIMARY KEY (environment, original_transaction_id),
+    CONSTRAINT imported_source_is_something
+        CHECK (transaction_id IS NOT NULL OR receipt_data IS NOT NULL)
+);
+COMMENT ON TABLE imported_source IS
+    'What imports named for asking Apple about lines. [by original_transaction_id]';
+CREATE INDEX imported_source_by_account ON imported_source (account_key);
+
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
         -- It is a view of grants, which are written in their table.
         REVOKE INSERT, UPDATE, DELETE ON grant_movement FROM tenure_program;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON imported_source TO tenure_program;
         GRANT SELECT, INSERT, DELETE ON charge_change TO tenure_program;
         GRANT SELECT, INSERT, UPDATE ON charge_day TO tenure_program;
         GRANT EXECUTE ON FUNCTION charge_basis, charge_item, charge_sum TO tenure_program;

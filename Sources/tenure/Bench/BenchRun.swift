@@ -15,6 +15,7 @@ struct BenchRun: Sendable {
   /// Nil: as many as is usual for the subject.
   let subscriptions: Int?
   let polls: Int
+  let lines: Int
   /// Where the database of the reports is kept; nil: nowhere.
   let databaseDirectory: URL?
   let logger: Logger
@@ -63,6 +64,13 @@ struct BenchRun: Sendable {
           database: database, subscriptions: subscriptions ?? PollingBenchmark.subscriptions,
           polls: polls, logger: logger
         ).run()
+      }
+    }
+    if subject == .import || subject == .all {
+      results += try await withDatabase { database, directory in
+        let benchmark = ImportBenchmark(
+          database: database, lines: lines, rounds: rounds, directory: directory, logger: logger)
+        return [try await benchmark.run()]
       }
     }
     return BenchReport(results: results)

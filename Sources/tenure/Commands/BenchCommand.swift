@@ -4,7 +4,7 @@ import Logging
 
 /// What `tenure bench` measures.
 enum BenchSubject: String, CaseIterable, ExpressibleByArgument, Sendable {
-  case reads, submissions, signatures, jobs, polling, all, reports
+  case reads, submissions, signatures, jobs, polling, `import`, all, reports
 }
 
 /// How its results are printed.
@@ -25,7 +25,8 @@ struct BenchCommand: AsyncParsableCommand {
       beside the bare verification of their signatures. jobs: orders that expire, through the \
       queue and a worker; beside pgbench's bare SKIP LOCKED of the same. polling: subscriptions \
       that have ended, found and planned, and then asked about and their renewals recorded, Apple \
-      simulated in the same process; beside the bare SQL of the writes. Rounds of both sides \
+      simulated in the same process; beside the bare SQL of the writes. import: the lines of a \
+      file of owners; beside psql's COPY of the rows that this writes. Rounds of both sides \
       alternate, and medians are printed; polling has one round. All of a million subscriptions \
       takes an hour: tenure bench polling --subscriptions 1000000 --polls 1000000.
 
@@ -41,7 +42,7 @@ struct BenchCommand: AsyncParsableCommand {
 
       Uses a private PostgreSQL in the temporary directory and removes it afterwards. Needs the \
       programs pgbench and wrk (packages postgresql and wrk on Debian); signatures and polling \
-      need neither, jobs only pgbench. \
+      need neither, jobs only pgbench, import only psql. \
       Trust the ratios: absolute figures depend on the machine and on who else uses it.
       """)
 
@@ -66,6 +67,9 @@ struct BenchCommand: AsyncParsableCommand {
 
   @Option(help: "How many of them are polled.")
   var polls = 10_000
+
+  @Option(help: "How many lines the imported file has.")
+  var lines = 200_000
 
   @Option(help: "How the results are printed: table or json.")
   var format = BenchFormat.table
@@ -97,6 +101,9 @@ struct BenchCommand: AsyncParsableCommand {
     else {
       throw ValidationError("--polls is from 1 to the number of subscriptions.")
     }
+    guard (1...100_000_000).contains(lines) else {
+      throw ValidationError("--lines is from 1 to 100000000.")
+    }
     guard databaseURL?.isEmpty != true else {
       throw ValidationError("--database-url is empty: leave it out, or give a value.")
     }
@@ -115,7 +122,7 @@ struct BenchCommand: AsyncParsableCommand {
     #endif
     let report = try await BenchRun(
       subject: subject, databaseURL: databaseURL, accounts: accounts, seconds: seconds,
-      rounds: rounds, subscriptions: subscriptions, polls: polls,
+      rounds: rounds, subscriptions: subscriptions, polls: polls, lines: lines,
       databaseDirectory: database.map { URL(filePath: $0, directoryHint: .isDirectory) },
       logger: logger
     ).run()

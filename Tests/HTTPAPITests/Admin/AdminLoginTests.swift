@@ -81,6 +81,12 @@ struct AdminLoginTests {
       #expect(try await browser.get("/admin/parked").status == 200)
       api.apple.simulation.advance(by: .seconds(1))
       #expect(try await browser.get("/admin/parked").status == 303)
+      // Whoever fills in a form for longer is told that it did nothing.
+      let late = try await browser.post("/admin/parked/jobs", [("item", "1"), ("do", "retry")])
+      #expect(late.status == 303)
+      let login = try await browser.get(try #require(late.location))
+      #expect(login.status == 200)
+      #expect(login.contains("nothing was done"))
     }
   }
 
@@ -155,7 +161,10 @@ struct AdminLoginTests {
       api.apple.simulation.advance(by: .seconds(1))
       #expect(try await browser.logIn("admin-secret").status == 303)
       // Who got in is forgiven.
-      #expect(try await browser.logIn("wrong").status == 403)
+      for _ in 0..<LoginThrottle.freeFailures {
+        #expect(try await browser.logIn("wrong").status == 403)
+      }
+      #expect(try await browser.logIn("wrong").status == 429)
     }
   }
 
@@ -238,6 +247,29 @@ struct FormFieldsTests {
     ])
   func reading(text: String, values: [String]) {
     #expect(FormFields(text).all("a") == values)
+  }
+
+  @Test func `an address is made to wait whatever it calls itself, and never for long`() {
+    let throttle = LoginThrottle()
+    var now = Timestamp(milliseconds: 0)
+    func wait(_ name: String) -> Duration? {
+      let client = [(name: name, free: 5), (name: "proxy", free: 50)]
+      return switch throttle.attempt(by: client, at: now, { nil as Int? }) {
+      case .tooSoon(let wait): wait
+      case .failure, .success: nil
+      }
+    }
+    for number in 0..<50 { #expect(wait("proxy for \(number)") == nil) }
+    #expect(wait("proxy for 50") == .seconds(1))
+    var longest = Duration.zero
+    for number in 51..<80 {
+      guard let wait = wait("proxy for \(number)") else { continue }
+      longest = max(longest, wait)
+      now = now + wait
+      _ = throttle.attempt(by: [("x", 5), ("proxy", 50)], at: now) { nil as Int? }
+    }
+    #expect(longest <= LoginThrottle.memory)
+    #expect(longest > .minutes(1))
   }
 
   @Test func `failures are kept for few clients, and not for ever`() {

@@ -65,6 +65,35 @@ struct ReportPageTests {
     address.split(separator: "?", maxSplits: 1).dropFirst().first.map(String.init)
   }
 
+  @Test func `the overview has the numbers of the reports, and whom acts concern`() async throws {
+    try await withSamples { api, browser in
+      // The moment of the samples.
+      api.apple.simulation.advance(by: .days(104) + .hours(12))
+      browser = try await AdminBrowser.loggedIn(api)
+      let overview = try await get("/admin", &browser)
+      for (label, value) in [
+        ("Active", "3"), ("Trials", "1"), ("Churn", "25.0 %"), ("MRR, EUR", "4.999 EUR"),
+        ("MRR, USD", "18.45 USD"), ("Renewals due", "2"), ("Billing issues", "1"),
+        ("Refunds", "0"),
+      ] {
+        #expect(
+          overview.contains(">\(label)</a></h3>\n<p class=\"tile-value\">\(value)</p>"), "\(label)")
+      }
+      for words in [
+        "1 of 4 last week", "in the next 7 days, 12.48 USD", "as many as last week",
+        "as much as last week", "1 charge is owned by nobody",
+        // By the name, where the record has a key.
+        "<q>b wrote that a paid.</q>", #"<a class="code" href="/admin/accounts/b">b</a>"#,
+      ] {
+        #expect(overview.contains(words), "\(words)")
+      }
+      #expect(!overview.contains("{account:"))
+      // The tile's number is the page's last one.
+      let page = try await get(OverviewQuestion.churn.href, &browser)
+      #expect(page.contains("25.0 %") && page.contains("1 of 4"))
+    }
+  }
+
   @Test func `the overview and the list lead to every report`() async throws {
     try await withSamples { _, browser in
       let overview = try await get("/admin", &browser)
@@ -113,6 +142,12 @@ struct ReportPageTests {
       #expect(revenue.contains("12.48 USD"))
       let churn = try await get(try Self.address(.churn, march), &browser)
       #expect(churn.contains("20.0 %") && churn.contains("1 of 5"))
+      // A chart without the latest days would be wrong.
+      #expect(churn.contains("<figure class=\"chart\""))
+      let days = try await get(
+        try Self.address(.churn, [("from", "2023-01-01"), ("bucket", "day")]), &browser)
+      #expect(days.contains("There are more rows than these 1000"))
+      #expect(!days.contains("<figure class=\"chart\""))
     }
   }
 
@@ -189,6 +224,12 @@ struct ReportPageTests {
           try await browser.get("/admin/reports/churn/transactions?\(query)").status == 400,
           "\(query)")
       }
+      // Nobody turns pages backwards beyond the first one.
+      for offset in ["-5", "x", "99999999999999999999", "5000"] {
+        let path = "/admin/reports/churn/transactions?cell=expired&offset=\(offset)"
+        #expect(try await browser.get(path).status == 200, "\(offset)")
+      }
+      #expect(try await browser.get("/admin/reports/retention?from=0001-01-01").status == 400)
       // What a form leaves empty is not chosen.
       #expect(try await browser.get("/admin/reports/churn?from=&to=&product=").status == 200)
     }
@@ -219,6 +260,17 @@ struct ReportPageTests {
       #expect(now.contains(PageText.escaped(then)))
       let page = try await get(then, &browser)
       #expect(page.contains("this never changes") && page.contains("As known now"))
+      // Some is not known as it was, and that is said.
+      for (report, more, words) in [
+        ("ownership", "", "as far as the definition says"),
+        ("mrr", "&reporting_currency=EUR", "exchange rates that stand in the table now"),
+      ] {
+        let path = "/admin/reports/\(report)?known_at=2026-03-31T00:00:00Z\(more)"
+        let page = try await get(path, &browser)
+        #expect(page.contains(words) && !page.contains("this never changes"), "\(report)")
+      }
+      let future = try await get("/admin/reports/active?known_at=2030-01-01", &browser)
+      #expect(future.contains("which has not come"))
     }
   }
 }

@@ -420,11 +420,11 @@ SELECT from_day, charges, charged_milliunits FROM tenure.report_revenue('2025-10
 --= 2025-10-26|2|750
 
 -- the start of a trial, in May here and in June there
-SELECT from_day, started, converted, trials, cohort_started, cohort_converted, conversion_rate FROM tenure.report_trials('2025-05-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z') UNION ALL SELECT from_day, started, converted, trials, cohort_started, cohort_converted, conversion_rate FROM tenure.report_trials('2025-05-01', '2025-06-30', environment => 'sandbox', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
---= 2025-05-01|1|0|1|1|1|1.000000
---= 2025-06-01|0|1|0|0|0|
---= 2025-05-01|0|0|0|0|0|
---= 2025-06-01|1|1|0|1|1|1.000000
+SELECT from_day, started, converted, trials, cohort_started, cohort_converted, cohort_expired, conversion_rate FROM tenure.report_trials('2025-05-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z') UNION ALL SELECT from_day, started, converted, trials, cohort_started, cohort_converted, cohort_expired, conversion_rate FROM tenure.report_trials('2025-05-01', '2025-06-30', environment => 'sandbox', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
+--= 2025-05-01|1|0|1|1|1|0|1.000000
+--= 2025-06-01|0|1|0|0|0|0|
+--= 2025-05-01|0|0|0|0|0|0|
+--= 2025-06-01|1|1|0|1|1|0|1.000000
 
 -- billing issues: the start of the trouble, in May here and in June there
 SELECT from_day, entered, recovered, cohort_recovered FROM tenure.report_billing_issues('2025-05-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z') UNION ALL SELECT from_day, entered, recovered, cohort_recovered FROM tenure.report_billing_issues('2025-05-01', '2025-06-30', environment => 'sandbox', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
@@ -451,7 +451,7 @@ SELECT string_agg(tenure.refund_delay(days), ' ' ORDER BY days) FROM unnest(ARRA
 --= 000 000 001 002-003 002-003 004-007 004-007 008-014 008-014 015-030 015-030 031-060 031-060 061-090 061-090 091-
 
 -- mrr of which nothing stays: it came back in one currency and left in another
-SELECT from_day, currency, opening_milliunits, new_milliunits, reactivated_milliunits, churned_milliunits, currency_changed_milliunits, mrr_milliunits FROM tenure.report_mrr('2025-02-01', '2025-04-30', environment => 'sandbox', as_of => '2025-12-31Z');
+SELECT from_day, currency, opening_milliunits, new_milliunits, reactivated_milliunits, churned_milliunits, currency_changed_milliunits, mrr_milliunits FROM tenure.report_mrr('2025-02-01', '2025-03-31', environment => 'sandbox', as_of => '2025-12-31Z');
 --= 2025-02-01|EUR|0|100|0|-100|0|0
 --= 2025-03-01|EUR|0|0|100|0|-100|0
 --= 2025-03-01|USD|0|0|0|-100|100|0
@@ -460,10 +460,55 @@ SELECT from_day, currency, opening_milliunits, new_milliunits, reactivated_milli
 SELECT from_day, voluntary, involuntary, product_withdrawn, unknown, expired, resubscribed, churned FROM tenure.report_churn('2025-02-01', '2025-07-31', environment => 'sandbox', as_of => '2025-12-31Z');
 --= 2025-02-01|0|0|0|1|1|0|1
 --= 2025-03-01|0|0|1|0|1|1|0
---= 2025-04-01|0|0|0|0|0|0|0
+--= 2025-04-01|2|0|0|0|2|0|2
 --= 2025-05-01|0|0|0|0|0|0|0
 --= 2025-06-01|0|0|0|0|0|0|0
 --= 2025-07-01|1|1|0|0|2|0|2
+
+-- churn of those who did not consent to a price, which is voluntary
+SELECT voluntary, price_not_consented, expired FROM tenure.report_churn('2025-04-01', '2025-04-30', environment => 'sandbox', as_of => '2025-12-31Z');
+--= 2|1|2
+
+-- mrr at the catalogue's price, and what changes its product and its currency at once
+SELECT currency, opening_milliunits, new_milliunits, expansion_milliunits, contraction_milliunits, churned_milliunits, currency_changed_milliunits, mrr_milliunits, from_catalogue_milliunits, mrr_twelfths FROM tenure.report_mrr('2025-04-01', '2025-04-13', 'week', environment => 'sandbox', as_of => '2025-12-31Z');
+--= EUR|0|300|0|0|0|-100|200|200|2400
+--= USD|0|0|0|0|0|300|300|0|3600
+--= EUR|200|0|0|-100|0|0|100|100|1200
+--= USD|300|0|0|0|0|0|300|0|3600
+
+-- mrr, where a product changes on the first day
+SELECT currency, opening_milliunits, currency_changed_milliunits, mrr_milliunits FROM tenure.report_mrr('2025-04-05', '2025-04-05', 'day', environment => 'sandbox', as_of => '2025-12-31Z');
+--= EUR|300|-100|200
+--= USD|0|300|300
+
+-- mrr by rates that change within the month: the opening by those before it, all else by those at its end
+SELECT from_day, currency, opening_milliunits, new_milliunits, reactivated_milliunits, expansion_milliunits, contraction_milliunits, churned_milliunits, currency_changed_milliunits, exchange_milliunits, mrr_milliunits, mrr_twelfths FROM tenure.report_mrr('2026-03-01', '2026-03-31', reporting_currency => 'GBP', as_of => '2026-04-15 12:00Z') UNION ALL SELECT from_day, currency, opening_milliunits, new_milliunits, reactivated_milliunits, expansion_milliunits, contraction_milliunits, churned_milliunits, currency_changed_milliunits, exchange_milliunits, mrr_milliunits, from_catalogue_milliunits FROM tenure.report_mrr('2025-02-01', '2025-04-30', environment => 'sandbox', reporting_currency => 'GBP', as_of => '2025-04-08Z');
+--= 2026-03-01|GBP|218660|0|0|15000|-35945|-89790|-20603|41950|129273|1551270.00
+--= 2025-02-01|GBP|0|400|0|0|0|-400|0|0|0|0
+--= 2025-03-01|GBP|0|0|500|0|0|-350|-150|0|0|0
+--= 2025-04-01|GBP|0|1500|0|0|0|0|550|0|2050|1000
+
+-- revenue by the rates of each day
+SELECT currency, charges, charged_milliunits, refunded_milliunits, refunded_of_charges_milliunits, net_by_charge_milliunits, net_by_refund_milliunits FROM tenure.report_revenue('2026-03-01', '2026-03-31', reporting_currency => 'GBP', as_of => '2026-04-15 12:00Z');
+--= GBP|5|522133|-61915|-6965|515168|460218
+
+-- a rate holds from its day on
+SELECT string_agg(coalesce(tenure.exchange_rate_on('EUR', 'USD', d)::text, 'none'), ' ' ORDER BY d), tenure.exchange_rate_on('EUR', 'EUR', '1999-01-01') FROM unnest(ARRAY['2025-12-31', '2026-01-01', '2026-03-31', '2026-04-01']::date[]) AS day (d);
+--= none 0.9 0.9 0.95|1
+
+-- each day alone has what was charged on it, and no other
+SELECT string_agg(to_char(t.day, 'MM-DD') || ' ' || r.charges + r.trials, ', ' ORDER BY t.day) FROM generate_series(timestamp '2026-01-01', '2026-04-15', '1 day') AS t (day) CROSS JOIN LATERAL tenure.report_revenue(t.day::date, t.day::date, 'day', as_of => '2026-04-15 12:00Z') AS r;
+--= 01-05 1, 01-10 1, 01-15 1, 01-20 1, 01-22 1, 01-28 1, 02-05 1, 02-10 1, 02-20 1, 02-22 1, 02-27 1, 02-28 1, 03-05 0, 03-06 1, 03-08 0, 03-10 1, 03-20 1, 03-22 1, 03-25 1, 04-02 1, 04-09 1, 04-12 1, 04-15 1
+
+-- what a trial does is counted where trials are included
+SELECT (SELECT switched_off FROM tenure.report_reactivations('2025-06-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z')), (SELECT switched_off FROM tenure.report_reactivations('2025-06-01', '2025-06-30', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z')), (SELECT count(*) FROM tenure.report_refunds('2025-08-01', '2025-08-31', environment => 'sandbox', as_of => '2025-12-31Z')), (SELECT sum(refunded) || ' of ' || sum(paid) FROM tenure.report_refunds('2025-08-01', '2025-08-31', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z'));
+--= 0|1|0|1 of 1
+
+-- trouble that begins on the day of the moment has begun from its moment on
+SELECT (SELECT sum(entered) FROM tenure.report_billing_issues('2025-05-31', '2025-05-31', 'day', environment => 'sandbox', as_of => t.at)) AS entered FROM (VALUES (timestamptz '2025-05-31 23:29:59.999Z'), ('2025-05-31 23:30Z'), ('2025-06-01 00:00Z')) AS t (at);
+--= 0
+--= 1
+--= 1
 
 -- renewals due within days of 24 hours, whatever the session's own time zone is
 SELECT r.day, r.original_transaction_id, r.number, r.amount_milliunits FROM (SELECT set_config('TimeZone', 'Europe/Berlin', true) AS name OFFSET 0) AS z CROSS JOIN LATERAL tenure.report_renewals_due_item(20, environment => 'sandbox', as_of => '2026-03-25 12:00Z'::timestamptz + length(z.name) * interval '0') AS r;

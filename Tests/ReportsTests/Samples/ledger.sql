@@ -154,8 +154,8 @@ INSERT INTO movement (environment, original_transaction_id, kind, at, transactio
     quantity, currency, amount_milliunits, price_source, mrr_twelfths, known_from, known_until)
 SELECT 'sandbox', line, kind, at::timestamptz, 't' || line, line, product, cause,
     origin_at::timestamptz, number, 'purchased', period_type, 1, currency, amount,
-    CASE WHEN currency IS NOT NULL THEN 'app_store' END, mrr, known_from::timestamptz,
-    known_until::timestamptz
+    CASE WHEN currency IS NOT NULL THEN CASE line WHEN 'e10' THEN 'catalogue' ELSE 'app_store' END END,
+    mrr, known_from::timestamptz, known_until::timestamptz
 FROM (VALUES
     -- e1: June to the day, in UTC.
     ('e1', 'charged', '2025-06-01 00:00Z', 'edge', '', NULL, 1, 'normal', 'EUR', 1000, 0, '2025-06-01 06:00Z', 'infinity'),
@@ -169,6 +169,7 @@ FROM (VALUES
     -- e3: a trial, begun in June in Berlin and in May in UTC, that converts.
     ('e3', 'trial_started', '2025-05-31 23:00Z', 'edge', '', '2025-05-31 23:00Z', 1, 'trial', NULL, 0, 0, '2025-05-31 23:00Z', 'infinity'),
     ('e3', 'trial_ended', '2025-06-07 23:00Z', 'edge', 'converted', '2025-05-31 23:00Z', -1, 'trial', NULL, 0, 0, '2025-05-31 23:00Z', 'infinity'),
+    ('e3', 'auto_renew_off', '2025-06-02 10:00Z', 'edge', '', NULL, 1, 'trial', NULL, 0, 0, '2025-06-02 10:00Z', 'infinity'),
     ('e3', 'started', '2025-06-07 23:00Z', 'edge', '', '2025-06-07 23:00Z', 1, 'normal', 'EUR', 0, 12000, '2025-06-07 23:00Z', 'infinity'),
     ('e3', 'ended', '2025-07-07 23:00Z', 'edge', 'voluntary', '2025-06-07 23:00Z', -1, 'normal', 'EUR', 0, -12000, '2025-06-07 23:00Z', 'infinity'),
     -- e4: trouble, begun in June in Berlin and in May in UTC.
@@ -191,7 +192,19 @@ FROM (VALUES
     ('e9', 'charged', '2026-03-14 11:30Z', 'edge', '', NULL, 1, 'normal', 'EUR', 900, 0, '2026-03-14 11:30Z', 'infinity'),
     ('e9', 'state', '2026-03-14 11:30Z', 'edge', 'active_renewing', NULL, 1, 'normal', NULL, 0, 0, '2026-03-14 11:30Z', 'infinity'),
     ('e9', 'state', '2026-04-14 11:30Z', 'edge', 'active_renewing', NULL, -1, 'normal', NULL, 0, 0, '2026-03-14 11:30Z', 'infinity'),
-    ('e9', 'state', '2026-04-14 11:30Z', 'edge', 'expired', NULL, 1, 'normal', NULL, 0, 0, '2026-03-14 11:30Z', 'infinity')
+    ('e9', 'state', '2026-04-14 11:30Z', 'edge', 'expired', NULL, 1, 'normal', NULL, 0, 0, '2026-03-14 11:30Z', 'infinity'),
+    -- e10: at the catalogue's price, which falls, to which the customer does not consent.
+    ('e10', 'started', '2025-04-02 10:00Z', 'edge', '', '2025-04-02 10:00Z', 1, 'normal', 'EUR', 0, 2400, '2025-04-02 10:00Z', 'infinity'),
+    ('e10', 'repriced', '2025-04-10 10:00Z', 'edge', '', '2025-04-02 10:00Z', 0, 'normal', 'EUR', 0, -1200, '2025-04-10 10:00Z', 'infinity'),
+    ('e10', 'ended', '2025-04-20 10:00Z', 'edge', 'price_not_consented', '2025-04-02 10:00Z', -1, 'normal', 'EUR', 0, -1200, '2025-04-20 10:00Z', 'infinity'),
+    -- e11: changes its product and its currency at once.
+    ('e11', 'started', '2025-04-03 10:00Z', 'edge', '', '2025-04-03 10:00Z', 1, 'normal', 'EUR', 0, 1200, '2025-04-03 10:00Z', 'infinity'),
+    ('e11', 'changed_from', '2025-04-05 10:00Z', 'edge', '', '2025-04-03 10:00Z', -1, 'normal', 'EUR', 0, -1200, '2025-04-05 10:00Z', 'infinity'),
+    ('e11', 'changed_to', '2025-04-05 10:00Z', 'edgeyear', '', '2025-04-03 10:00Z', 1, 'normal', 'USD', 0, 3600, '2025-04-05 10:00Z', 'infinity'),
+    ('e11', 'ended', '2025-04-25 10:00Z', 'edgeyear', 'voluntary', '2025-04-03 10:00Z', -1, 'normal', 'USD', 0, -3600, '2025-04-25 10:00Z', 'infinity'),
+    -- e12: a trial that was taken back.
+    ('e12', 'charged', '2025-08-01 10:00Z', 'edge', '', NULL, 1, 'trial', 'EUR', 0, 0, '2025-08-01 10:00Z', 'infinity'),
+    ('e12', 'refunded', '2025-08-03 10:00Z', 'edge', '', '2025-08-01 10:00Z', -1, 'trial', 'EUR', 0, 0, '2025-08-03 10:00Z', 'infinity')
 ) AS edge (line, kind, at, product, cause, origin_at, number, period_type, currency, amount, mrr,
     known_from, known_until);
 
@@ -221,6 +234,10 @@ DROP TABLE told;
 
 -- Rates of the operator: none before 2026.
 INSERT INTO exchange_rate VALUES ('EUR', 'USD', '2026-01-01', 0.9), ('EUR', 'USD', '2026-04-01', 0.95);
+-- And in something else, which change in the middle of months.
+INSERT INTO exchange_rate VALUES ('GBP', 'EUR', '2025-01-01', 2), ('GBP', 'EUR', '2025-02-15', 4),
+    ('GBP', 'EUR', '2025-03-10', 5), ('GBP', 'EUR', '2026-03-15', 6), ('GBP', 'USD', '2025-01-01', 1),
+    ('GBP', 'USD', '2025-02-15', 3), ('GBP', 'USD', '2025-03-10', 3.5), ('GBP', 'USD', '2026-03-15', 3.75);
 
 -- Grants: one that ended, one that never ends, one that was taken back before its end, one
 -- provisional, which is no grant.

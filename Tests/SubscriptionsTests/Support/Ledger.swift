@@ -90,6 +90,13 @@ struct Ledger {
     record([placementItem(transaction, with: account, from: moment)])
   }
 
+  @discardableResult
+  mutating func `import`(
+    _ line: LineID = mainLine, for account: AccountKey, boughtUntil: Timestamp
+  ) -> [LedgerEntry] {
+    record([importItem(line, for: account, boughtUntil: boughtUntil)])
+  }
+
   // MARK: What came of it
 
   var rule: OwnershipRule { OwnershipRule(line.history) }
@@ -182,5 +189,11 @@ func placementItem(
 ) -> Item {
   .acts([
     .placement(Placement(account: account, transaction: transaction, effectiveFrom: moment))
+  ])
+}
+
+func importItem(_ line: LineID, for account: AccountKey, boughtUntil: Timestamp) -> Item {
+  .acts([
+    .linePlacement(LinePlacement(account: account, line: line, boughtUntil: boughtUntil))
   ])
 }

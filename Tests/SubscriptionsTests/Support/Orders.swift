@@ -11,7 +11,7 @@ func rearranged(_ items: [Item], using generator: inout some RandomNumberGenerat
   var known: Set<TransactionKey> = []
   var result: [Item] = []
   while !evidence.isEmpty || !acts.isEmpty {
-    if let next = acts.first, next.allSatisfy({ known.contains($0.transaction) }),
+    if let next = acts.first, next.allSatisfy({ $0.isPossible(knowing: known) }),
       evidence.isEmpty || Bool.random(using: &generator)
     {
       acts.removeFirst()
@@ -39,4 +39,11 @@ func batches(_ items: [Item], using generator: inout some RandomNumberGenerator)
     }
   }
   return batches
+}
+
+extension Act {
+  /// Whether it can be recorded: what it is about is known, and of a whole line nothing has to be.
+  func isPossible(knowing known: Set<TransactionKey>) -> Bool {
+    transaction.map(known.contains) ?? true
+  }
 }

@@ -145,6 +145,12 @@ struct RandomHistory {
           account: generator.pick(a, b, c), productID: record.key.productID,
           openedAt: Self.moment(near: date, using: &generator)))
     }
+    if generator.once(in: 8) {
+      items.append(
+        importItem(
+          generator.pick(from: members), for: generator.pick(a, b, c),
+          boughtUntil: Self.moment(near: record.purchaseDate, using: &generator)))
+    }
     if isHostile, generator.once(in: 8) {
       items.append(
         placementItem(

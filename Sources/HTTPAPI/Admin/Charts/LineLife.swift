@@ -108,8 +108,8 @@ extension LineLife {
 
   fileprivate var description: String {
     let refunds = periods.count(where: \.isRefunded)
-    return "\(periods.count) charges, \(refunds) of them refunded; bound "
-      + "\(max(bindings.count - 1, 0)) times to another account. The lists below tell it in words."
+    return "\(Count.text(periods.count, "charge")), \(refunds) of them refunded; moved "
+      + "\(Count.text(max(bindings.count - 1, 0), "time")). The lists below tell it in words."
   }
 
   /// Each binding but the first.

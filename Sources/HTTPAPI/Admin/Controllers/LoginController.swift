@@ -12,7 +12,12 @@ struct LoginController: Sendable {
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    page(returnTo: FormFields(query: request.uri)["return_to"])
+    let query = FormFields(query: request.uri)
+    return page(
+      returnTo: query["return_to"],
+      fault: query["ended"].map { _ in
+        "The session is over, and nothing was done: log in, and send the form once more."
+      })
   }
 
   @Sendable

@@ -16,6 +16,9 @@ enum PageAddress {
     address(login, query: path.map { [("return_to", $0)] } ?? [])
   }
 
+  /// The form for logging in, for whoever sent a form after the session had ended.
+  static let loginAfterForm = "/admin/login?ended=yes"
+
   /// A page with what is chosen of it, such as where a list goes on.
   static func page(_ path: String, query: [(name: String, value: String)]) -> String {
     let separator = path.contains("?") ? "&" : "?"

@@ -60,7 +60,6 @@ struct ActionRow: Sendable {
   /// For example `Job poll_line`.
   var kind: String
   var subject: String
-  var href: String?
   /// What went wrong, in the words that were kept.
   var fault: String
   var since: Moment

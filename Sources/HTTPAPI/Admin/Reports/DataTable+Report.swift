@@ -42,7 +42,8 @@ extension DataTable {
       },
       emptyText: "Nothing is counted with these choices.",
       note: table.isCutShort
-        ? "There are more rows than these \(table.rows.count): choose fewer days, or take the file."
+        ? "There are more rows than these \(table.rows.count), and so there is no chart: choose "
+          + "fewer days, or take the file."
         : nil)
   }
 
@@ -61,7 +62,7 @@ extension DataTable {
             switch column.name {
             case "original_transaction_id":
               cell.href = PageAddress.originalTransaction(text, environment: environment.rawValue)
-            case "account_id", "from_account_id":
+            case "account_id", "from_account_id", "previous_account_id":
               cell.href = PageAddress.account(text)
             default: break
             }

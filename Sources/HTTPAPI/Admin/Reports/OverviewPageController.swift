@@ -40,10 +40,13 @@ extension OverviewAnswers {
         let subject = table.value("subject", inRow: index)?.text
       else { return nil }
       let reason = table.value("reason", inRow: index)?.text
+      // The account that it was done to; of what concerns none there is no page.
+      let account = table.value("account_id", inRow: index)?.text
       return ActRow(
         at: Moment(at), administrator: administrator,
-        action: action.replacing("_", with: " "), subject: subject,
-        href: PageAddress.search(subject), reason: reason.flatMap { $0.isEmpty ? nil : $0 })
+        action: action.replacing("_", with: " "), subject: account ?? subject,
+        href: account.map { PageAddress.account($0) },
+        reason: reason.flatMap { $0.isEmpty ? nil : $0 })
     }
   }
 }

@@ -20,12 +20,20 @@ extension OverviewAnswers {
     ]
   }
 
+  /// Every week that the overview is about: reports of money have no row for one in which nothing
+  /// was charged.
+  private var everyWeek: [String] {
+    guard let table = tables[.active] else { return [] }
+    return table.rows.indices.compactMap { table.value("from_day", inRow: $0)?.text }
+  }
+
   /// The numbers of a column, summed up for each row's time.
   private func weeks(_ question: OverviewQuestion, _ columns: [String], currency: String? = nil)
     -> [Int64]?
   {
     guard let table = tables[question] else { return nil }
     var weeks: [String: Int64] = [:]
+    for week in everyWeek { weeks[week] = 0 }
     for index in table.rows.indices {
       guard let week = table.value("from_day", inRow: index)?.text else { continue }
       let isCounted = currency == nil || table.value("currency", inRow: index)?.text == currency
@@ -56,7 +64,8 @@ extension OverviewAnswers {
 
   private var money: [Tile] {
     guard let table = tables[.mrr] else { return [empty(.mrr, "MRR")] }
-    let last = table.rows.indices.compactMap { table.value("from_day", inRow: $0)?.text }.max()
+    let shown = table.rows.indices.compactMap { table.value("from_day", inRow: $0)?.text }
+    let last = (shown + everyWeek).max()
     // The largest amounts first, as far as amounts of currencies have an order.
     let current = table.rows.indices.compactMap { index -> (currency: String, amount: Int64)? in
       guard table.value("from_day", inRow: index)?.text == last,
@@ -220,7 +229,7 @@ extension Tile {
     let difference = weeks[weeks.count - 1] - weeks[weeks.count - 2]
     change =
       difference == 0
-      ? "as many as last week"
+      ? (unit == .count ? "as many as last week" : "as much as last week")
       : (difference > 0 ? "+" : "") + unit.text(difference) + " on last week"
     if difference != 0 { changeTone = difference > 0 ? more : less }
   }

@@ -96,8 +96,8 @@ struct ReportPageController: Sendable {
     frame.actions = asked.knowledge(at: pages.now())
     let definition = try await desk.definitions()[asked.report] ?? asked.report.summary
     return ReportPage(
-      page: frame, name: asked.report.rawValue, definition: [definition], notes: asked.notes,
-      form: ReportForm(asked), tiles: [], charts: [],
+      page: frame, name: asked.report.rawValue, definition: [definition],
+      notes: asked.notes(at: pages.now()), form: ReportForm(asked), tiles: [], charts: [],
       downloads: asked.faults.isEmpty
         ? [
           PageLink(
@@ -185,7 +185,8 @@ extension ReportPage {
   /// Fills in the answer.
   fileprivate mutating func show(_ table: ReportTable, of request: ReportRequest) {
     page.asOf = Moment(table.asOf)
-    charts = ReportCharts(table: table).pictures
+    // The latest rows would be missing.
+    charts = table.isCutShort ? [] : ReportCharts(table: table).pictures
     self.table =
       request.report == .retention
       ? DataTable(cohortsOf: table, of: request) : DataTable(table, of: request)
@@ -200,12 +201,12 @@ extension ReportPage {
 
 extension ReportRequest {
   /// What is to be minded with the choices.
-  fileprivate var notes: [String] {
+  fileprivate func notes(at now: Timestamp) -> [String] {
     var notes: [String] = []
     if report.parameters.contains(.knownAt) {
       notes.append(
         choices.knownAt.map {
-          "As the ledger knew it at \(Moment($0).text) UTC: this never changes."
+          "As the ledger knew it at \(Moment($0).text) UTC\(constancy(since: $0, at: now))"
         } ?? "As it is known now: later facts can still change past days.")
     }
     if choices.environment == .sandbox { notes.append("Of the sandbox, where nobody pays.") }
@@ -216,6 +217,18 @@ extension ReportRequest {
     }
     return notes
   }
+
+  /// Whether what was known at a moment stays as it is.
+  private func constancy(since moment: Timestamp, at now: Timestamp) -> String {
+    if now < moment { return ", which has not come: until then it still changes." }
+    if report == .ownership || report == .orders {
+      return ", as far as the definition says; the rest is as it is known now."
+    }
+    return reportingCurrency == nil
+      ? ": this never changes." : ", with the exchange rates that stand in the table now."
+  }
+
+  private var reportingCurrency: String? { choices.reportingCurrency }
 
   /// The same report as known then, or now.
   fileprivate func knowledge(at now: Timestamp) -> [PageLink] {
@@ -228,7 +241,7 @@ extension ReportRequest {
           label: "As known now", href: PageAddress.report(report.rawValue, choices: query(other)))
       ]
     }
-    let end = choices.asOf ?? choices.to.map { Timestamp($0) + .days(1) - .milliseconds(1) }
+    let end = choices.asOf ?? choices.to.map { Timestamp(endOf: $0, in: choices.timeZone) }
     guard let end, end < now else { return [] }
     other.knownAt = end
     return [

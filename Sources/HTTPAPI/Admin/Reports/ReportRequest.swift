@@ -32,9 +32,14 @@ struct ReportRequest: Sendable {
       guard let text = fields[parameter.rawValue] else { continue }
       let name = parameter.rawValue
       let day = parameter == .knownAt || parameter == .asOf ? CalendarDate(iso8601: text) : nil
-      let end = day.map { Timestamp($0) + .days(1) - .milliseconds(1) }
+      let end = day.map { Timestamp(endOf: $0, in: choices.timeZone) }
       // Today is as usual, so that who asks again asks the same.
-      if let day, let end, Timestamp(day) <= now, now <= end { continue }
+      if let day, let end, now <= end,
+        Timestamp(endOf: CalendarDate(daysSince1970: day.daysSince1970 - 1), in: choices.timeZone)
+          < now
+      {
+        continue
+      }
       let one = PageAddress.report(
         report.rawValue, choices: [(name, end.map { "\($0)" } ?? text)])
       do {

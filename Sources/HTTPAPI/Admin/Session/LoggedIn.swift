@@ -9,7 +9,8 @@ struct LoggedIn: RouterMiddleware {
   ) async throws -> Response {
     let isReading = request.method == .get || request.method == .head
     guard let session = context.admin.session else {
-      let path = isReading && PageAddress.isOurs(request.uri.string) ? request.uri.string : nil
+      guard isReading else { return .redirect(to: PageAddress.loginAfterForm, type: .normal) }
+      let path = PageAddress.isOurs(request.uri.string) ? request.uri.string : nil
       return .redirect(to: PageAddress.login(returnTo: path), type: .normal)
     }
     var context = context

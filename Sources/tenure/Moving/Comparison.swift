@@ -1,0 +1,151 @@
+import Foundation
+import LedgerStorage
+import Subscriptions
+
+/// What another backend says that an account may use.
+struct ToldAccess: Hashable, Sendable {
+  var accountID: String
+  var entitlement: String
+  var isActive: Bool
+  /// Nil: it does not say, or never.
+  var until: Timestamp?
+
+  static let columns: [RowFile.Column] = [
+    RowFile.Column("account_id", "account"),
+    RowFile.Column("entitlement"),
+    RowFile.Column("until", "expires_at", isNeeded: false),
+    RowFile.Column("active", "is_active", isNeeded: false),
+  ]
+
+  /// Reads the values of a row.
+  ///
+  /// Where the file does not say whether it is active, it is until its end.
+  static func access(_ values: [String?], at now: Timestamp) -> Result<ToldAccess, RowFault> {
+    guard let account = values[0], let entitlement = values[1] else {
+      return .failure(
+        RowFault(
+          code: "missing_value",
+          reason: "The line has no \(values[0] == nil ? "account_id" : "entitlement")."))
+    }
+    var until: Timestamp?
+    if let text = values[2] {
+      guard let moment = Timestamp(rfc3339: text) else {
+        return .failure(
+          RowFault(
+            code: "invalid_time",
+            reason: "“\(text.quotable)” is no time like 2026-11-21T09:30:00Z."))
+      }
+      until = moment
+    }
+    let isActive: Bool
+    switch values[3]?.lowercased() {
+    case nil: isActive = until.map { $0 > now } ?? true
+    case "true"?, "yes"?, "1"?, "t"?, "active"?: isActive = true
+    case "false"?, "no"?, "0"?, "f"?, "inactive"?: isActive = false
+    case let text?:
+      return .failure(
+        RowFault(code: "invalid_active", reason: "“\(text.quotable)” is neither true nor false."))
+    }
+    return .success(
+      ToldAccess(accountID: account, entitlement: entitlement, isActive: isActive, until: until))
+  }
+}
+
+/// A difference between what another backend says and what Tenure says.
+struct AccessDifference: Hashable, Sendable {
+  enum Kind: String, CaseIterable, Sendable {
+    /// Active there, and not here.
+    case onlyThere = "only_there"
+    /// Active here, and not there.
+    case onlyHere = "only_here"
+    /// Active in both, until other times.
+    case otherEnd = "other_end"
+  }
+
+  var kind: Kind
+  var accountID: String
+  var entitlement: String
+  /// Nil where it is not active, does not end, or where nobody says.
+  var untilThere: Timestamp?
+  var untilHere: Timestamp?
+  /// Why Tenure says what it says.
+  var explanation: String
+}
+
+/// Compares what another backend says with what Tenure says.
+struct AccessComparison: Sendable {
+  /// How far two ends may be apart and count as one.
+  var tolerance: Duration
+  var now: Timestamp
+
+  /// The differences of one account.
+  ///
+  /// - Parameters:
+  ///   - told: What the other one says of it.
+  ///   - entitlements: What Tenure says.
+  ///   - explain: Says why Tenure says so of an entitlement that is not active.
+  /// - Returns: The differences, in the order of the entitlements' names.
+  /// - Throws: What `explain` throws.
+  func differences(
+    _ told: [ToldAccess], _ entitlements: [Entitlement],
+    explain: (String) async throws -> String
+  ) async throws -> [AccessDifference] {
+    var differences: [AccessDifference] = []
+    let here = Dictionary(
+      entitlements.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
+    // Of several lines of one entitlement the best one counts.
+    let there = Dictionary(told.map { ($0.entitlement, $0) }) { Self.better($0, $1) }
+    for name in Set(here.keys).union(there.keys).sorted() {
+      let (mine, other) = (here[name], there[name])
+      switch (mine?.isActive ?? false, other?.isActive ?? false) {
+      case (false, true):
+        differences.append(
+          AccessDifference(
+            kind: .onlyThere, accountID: other?.accountID ?? "", entitlement: name,
+            untilThere: other?.until, explanation: try await explain(name)))
+      case (true, false):
+        guard let mine, let account = told.first?.accountID else { continue }
+        differences.append(
+          AccessDifference(
+            kind: .onlyHere, accountID: account, entitlement: name, untilThere: other?.until,
+            untilHere: mine.accessEndsAt, explanation: Self.reason(of: mine)))
+      case (true, true):
+        guard let mine, let other, let until = other.until else { continue }
+        let isSame = mine.accessEndsAt.map { abs($0, until) <= tolerance } ?? false
+        guard !isSame else { continue }
+        differences.append(
+          AccessDifference(
+            kind: .otherEnd, accountID: other.accountID, entitlement: name, untilThere: until,
+            untilHere: mine.accessEndsAt, explanation: Self.reason(of: mine)))
+      case (false, false): continue
+      }
+    }
+    return differences
+  }
+
+  private static func better(_ one: ToldAccess, _ other: ToldAccess) -> ToldAccess {
+    if one.isActive != other.isActive { return one.isActive ? one : other }
+    guard let end = one.until, let otherEnd = other.until else {
+      return one.until == nil ? one : other
+    }
+    return end >= otherEnd ? one : other
+  }
+
+  private func abs(_ one: Timestamp, _ other: Timestamp) -> Duration {
+    one > other ? one - other : other - one
+  }
+
+  /// Why an entitlement is active.
+  static func reason(of entitlement: Entitlement) -> String {
+    switch entitlement.source {
+    case .grant: return "An administrator granted it."
+    case .provisional: return "It is granted until Apple answers about a receipt."
+    case .appStore:
+      let product = entitlement.productID?.rawValue ?? "unknown"
+      let transaction = entitlement.transactionID?.rawValue ?? "unknown"
+      let end = entitlement.expiresAt.map { "is paid until \($0)" } ?? "does not end"
+      let grace = entitlement.state == .inGracePeriod ? ", and Apple grants a grace period" : ""
+      return "Transaction \(transaction) of \(product) \(end)\(grace)."
+    }
+  }
+}

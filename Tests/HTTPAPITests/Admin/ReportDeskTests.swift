@@ -1,0 +1,93 @@
+import AppStore
+import HTTPTypes
+import Reports
+import Subscriptions
+import Synchronization
+import Testing
+
+@testable import HTTPAPI
+
+/// Whoever asks for a report waits a little, and finds it made later.
+struct ReportDeskTests {
+  /// A desk whose every answer is of another moment.
+  private func desk(_ api: TestAPI) -> ReportDesk {
+    let count = Mutex<Int64>(0)
+    return ReportDesk(reports: api.api.reports) {
+      count.withLock { count in
+        count += 1
+        return Timestamp(milliseconds: 1_767_225_600_000 + count)
+      }
+    }
+  }
+
+  private func asOf(_ outcome: ReportDesk.Outcome) -> Timestamp? {
+    if case .answered(.table(let table)) = outcome { table.asOf } else { nil }
+  }
+
+  private func isWorking(_ outcome: ReportDesk.Outcome) -> Bool {
+    if case .working = outcome { true } else { false }
+  }
+
+  private func question(_ days: Int) -> ReportQuestion {
+    var choices = ReportChoices()
+    choices.days = days
+    return .table(.intake, choices)
+  }
+
+  @Test func `what takes too long is being worked at, and is asked once`() async throws {
+    try await TestAPI.run { api in
+      let desk = desk(api)
+      // Nobody answers yet.
+      for _ in 0..<2 {
+        #expect(isWorking(await desk.outcome(question(1), within: .milliseconds(1))))
+      }
+      await withThrowingTaskGroup(of: Void.self) { group in
+        group.addTask { try await desk.run() }
+        let first = await desk.outcome(question(1), within: .seconds(60))
+        #expect(asOf(first) == Timestamp(milliseconds: 1_767_225_600_001))
+        // The answer is kept for those who ask again.
+        #expect(asOf(await desk.outcome(question(1))) == asOf(first))
+        let other = await desk.outcome(question(2), within: .seconds(60))
+        #expect(asOf(other) == Timestamp(milliseconds: 1_767_225_600_002))
+        group.cancelAll()
+      }
+    }
+  }
+
+  @Test func `a failure is told, and asked again`() async throws {
+    try await TestAPI.run { api in
+      let desk = desk(api)
+      var choices = ReportChoices()
+      choices.timeZone = "Mars/Phobos"
+      let wrong = ReportQuestion.table(.active, choices)
+      await withThrowingTaskGroup(of: Void.self) { group in
+        group.addTask { try await desk.run() }
+        for _ in 0..<2 {
+          guard case .failed(let error) = await desk.outcome(wrong, within: .seconds(60)) else {
+            Issue.record("It was answered.")
+            continue
+          }
+          #expect((error as? ReportFault)?.parameter == .timeZone)
+        }
+        group.cancelAll()
+      }
+    }
+  }
+
+  @Test func `only so many reports wait to be made`() async throws {
+    try await TestAPI.run { api in
+      let desk = desk(api)
+      for number in 1...ReportDesk.mostWaiting {
+        #expect(isWorking(await desk.outcome(question(number), within: .zero)))
+      }
+      let tooMany = await desk.outcome(question(ReportDesk.mostWaiting + 1), within: .zero)
+      guard case .failed(let error) = tooMany else {
+        Issue.record("It waits.")
+        return
+      }
+      #expect((error as? Problem)?.status == .serviceUnavailable)
+      // Those who asked before go on waiting.
+      #expect(isWorking(await desk.outcome(question(1), within: .zero)))
+    }
+  }
+}

@@ -1,0 +1,148 @@
+import HummingbirdCore
+import Subscriptions
+import Testing
+
+@testable import HTTPAPI
+@testable import Reports
+
+/// Addresses of reports, and what is read from them.
+struct ReportRequestTests {
+  private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15)) + .hours(12)
+
+  /// What stands behind the question mark of an address.
+  private static func query(_ address: String) -> String? {
+    address.split(separator: "?", maxSplits: 1).dropFirst().first.map(String.init)
+  }
+
+  @Test func `an address has every choice of a report, and gives it back`() {
+    var choices = ReportChoices()
+    choices.from = CalendarDate(year: 2026, month: 1, day: 1)
+    choices.to = CalendarDate(year: 2026, month: 2, day: 28)
+    choices.bucket = .week
+    choices.timeZone = "Europe/Berlin"
+    choices.product = "a,b&c=%"
+    choices.environment = .sandbox
+    choices.includesFamilyShared = true
+    choices.includesTrials = true
+    choices.includesGrants = true
+    choices.splitsByProduct = false
+    choices.reportingCurrency = "EUR"
+    choices.knownAt = Timestamp(CalendarDate(year: 2026, month: 3, day: 1)) + .milliseconds(7)
+    choices.asOf = Timestamp(CalendarDate(year: 2026, month: 3, day: 2))
+    choices.days = 7
+    choices.period = 3
+    choices.includesSandbox = true
+    for report in Report.allCases {
+      let asked = ReportRequest(report, query: nil, at: Self.now)
+      let address = PageAddress.report(report.rawValue, choices: asked.query(choices))
+      let read = ReportRequest(report, query: Self.query(address), at: Self.now)
+      #expect(read.faults.isEmpty, "\(address): \(read.faults)")
+      for parameter in report.parameters where parameter != .column {
+        let text = choices.text(of: parameter)
+        #expect(text != nil)
+        #expect(read.choices.text(of: parameter) == text, "\(report) \(parameter)")
+      }
+    }
+  }
+
+  @Test func `a row without a value is another row than one with an empty one`() throws {
+    for row: [String: String?] in [
+      ["reason": "", "currency": nil, "product_id": "a,b:&=c"],
+      ["reason": nil, "currency": "EUR"], ["reason": "row_without", "days_after": ""], [:],
+    ] {
+      let cell = try ReportCell(of: .refunds, ReportChoices(), column: "refunded", row: row)
+      let asked = ReportRequest(.refunds, query: nil, at: Self.now)
+      let again = ReportRequest(.refunds, query: Self.query(asked.href(cell)), at: Self.now)
+      #expect(try again.cell() == cell, "\(asked.href(cell))")
+    }
+  }
+
+  // swift-format-ignore
+  @Test(
+    "A day stands for its end, where it is, and today for what is usual",
+    arguments: [
+      // time zone             day           known at
+      ("UTC",                  "2026-03-31", "2026-03-31T23:59:59.999Z"),
+      ("Europe/Berlin",        "2026-03-31", "2026-03-31T21:59:59.999Z"),
+      ("Europe/Berlin",        "2026-03-28", "2026-03-28T22:59:59.999Z"),
+      ("America/Los_Angeles",  "2026-03-31", "2026-04-01T06:59:59.999Z"),
+      ("Mars/Phobos",          "2026-03-31", "2026-03-31T23:59:59.999Z"),
+      ("UTC",                  "2026-04-14", "2026-04-14T23:59:59.999Z"),
+      ("UTC",                  "2026-04-15", nil),
+      ("Pacific/Kiritimati",   "2026-04-15", "2026-04-15T09:59:59.999Z"),
+      ("Pacific/Kiritimati",   "2026-04-16", nil),
+    ] as [(String, String, String?)])
+  func days(timeZone: String, day: String, moment: String?) {
+    let request = ReportRequest(
+      .active, query: "known_at=\(day)&time_zone=\(timeZone.replacing("/", with: "%2F"))",
+      at: Self.now)
+    #expect(request.choices.knownAt?.description == moment)
+  }
+
+  // swift-format-ignore
+  @Test(
+    "Shares are rounded half away from zero",
+    arguments: [
+      (1, 3, 3333), (2, 3, 6667), (-1, 3, -3333), (-2, 3, -6667), (1, 8, 1250), (1, 20_000, 1),
+      (1, 20_001, 0), (-1, 20_000, -1), (0, 5, 0), (5, 0, nil), (.max, 1, nil),
+    ] as [(Int64, Int64, Int64?)])
+  func shares(part: Int64, whole: Int64, hundredths: Int64?) {
+    #expect(ReportValue.hundredthsOfPercent(of: part, in: whole) == hundredths)
+  }
+}
+
+/// What of a report is drawn.
+struct ReportChartTests {
+  private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15))
+
+  private func texts(_ picture: ChartPicture) -> [[String]] {
+    picture.table.rows.map { $0.cells.map(\.text) }
+  }
+
+  @Test func `rows of one time are one bar, and what is lost is below zero`() {
+    let table = ReportTable(
+      report: .active, asOf: Self.now,
+      columns: [
+        ReportColumn("from_day", .date), ReportColumn("product_id", .text),
+        ReportColumn("new", .number), ReportColumn("expired", .number),
+        ReportColumn("resubscribed", .number), ReportColumn("active", .number),
+      ],
+      rows: [
+        [.date("2026-02-01"), .text("a"), .number(5), .number(0), .number(0), .number(5)],
+        [.date("2026-03-01"), .text("a"), .number(1), .number(2), .number(0), .number(4)],
+        [.date("2026-03-01"), .text("b"), .number(2), .number(1), .number(1), .number(2)],
+      ], isCutShort: false)
+    let pictures = ReportCharts(table: table).pictures
+    #expect(pictures.map(\.title) == ["Active at the end", "Came and went"])
+    #expect(texts(pictures[0]) == [["2026-03-01", "6"], ["2026-02-01", "5"]])
+    #expect(
+      texts(pictures[1]).map { $0.prefix(4) }
+        == [["2026-03-01", "3", "1", "−3"], ["2026-02-01", "5", "0", "0"]])
+  }
+
+  @Test func `each currency has its own charts, with every time in them`() {
+    let table = ReportTable(
+      report: .revenue, asOf: Self.now,
+      columns: [
+        ReportColumn("from_day", .date), ReportColumn("currency", .text),
+        ReportColumn("charged_milliunits", .money), ReportColumn("refunded_milliunits", .money),
+      ],
+      rows: [
+        [
+          .date("2026-02-01"), .text("EUR"), .money(milliunits: 5000, currency: "EUR"),
+          .money(milliunits: -1000, currency: "EUR"),
+        ],
+        [
+          .date("2026-03-01"), .text("USD"), .money(milliunits: 2000, currency: "USD"),
+          .money(milliunits: 0, currency: "USD"),
+        ],
+      ], isCutShort: false)
+    let pictures = ReportCharts(table: table).pictures
+    #expect(
+      pictures.map(\.title) == ["Charged and refunded, EUR", "Charged and refunded, USD"])
+    #expect(
+      texts(pictures[0]).map { $0.prefix(3) } == [
+        ["2026-03-01", "0.00 EUR", "0.00 EUR"], ["2026-02-01", "5.00 EUR", "−1.00 EUR"],
+      ])
+  }
+}

@@ -1,0 +1,288 @@
+import Foundation
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+@Suite("Owners that another backend had")
+struct ImportTests {
+  private func owner(
+    _ account: String, _ line: LineID = lineID, asOf: Double = 40, receipt: String? = nil,
+    transaction: TransactionID? = nil
+  ) -> ImportedOwner {
+    ImportedOwner(
+      line: line, accountID: account, asOf: day(asOf), transactionID: transaction,
+      receipt: receipt)
+  }
+
+  private func line(_ number: Int) -> LineID {
+    LineID(.production, OriginalTransactionID("\(5000 + number)"))
+  }
+
+  /// A ledger that knows a product.
+  private func withShop(_ body: @Sendable (Ledger) async throws -> Void) async throws {
+    try await withLedger { ledger in
+      _ = try await ledger.describe(
+        Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
+      try await body(ledger)
+    }
+  }
+
+  /// What a poll brings, recorded.
+  private func hear(_ evidence: [Evidence], on date: Double, _ ledger: Ledger) async throws {
+    _ = try await ledger.record(
+      evidence, polledAs: "poll", about: nil, upTo: nil, at: day(date), terms: .shop)
+  }
+
+  private func entries(_ ledger: Ledger) async throws -> Int {
+    try await ledger.database.query("SELECT count(*) FROM tenure.ledger_entry")
+      .decodeOnly(Int.self)
+  }
+
+  @Test("what is imported grants nothing until Apple has told of it, and is then the account's")
+  func owned() async throws {
+    try await withShop { ledger in
+      let verdicts = try await ledger.importOwners(
+        [owner("anna"), owner("ben", line(1))], from: "owners.csv", terms: .shop, at: day(41))
+      #expect(verdicts == [.recorded, .recorded])
+      #expect(try await ledger.holdings(of: "anna").holdings.isEmpty)
+      #expect(try await ledger.jobs(named: "production/1000", at: day(41)).map(\.priority) == [2])
+      var progress = try await ledger.importProgress()
+      #expect((progress.lines, progress.verified, progress.waiting) == (2, 0, 2))
+
+      try await hear([charge("1", on: 30), status(true, on: 41)], on: 41.1, ledger)
+      #expect(try await ledger.owner(of: "1") == "anna")
+      #expect(try await ledger.holdings(of: "anna").holdings.count == 1)
+      progress = try await ledger.importProgress()
+      #expect((progress.lines, progress.verified, progress.waiting) == (2, 1, 1))
+      // A renewal follows the rule, and a claim of what was imported finds it taken.
+      try await ledger.submit(
+        [charge("2", on: 60)], claiming: [key("1"), key("2")], by: "cora", on: 60.1)
+      #expect(try await ledger.owner(of: "1") == "anna")
+      #expect(try await ledger.owner(of: "2") == "anna")
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("an entry names the file, and is told in the charge's history")
+  func source() async throws {
+    try await withShop { ledger in
+      _ = try await ledger.importOwners(
+        [owner("anna")], from: "owners.csv", terms: .shop, at: day(41))
+      let history = try await ledger.history(of: lineID)
+      #expect(history.map(\.source) == [EntrySource(.import, id: "owners.csv")])
+      #expect(history.map(\.entry.content.kind) == [.placement])
+    }
+  }
+
+  @Test("the same once more appends nothing, whatever Apple has told meanwhile")
+  func idempotent() async throws {
+    try await withShop { ledger in
+      let owners = (0..<30).map { owner("customer-\($0 % 20)", line($0)) }
+      func again(_ asOf: Double, on date: Double) async throws -> [ImportVerdict] {
+        var owners = owners
+        for index in owners.indices { owners[index].asOf = day(asOf) }
+        return try await ledger.importOwners(owners, from: "f", terms: .shop, at: day(date))
+      }
+      #expect(try await again(40, on: 41) == Array(repeating: .recorded, count: 30))
+      let before = try await entries(ledger)
+      #expect(try await again(40, on: 42) == Array(repeating: .known, count: 30))
+      #expect(try await entries(ledger) == before)
+
+      // Of a current subscription even a newer file says nothing new.
+      try await hear([charge("1", on: 30, line: line(0))], on: 42, ledger)
+      let known = try await entries(ledger)
+      #expect(try await again(40, on: 43) == Array(repeating: .known, count: 30))
+      #expect(try await entries(ledger) == known)
+      let newer = try await again(45, on: 45)
+      #expect(newer[0] == .known)
+      #expect(newer[1...].allSatisfy { $0 == .recorded })
+      #expect(try await again(45, on: 46).allSatisfy { $0 == .known })
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("a newer file gives what was bought since the older one, where nobody has it")
+  func newerFile() async throws {
+    try await withShop { ledger in
+      _ = try await ledger.importOwners(
+        [owner("anna", asOf: 10)], from: "f", terms: .shop, at: day(11))
+      // Somebody has bought again after a lapse: at the other backend, as it turns out.
+      try await hear([charge("1", on: 0), charge("2", on: 40)], on: 41, ledger)
+      #expect(try await ledger.owner(of: "2") == nil)
+      #expect(
+        try await ledger.importOwners(
+          [owner("ben", asOf: 42)], from: "f", terms: .shop, at: day(43)) == [.recorded])
+      #expect(try await ledger.owner(of: "1") == "anna")
+      #expect(try await ledger.owner(of: "2") == "ben")
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("whose line it is in Tenure stays so, and the account of a refused line is not made")
+  func conflicts() async throws {
+    try await withShop { ledger in
+      try await ledger.submit([charge("1", on: 30)], claiming: [key("1")], by: "ben", on: 30.1)
+      _ = try await ledger.importOwners(
+        [owner("anna", line(1))], from: "f", terms: .shop, at: day(41))
+      let before = try await entries(ledger)
+      for isDryRun in [true, false] {
+        let verdicts = try await ledger.importOwners(
+          [owner("cora"), owner("cora", line(1)), owner("ben")], from: "f", isDryRun: isDryRun,
+          terms: .shop, at: day(42))
+        #expect(
+          verdicts == [
+            .ownedByAnotherAccount("ben"), .ownedByAnotherAccount("anna"), .known,
+          ])
+      }
+      #expect(try await entries(ledger) == before)
+      #expect(try await ledger.account("cora") == nil)
+    }
+  }
+
+  @Test("a dry run says the same and writes nothing")
+  func dryRun() async throws {
+    try await withShop { ledger in
+      try await hear([charge("1", on: 30)], on: 31, ledger)
+      let before = try await entries(ledger)
+      let owners = [owner("anna"), owner("ben", line(1))]
+      for _ in 0..<2 {
+        let verdicts = try await ledger.importOwners(
+          owners, from: "f", isDryRun: true, terms: .shop, at: day(41))
+        #expect(verdicts == [.recorded, .recorded])
+      }
+      #expect(try await entries(ledger) == before)
+      #expect(try await ledger.account("anna") == nil)
+      #expect(
+        try await ledger.importOwners(owners, from: "f", terms: .shop, at: day(41))
+          == [.recorded, .recorded])
+      #expect(try await ledger.owner(of: "1") == "anna")
+    }
+  }
+
+  @Test("who was erased gets nothing, and leaves no receipt behind")
+  func erased() async throws {
+    try await withShop { ledger in
+      _ = try await ledger.importOwners(
+        [owner("anna", receipt: "cmVjZWlwdA==")], from: "f", terms: .shop, at: day(41))
+      _ = try await ledger.erase("anna", by: support, at: day(42))
+      let sources = try await ledger.database.query("SELECT count(*) FROM tenure.imported_source")
+      #expect(try sources.decodeOnly(Int.self) == 0)
+      let key = try #require(
+        try await ledger.family(of: lineID)?.line.history.linePlacements.first?.account)
+      let verdicts = try await ledger.importOwners(
+        [owner("anna"), owner("erased-\(key.rawValue.uuidString.lowercased())", line(1))],
+        from: "f", terms: .shop, at: day(43))
+      guard case .ownedByAnotherAccount = verdicts[0] else {
+        Issue.record("\(verdicts[0])")
+        return
+      }
+      #expect(verdicts[1] == .accountErased)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("two imports at once of the same lines and accounts come to one")
+  func concurrent() async throws {
+    try await withShop { ledger in
+      let owners = (0..<200).map { owner("customer-\($0 % 50)", line($0)) }
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for part in [owners, owners.reversed(), owners.shuffled()] {
+          group.addTask {
+            let verdicts = try await ledger.importOwners(
+              part, from: "f", terms: .shop, at: day(41))
+            #expect(verdicts.allSatisfy { $0 == .recorded || $0 == .known })
+          }
+        }
+        try await group.waitForAll()
+      }
+      #expect(try await entries(ledger) == 200)
+      #expect(try await ledger.importProgress().lines == 200)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("a line of which Apple knows nothing is given up, listed, and can be asked about again")
+  func unknownToApple() async throws {
+    try await withShop { ledger in
+      _ = try await ledger.importOwners(
+        [owner("anna", receipt: "cmVjZWlwdA==", transaction: "77")], from: "f", terms: .shop,
+        at: day(41))
+      let asked = try #require(try await ledger.lineToPoll(lineID))
+      #expect(asked.isUnheardOf)
+      #expect(asked.imported?.transactionID == "77")
+      #expect(asked.imported?.receipt == "cmVjZWlwdA==")
+      let job = try #require(
+        try await ledger.claimJobs(
+          limits: [.polls: 1], worker: "w", at: day(41), lease: .seconds(60)
+        ).first)
+      try await ledger.passOver(job, because: "Apple knows no such id.", at: day(41))
+      let progress = try await ledger.importProgress()
+      #expect((progress.waiting, progress.unverifiable) == (0, 1))
+      let listed = try await ledger.exportUnverified(after: nil)
+      #expect(listed.rows.map(\.reason) == ["Apple knows no such id."])
+      #expect(listed.rows.map(\.accountID) == ["anna"])
+      #expect(listed.rows.first?.givenUpAt == day(41))
+      #expect(try await ledger.restartJobs(.allParked, at: day(42)) == 1)
+      #expect(try await ledger.importProgress().waiting == 1)
+    }
+  }
+
+  @Test("an answer that tells of other lines alone gives the poll up")
+  func otherLines() async throws {
+    try await withShop { ledger in
+      _ = try await ledger.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
+      let job = try #require(
+        try await ledger.claimJobs(
+          limits: [.polls: 1], worker: "w", at: day(41), lease: .seconds(60)
+        ).first)
+      _ = try await ledger.record(
+        [charge("9", on: 30, line: line(1))], polledAs: "poll",
+        about: Ledger.AskedLine(lineID, of: "a.b", job: job), upTo: nil, at: day(41), terms: .shop)
+      let jobs = try await ledger.jobs(named: "production/1000", at: day(41))
+      #expect(jobs.map(\.state) == [.parked])
+      #expect(try await ledger.importProgress().unverifiable == 1)
+    }
+  }
+
+  @Test("rebuilding writes the placements of lines again")
+  func rebuild() async throws {
+    try await withShop { ledger in
+      _ = try await ledger.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
+      try await hear([charge("1", on: 30)], on: 41, ledger)
+      try await ledger.database.execute("UPDATE tenure.placement SET effective_from = now()")
+      #expect(try await ledger.audit().isClean == false)
+      #expect(try await ledger.rebuild().rewritten == 1)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("owners are exported page by page, whether Apple has told of them or not")
+  func export() async throws {
+    try await withShop { ledger in
+      let count = Ledger.exportPage + 10
+      let owners = (0..<count).map { owner("customer-\($0)", line($0)) }
+      _ = try await ledger.importOwners(owners, from: "f", terms: .shop, at: day(41))
+      try await ledger.submit(
+        [charge("1", on: 30)], claiming: [key("1")], by: "anna", on: 30.1)
+      try await hear([charge("2", on: 30, line: LineID(.production, "1"))], on: 31, ledger)
+      var (found, place): ([LineID: String], LineID?) = ([:], nil)
+      repeat {
+        let page = try await ledger.exportOwners(after: place)
+        for row in page.rows { found[row.line] = row.accountID }
+        place = page.next
+      } while place != nil
+      var expected = Dictionary(uniqueKeysWithValues: owners.map { ($0.line, $0.accountID) })
+      expected[lineID] = "anna"
+      #expect(found == expected, "the unclaimed one is nobody's")
+      let charges = try await ledger.exportCharges(after: nil)
+      #expect(charges.next == nil)
+      #expect(Set(charges.rows.map(\.accountID)) == ["anna", nil])
+      let accounts = try await ledger.exportAccounts(after: nil, limit: 100)
+      #expect(accounts.rows.count == 100)
+      #expect(accounts.next == accounts.rows.last)
+    }
+  }
+}

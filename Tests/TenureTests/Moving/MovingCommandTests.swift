@@ -1,0 +1,274 @@
+import Foundation
+import LedgerStorage
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import tenure
+
+@Suite("tenure import, export and compare")
+struct MovingCommandTests {
+  /// The built program with a database of its own.
+  private struct Program: Sendable {
+    var databaseURL: String
+    var directory: URL
+
+    func callAsFunction(_ arguments: [String]) async throws -> ChildProcess.Outcome {
+      try await start(arguments).outcome()
+    }
+
+    func start(_ arguments: [String]) throws -> ChildProcess {
+      try ChildProcess(
+        try TenureProgram.executable, arguments, environment: ["DATABASE_URL": databaseURL],
+        in: directory)
+    }
+  }
+
+  private func withProgram(
+    _ test: @Sendable (Ledger, URL, _ run: Program) async throws -> Void
+  ) async throws {
+    try await withScratchDatabase { database in
+      try await withTemporaryDirectory { directory in
+        try await test(
+          Ledger(database: database), directory,
+          Program(databaseURL: database.configuration.uri, directory: directory))
+      }
+    }
+  }
+
+  private func write(_ text: String, to name: String, in directory: URL) throws -> String {
+    let file = directory.appending(path: name)
+    try Data(text.utf8).write(to: file)
+    return file.path(percentEncoded: false)
+  }
+
+  private static let mixed = """
+    environment,original_transaction_id,account_id
+    production,1000,anna
+    sandbox,1000,ben
+    production,1001,anna
+    production,1000,anna
+    production,1000,cora
+    live,1002,anna
+    production,1.0E+15,anna
+    production,1003
+    """
+
+  @Test("takes over what it can, and writes the rest beside the file with the reason")
+  func imports() async throws {
+    try await withProgram { ledger, directory, run in
+      let file = try write(Self.mixed, to: "owners.csv", in: directory)
+      let dry = try await run(["import", file, "--dry-run"])
+      #expect(dry.status == 1, "\(dry.errors)")
+      #expect(dry.output.contains(/to record +3\n/), "\(dry.output)")
+      #expect(try await ledger.account("anna") == nil)
+
+      for isFirst in [true, false] {
+        let outcome = try await run(["import", file])
+        #expect(outcome.status == 1, "\(outcome.errors)")
+        #expect(outcome.output.contains(isFirst ? /recorded +3\n/ : /recorded +0\n/))
+        #expect(outcome.output.contains(isFirst ? /known +0\n/ : /known +3\n/))
+        #expect(outcome.output.contains(/lines +8\n/))
+        #expect(outcome.output.contains(/repeated +1\n/))
+        #expect(outcome.output.contains(/errors +4\n/))
+        let errors = try String(
+          contentsOf: directory.appending(path: "owners.csv.errors.csv"), encoding: .utf8)
+        let codes = errors.split(separator: "\r\n").map { line in
+          line.split(separator: ",").prefix(2).joined(separator: " ")
+        }
+        #expect(
+          codes == [
+            "line code", "6 different_accounts", "7 unknown_environment",
+            "8 invalid_original_transaction_id", "9 unreadable",
+          ])
+      }
+      let status = try await run(["import", "--status"])
+      #expect(status.status == 1)
+      #expect(status.output.contains(/imported +3\n/), "\(status.output)")
+      #expect(status.output.contains(/waiting +3\n/))
+      let jobs = try await run(["jobs"])
+      #expect(jobs.output.contains(/poll_line +polls +2\b/), "\(jobs.output)")
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("what another account has in Tenure is left alone")
+  func conflict() async throws {
+    try await withProgram { ledger, directory, run in
+      let head = "environment,original_transaction_id,account_id\n"
+      let first = try write(head + "production,1000,anna\n", to: "a.csv", in: directory)
+      let second = try write(head + "production,1000,ben\n", to: "b.csv", in: directory)
+      #expect(try await run(["import", first]).status == 0)
+      let errors = directory.appending(path: "wrong.csv").path(percentEncoded: false)
+      let outcome = try await run(["import", second, "--errors", errors])
+      #expect(outcome.status == 1)
+      let text = try String(contentsOfFile: errors, encoding: .utf8)
+      #expect(text.contains("2,owned_by_another_account,production/1000 belongs to anna"))
+      #expect(try await ledger.account("ben") == nil)
+    }
+  }
+
+  @Test("says what it does not understand, and writes nothing")
+  func refuses() async throws {
+    try await withProgram { _, directory, run in
+      let semicolons = try write("environment;account_id\n", to: "s.csv", in: directory)
+      let other = try write("environment,account_id\n", to: "o.csv", in: directory)
+      // swift-format-ignore
+      let wrong: [([String], String)] = [
+        (["import"],                                         "--status"),
+        (["import", semicolons],                             "commas"),
+        (["import", other],                                  "original_transaction_id"),
+        (["import", "nowhere.csv"],                          "nowhere.csv"),
+        (["import", other, "--as-of", "yesterday"],          "--as-of"),
+        (["export", "everything"],                           "owners"),
+        (["compare", other, "--tolerance", "-1"],            "--tolerance"),
+      ]
+      for (arguments, named) in wrong {
+        let outcome = try await run(arguments)
+        #expect(outcome.status != 0, "\(arguments)")
+        #expect(outcome.output.isEmpty, "\(arguments)")
+        #expect(outcome.errors.contains(named), "\(arguments): \(outcome.errors)")
+      }
+    }
+  }
+
+  @Test("one that is killed is begun again, and comes to the same")
+  func killed() async throws {
+    try await withProgram { ledger, directory, run in
+      let count = 30_000
+      let lines = (0..<count).map { "production,\(50_000 + $0),customer-\($0 % 20_000)\n" }
+      let file = try write(
+        "environment,original_transaction_id,account_id\n" + lines.joined(), to: "owners.csv",
+        in: directory)
+      let process = try run.start(["import", file])
+      // As soon as something is there: in the middle, unless the machine is very fast.
+      while process.isRunning, try await ledger.importProgress().lines == 0 {
+        try await Task.sleep(for: .milliseconds(2))
+      }
+      await process.kill()
+      let before = try await ledger.importProgress().lines
+      print("Killed after \(before) of \(count) lines")
+      #expect(before > 0)
+
+      let again = try await run(["import", file])
+      #expect(again.status == 0, "\(again.errors)")
+      #expect(again.output.contains(/known +[1-9]/), "\(again.output)")
+      #expect(try await ledger.importProgress().lines == count)
+      let owners = try await run(["export", "owners"])
+      #expect(owners.output.split(separator: "\r\n").count == count + 1)
+    }
+  }
+
+  @Test(
+    "what is exported is imported elsewhere, and exported the same", arguments: RowFormat.allCases)
+  func roundTrip(_ format: RowFormat) async throws {
+    try await withProgram { _, directory, run in
+      let file = try write(Self.mixed, to: "owners.csv", in: directory)
+      _ = try await run(["import", file])
+      let exported = directory.appending(path: "exported").path(percentEncoded: false)
+      let outcome = try await run(["export", "owners", "--format", "\(format)", "-o", exported])
+      #expect(outcome.status == 0, "\(outcome.errors)")
+      let text = try String(contentsOfFile: exported, encoding: .utf8)
+      try await withProgram { _, _, elsewhere in
+        let imported = try await elsewhere(["import", exported])
+        #expect(imported.status == 0, "\(imported.errors)\(imported.output)")
+        #expect(imported.output.contains(/recorded +3\n/))
+        let again = try await elsewhere(["export", "owners", "--format", "\(format)"])
+        #expect(again.output == text)
+      }
+    }
+  }
+
+  // MARK: Comparing
+
+  /// A shop with customers of every kind.
+  private func fill(_ ledger: Ledger) async throws {
+    _ = try await ledger.describe(
+      Product(
+        id: "monthly", validFrom: Timestamp(milliseconds: 0), type: .autoRenewable,
+        entitlements: ["premium"]))
+    let now = Timestamp.now
+    func take(
+      _ id: String, _ account: String?, ends: Duration, revoked: Bool = false
+    ) async throws {
+      let line = LineID(.production, OriginalTransactionID(id))
+      let record = TransactionRecord(
+        key: TransactionKey(line: line, transactionID: TransactionID(id), productID: "monthly"),
+        asOf: now, purchaseDate: now - .days(10), expiresDate: now + ends,
+        revocation: revoked ? .revoked(at: now - .days(1), reason: nil) : .notRevoked)
+      if let account {
+        _ = try await ledger.importOwners(
+          [ImportedOwner(line: line, accountID: account, asOf: now)], from: "f",
+          terms: AccessTerms(catalogue: try await ledger.catalogue()), at: now)
+      }
+      _ = try await ledger.record(
+        [.transaction(record)], polledAs: "p", at: now,
+        terms: AccessTerms(catalogue: try await ledger.catalogue()))
+    }
+    try await take("1", "same", ends: .days(20))
+    try await take("2", "longer", ends: .days(20))
+    try await take("3", "lapsed", ends: .zero - .days(1))
+    try await take("4", "refunded", ends: .days(20), revoked: true)
+    try await take("5", "here", ends: .days(20))
+    _ = try await ledger.importOwners(
+      [
+        ImportedOwner(line: LineID(.production, "6"), accountID: "waiting", asOf: now)
+      ], from: "f", terms: AccessTerms(catalogue: try await ledger.catalogue()), at: now)
+  }
+
+  @Test("every difference is told with Tenure's reason")
+  func compares() async throws {
+    try await withProgram { ledger, directory, run in
+      try await fill(ledger)
+      let later = "\(Timestamp.now + .days(20))"
+      let much = "\(Timestamp.now + .days(50))"
+      let file = try write(
+        """
+        account_id,entitlement,active,until
+        same,premium,true,\(later)
+        same,gold,true,\(later)
+        longer,premium,true,\(much)
+        lapsed,premium,true,\(later)
+        refunded,premium,true,\(later)
+        here,premium,false,
+        waiting,premium,true,\(later)
+        nobody,premium,true,\(later)
+        same,silver,true,\(later)
+        """, to: "told.csv", in: directory)
+      let outcome = try await run(["compare", file, "--format", "csv"])
+      #expect(outcome.status == 1, "\(outcome.errors)")
+      let lines = outcome.output.split(separator: "\r\n").dropFirst().map(String.init)
+      // swift-format-ignore
+      let expected: [(String, String)] = [
+        ("other_end,longer,premium,",   "is paid until"),
+        ("only_there,lapsed,premium,",  "expired on"),
+        ("only_there,refunded,premium,", "was refunded"),
+        ("only_here,here,premium,",     "is paid until"),
+        ("only_there,waiting,premium,", "Apple has told nothing of it yet"),
+        ("only_there,nobody,premium,",  "was never seen"),
+        ("only_there,same,gold,",       "No product of the catalogue grants gold"),
+      ]
+      #expect(lines.count == expected.count, "\(outcome.output)")
+      #expect(outcome.errors.contains("line 10: The lines of an account stand next to each other"))
+      for (beginning, reason) in expected {
+        #expect(
+          lines.contains { $0.hasPrefix(beginning) && $0.contains(reason) },
+          "\(beginning): \(outcome.output)")
+      }
+      #expect(outcome.errors.contains(/only_there +5\n/), "\(outcome.errors)")
+    }
+  }
+
+  @Test("what is exported of entitlements compares as the same")
+  func comparesItself() async throws {
+    try await withProgram { ledger, directory, run in
+      try await fill(ledger)
+      let file = directory.appending(path: "told.csv").path(percentEncoded: false)
+      #expect(try await run(["export", "entitlements", "-o", file]).status == 0)
+      let outcome = try await run(["compare", file])
+      #expect(outcome.status == 0, "\(outcome.output)\(outcome.errors)")
+      #expect(outcome.output.contains(/only_here +0\n/))
+    }
+  }
+}

@@ -1,0 +1,179 @@
+import Foundation
+import LedgerStorage
+import Subscriptions
+import Testing
+
+@testable import tenure
+
+/// Files that somebody moves in with, as far as their form goes.
+@Suite("Rows of a file")
+struct RowFileTests {
+  private static let columns = [
+    RowFile.Column("a"), RowFile.Column("b", "beta"), RowFile.Column("c", isNeeded: false),
+  ]
+
+  /// The rows of a file: each its values with a slash between them, or what is wrong with it.
+  private static func rows(_ text: String) async throws -> [String] {
+    try await rows(Data(text.utf8))
+  }
+
+  private static func rows(_ data: Data) async throws -> [String] {
+    try await withTemporaryDirectory { directory in
+      let path = directory.appending(path: "rows")
+      try data.write(to: path)
+      var file = try RowFile(FileBytes(FileHandle(forReadingFrom: path)), columns: columns)
+      var rows: [String] = []
+      while let row = try file.next() {
+        switch row.values {
+        case .success(let values):
+          rows.append("\(row.line): " + values.map { $0 ?? "-" }.joined(separator: "/"))
+        case .failure(let fault): rows.append("\(row.line)! \(fault.reason)")
+        }
+      }
+      return rows
+    }
+  }
+
+  struct Case: Sendable, CustomTestStringConvertible {
+    var text: String
+    var rows: [String]
+    var testDescription: String { text }
+
+    init(_ text: String, _ rows: [String]) {
+      self.text = text
+      self.rows = rows
+    }
+  }
+
+  // swift-format-ignore
+  static let cases: [Case] = [
+    Case("a,b\n1,2\n",                         ["2: 1/2/-"]),
+    Case("a,b\r\n1,2\r\n3,4",                  ["2: 1/2/-", "3: 3/4/-"]),
+    Case("\u{FEFF}a,b\n1,2",                   ["2: 1/2/-"]),
+    Case("\n\na,b\n\n1,2\n\n",                 ["5: 1/2/-"]),
+    Case("c, B ,x,A\n1,2,3,4",                 ["2: 4/2/1"]),
+    Case("a,beta\n1,",                         ["2: 1/-/-"]),
+    Case("a,b\n\"1\",\"2,\"\"3\"\"\n4\"\n5,6", ["2: 1/2,\"3\"\n4/-", "4: 5/6/-"]),
+    Case("a,b\n\"\",2",                        ["2: -/2/-"]),
+    Case("a,b\n1\n2,3",                        ["2! The line can't be read: it has 1 fields, the first line names 2.", "3: 2/3/-"]),
+    Case("a,b\n1,2,3\n4,5",                    ["2! The line can't be read: it has 3 fields, the first line names 2.", "3: 4/5/-"]),
+    Case("a,b\n1\"2,3\n4,5",                   ["2! The line can't be read: there is a quote inside a field without quotes.", "3: 4/5/-"]),
+    Case("a,b\n\"1\"2,3\n4,5",                 ["2! The line can't be read: there is text behind a closing quote.", "3: 4/5/-"]),
+    Case("a,b\n1,\"2",                         ["2! The line can't be read: a quote is not closed."]),
+    Case("{\"a\":\"1\",\"b\":2,\"x\":[]}\n\n{\"beta\":\"2\",\"a\":null,\"c\":true}\n", ["1: 1/2/-", "3: -/2/true"]),
+    Case("{\"a\":[]}\n{\"a\":1,\"b\":2}",      ["1! The line can't be read: a is neither text nor a number.", "2: 1/2/-"]),
+    Case("{\"a\":1,\"b\":2}\n[1]\n",           ["1: 1/2/-", "2! The line can't be read: it is JSON, but no object."]),
+  ]
+
+  @Test("A row is what stands between two ends of lines", arguments: cases)
+  func reads(_ test: Case) async throws {
+    #expect(try await Self.rows(test.text) == test.rows)
+  }
+
+  @Test("what is not in UTF-8 is one line's fault")
+  func encoding() async throws {
+    let rows = try await Self.rows(Data("a,b\n1,".utf8) + [0xE4] + Data("\n3,4".utf8))
+    #expect(rows == ["2! The line can't be read: it is not in UTF-8.", "3: 3/4/-"])
+  }
+
+  @Test("broken JSON is one line's fault")
+  func brokenJSON() async throws {
+    let rows = try await Self.rows("{\"a\":1,\"b\":2}\n{\"a\":\n{\"a\":3,\"b\":4}")
+    #expect(rows.count == 3)
+    #expect(rows[1].hasPrefix("2! The line can't be read: it is no JSON"))
+    #expect(rows[2] == "3: 3/4/-")
+  }
+
+  // swift-format-ignore
+  static let refused: [(String, String)] = [
+    ("",              "empty"),
+    ("a;b\n1;2",      "“;”"),
+    ("a\tb\n1\t2",    "tabs"),
+    ("a,c\n1,2",      "does not name b"),
+    ("a,b,a\n1,2,3",  "names a twice"),
+    ("a,\"b\n1,2",    "a quote is not closed"),
+  ]
+
+  @Test("A file without the columns is refused as a whole", arguments: refused)
+  func refuses(text: String, named: String) async throws {
+    let fault = await #expect(throws: FileFault.self) { try await Self.rows(text) }
+    #expect(fault?.description.contains(named) == true, "\(String(describing: fault))")
+  }
+
+  @Test("rows are read as they were written, in both forms", arguments: RowFormat.allCases)
+  func roundTrip(_ format: RowFormat) async throws {
+    let rows: [[String?]] = [
+      ["1", "plain", nil], ["2", "a,\"b\"\r\nc", "\u{1}\t\\"], ["3", "äöü 😀", "x"],
+    ]
+    try await withTemporaryDirectory { directory in
+      let path = directory.appending(path: "rows").path(percentEncoded: false)
+      var writer = try RowWriter(to: path, format, columns: ["a", "b", "c"])
+      for row in rows { try writer.write(row) }
+      try writer.finish()
+      var file = try RowFile(
+        FileBytes(FileHandle(forReadingFrom: URL(filePath: path))), columns: Self.columns)
+      var found: [[String?]] = []
+      while let row = try file.next() { found.append(try row.values.get()) }
+      #expect(found == rows)
+    }
+  }
+
+  // MARK: Owners
+
+  // swift-format-ignore
+  static let owners: [([String?], String)] = [
+    (["production", "1000", "anna", nil, nil, nil],            "production/1000 anna"),
+    (["Sandbox", "2000000012345678", "a b", nil, nil, nil],    "sandbox/2000000012345678 a b"),
+    (["production", "1000", "anna", "77", "cmVj", nil],        "production/1000 anna 77 cmVj"),
+    ([nil, "1000", "anna", nil, nil, nil],                     "missing_value"),
+    (["production", nil, "anna", nil, nil, nil],               "missing_value"),
+    (["production", "1000", nil, nil, nil, nil],               "missing_value"),
+    (["live", "1000", "anna", nil, nil, nil],                  "unknown_environment"),
+    (["production", "2.0E+15", "anna", nil, nil, nil],         "invalid_original_transaction_id"),
+    (["production", "10 00", "anna", nil, nil, nil],           "invalid_original_transaction_id"),
+    (["production", String(repeating: "1", count: 129), "anna", nil, nil, nil], "invalid_original_transaction_id"),
+    (["production", "1000", "an\nna", nil, nil, nil],          "invalid_account_id"),
+    (["production", "1000", String(repeating: "a", count: 256), nil, nil, nil], "invalid_account_id"),
+    (["production", "1000", "anna", "7 7", nil, nil],          "invalid_transaction_id"),
+    (["production", "1000", "anna", nil, "no base64", nil],    "invalid_receipt"),
+    (["production", "1000", "anna", nil, nil, String(repeating: "b", count: 256)], "invalid_bundle_id"),
+  ]
+
+  @Test("An owner is an environment, an id and an account", arguments: owners)
+  func readsOwner(values: [String?], expected: String) {
+    switch OwnerRow.owner(values, asOf: Timestamp(milliseconds: 0)) {
+    case .success(let owner):
+      let parts = [
+        "\(owner.line)", owner.accountID, owner.transactionID?.rawValue, owner.receipt,
+      ]
+      #expect(parts.compactMap(\.self).joined(separator: " ") == expected)
+    case .failure(let fault): #expect(fault.code == expected, "\(fault)")
+    }
+  }
+
+  // MARK: Comparisons
+
+  private static let now = Timestamp(milliseconds: 1_790_000_000_000)
+
+  // swift-format-ignore
+  static let told: [([String?], String)] = [
+    (["anna", "gold", nil, nil],                        "true -"),
+    (["anna", "gold", "2999-01-01T00:00:00Z", nil],     "true 2999-01-01T00:00:00.000Z"),
+    (["anna", "gold", "2001-01-01T00:00:00Z", nil],     "false 2001-01-01T00:00:00.000Z"),
+    (["anna", "gold", "2001-01-01T00:00:00Z", "TRUE"],  "true 2001-01-01T00:00:00.000Z"),
+    (["anna", "gold", nil, "0"],                        "false -"),
+    (["anna", "gold", nil, "maybe"],                    "invalid_active"),
+    (["anna", "gold", "tomorrow", nil],                 "invalid_time"),
+    ([nil, "gold", nil, nil],                           "missing_value"),
+    (["anna", nil, nil, nil],                           "missing_value"),
+  ]
+
+  @Test("What another backend says is active until its end, or as it says", arguments: told)
+  func readsAccess(values: [String?], expected: String) {
+    switch ToldAccess.access(values, at: Self.now) {
+    case .success(let told):
+      #expect("\(told.isActive) \(told.until?.description ?? "-")" == expected)
+    case .failure(let fault): #expect(fault.code == expected)
+    }
+  }
+}

@@ -1,0 +1,41 @@
+import ArgumentParser
+import Reports
+import Testing
+
+@testable import tenure
+
+/// What can be chosen of a report on the command line.
+@Suite("Options of tenure report")
+struct ReportOptionsTests {
+  private static let given: [ReportParameter: [String]] = [
+    .from: ["--from", "2026-01-01"], .to: ["--to", "2026-01-31"], .bucket: ["--bucket", "day"],
+    .timeZone: ["--time-zone", "Europe/Berlin"], .product: ["--product", "monthly"],
+    .environment: ["--environment", "sandbox"],
+    .includeFamilyShared: ["--include-family-shared"], .includeTrials: ["--include-trials"],
+    .includeGrants: ["--include-grants"], .byProduct: ["--no-by-product"],
+    .reportingCurrency: ["--reporting-currency", "EUR"],
+    .knownAt: ["--known-at", "2026-01-31T00:00:00Z"], .asOf: ["--as-of", "2026-01-31T00:00:00Z"],
+    .days: ["--days", "7"], .period: ["--period", "1"], .includeSandbox: ["--include-sandbox"],
+    .column: ["--column", "new"],
+  ]
+
+  @Test("each is a choice of its own where the report has it, and is refused where not")
+  func each() throws {
+    #expect(Set(Self.given.keys) == Set(ReportParameter.allCases))
+    for report in Report.allCases {
+      var seen: Set<ReportChoices> = [ReportChoices()]
+      for (parameter, arguments) in Self.given {
+        let options = try ReportOptions.parse(arguments)
+        if report.parameters.contains(parameter) {
+          let isNew = seen.insert(try options.choices(for: report)).inserted
+          #expect(isNew, "\(report) \(arguments)")
+        } else {
+          #expect(throws: ValidationError.self) { try options.choices(for: report) }
+        }
+      }
+    }
+    let items = try ReportOptions.parse(["--items", "--limit", "5"]).choices(for: .churn)
+    #expect(items.listsItems)
+    #expect(items.limit == 5)
+  }
+}
