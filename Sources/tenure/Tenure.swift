@@ -15,7 +15,7 @@ struct Tenure: AsyncParsableCommand {
       ServeCommand.self, WorkCommand.self, PollCommand.self, JobsCommand.self,
       WebhooksCommand.self, MigrateCommand.self, AuditCommand.self, RebuildCommand.self,
       ReportCommand.self, ImportCommand.self, ExportCommand.self, CompareCommand.self,
-      AppStoreCommand.self, DemoCommand.self, SimulateAppStoreCommand.self, DoctorCommand.self,
-      MetricsCommand.self, BenchCommand.self, FuzzCommand.self,
+      AppStoreCommand.self, DemoCommand.self, SimulateAppStoreCommand.self,
+      DoctorCommand.self, MetricsCommand.self, BenchCommand.self, FuzzCommand.self,
     ])
 }

@@ -1,6 +1,8 @@
 import AsyncHTTPClient
 import Foundation
 import NIOCore
+import NIOHTTP1
+import Postgres
 import PrometheusMetrics
 import ScratchDatabases
 import Testing

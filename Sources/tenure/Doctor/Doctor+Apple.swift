@@ -1,4 +1,5 @@
 import AppStore
+import BackgroundJobs
 import Subscriptions
 
 /// Whether Apple can be asked, and accepts the key.

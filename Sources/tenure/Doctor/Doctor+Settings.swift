@@ -1,4 +1,5 @@
 import AppStore
+import BackgroundJobs
 import Foundation
 import Subscriptions
 

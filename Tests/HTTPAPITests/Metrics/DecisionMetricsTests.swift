@@ -1,6 +1,7 @@
 import AppStore
 import AppStoreSimulator
 import CoreMetrics
+import HTTPTypes
 import LedgerStorage
 import PrometheusMetrics
 import Subscriptions

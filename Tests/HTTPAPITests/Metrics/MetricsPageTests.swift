@@ -1,6 +1,7 @@
 import AppStore
 import HTTPTypes
 import Hummingbird
+import HummingbirdTesting
 import LedgerStorage
 import Postgres
 import Subscriptions
