@@ -43,7 +43,8 @@ struct CompareCommand: AsyncParsableCommand {
 
   func run() async throws {
     let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(level: settings.logLevel)
+    let logger = Logger.bootstrapTenure(
+      level: settings.logLevel, format: settings.logFormat)
     let now = settings.clock.now()
     let isSame = try await withDatabase(settings, logger: logger) { database in
       let ledger = Ledger(database: database)

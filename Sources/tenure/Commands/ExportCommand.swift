@@ -37,7 +37,8 @@ struct ExportCommand: AsyncParsableCommand {
 
   func run() async throws {
     let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(level: settings.logLevel)
+    let logger = Logger.bootstrapTenure(
+      level: settings.logLevel, format: settings.logFormat)
     let now = settings.clock.now()
     try await withDatabase(settings, logger: logger) { database in
       let ledger = Ledger(database: database)

@@ -55,7 +55,8 @@ struct ImportCommand: AsyncParsableCommand {
 
   func run() async throws {
     let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(level: settings.logLevel)
+    let logger = Logger.bootstrapTenure(
+      level: settings.logLevel, format: settings.logFormat)
     let isWell = try await withDatabase(settings, logger: logger) { database in
       let ledger = Ledger(database: database)
       guard let file else { return try await showStatus(of: ledger) }
