@@ -16,8 +16,10 @@ package struct ReportReader: Sendable {
     self.database = database
   }
 
-  /// Of connections for reports, as a program has them beside its others: as many are asked at a
-  /// time as leave the rest of a small machine to everybody else, and the others wait.
+  /// Of connections for reports, as a program has them beside its others.
+  ///
+  /// As many are asked at a time as leave the rest of a small machine to everybody else, and the
+  /// others wait.
   ///
   /// - Parameter other: How the program reaches its database.
   /// - Returns: The same, for reports.

@@ -18,8 +18,8 @@ extension OwnershipRule {
   ///
   /// Applies if every change is newer than all that was known: new charges dated after the latest
   /// known one, statuses dated at or after it (evidence dated after a charge says nothing about
-  /// it), and claims on new or on settled charges; and no placement of a whole line speaks for a new
-  /// charge. A property test shows it equal to the replay.
+  /// it), and claims on new or on settled charges; and no placement of a whole line speaks for a
+  /// new charge. A property test shows it equal to the replay.
   ///
   /// - Parameters:
   ///   - history: The history with everything new in it.

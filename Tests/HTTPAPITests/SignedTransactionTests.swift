@@ -309,7 +309,7 @@ struct SignedTransactionTests {
       #expect(
         try await api.ledger.payload(of: id)
           == .signedData(transactions: transactions, renewalInfo: info))
-      #expect(try await api.get("/v1/receipts/\(id)").body == answer.body)
+      #expect(try await api.get("/v1/receipts/\(id)").content == answer.content)
       #expect(try await api.get("/v1/receipts/\(id)", as: .admin)["exchanges"] == [])
       #expect(try await api.jobCount() == 0)
       #expect(try await api.entryCount() == 0)

@@ -19,7 +19,11 @@ struct SumTests {
       let reports = ReportReader(database: database)
       let questions = Report.allCases.filter { $0.parameters.contains(.timeZone) }.flatMap {
         report in
-        story.choices(of: report, at: now).filter { $0.knownAt == nil }.map { (report, $0) }
+        story.choices(of: report, at: now).filter { $0.knownAt == nil }.map { choices in
+          var choices = choices
+          choices.timeZone = ReportChoices.utc
+          return (report, choices)
+        }
       }
       let folded = try await changes(in: database)
       #expect(folded.summed > 0 && folded.waiting > 0, "seed \(seed)")

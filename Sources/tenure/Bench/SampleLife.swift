@@ -221,7 +221,7 @@ struct SampleLife {
     note(moment)
     let grant = try await ledger.grant(
       "gold", to: accountID, until: end, by: Self.administrator, terms: terms, at: moment
-    ).grant.id
+    ).grant.grant.id
     names.append((grant, try newUUID("8007")))
     guard isRevoked else { return }
     let later = min(moment + .days(5), present)

@@ -12,7 +12,7 @@ struct MonitoringFileTests {
 
   /// Metrics, with the labels that are asked of each, in an expression.
   private static func uses(in expression: String) -> [(metric: String, labels: Set<String>)] {
-    let use = /\b((?:tenure|process)_[a-z_]+)(?:\{((?:[^}\x22]|\x22[^\x22]*\x22)*)\})?/
+    let use = /\b((?:tenure|process)_[a-z_]+)(?:\x7B((?:[^\x7D\x22]|\x22[^\x22]*\x22)*)\x7D)?/
     return expression.matches(of: use).map { match in
       let matchers = match.2.map(String.init) ?? ""
       let labels = matchers.matches(of: /([a-z_]+)\s*(?:=~|!~|!=|=)/).map { String($0.1) }

@@ -229,6 +229,12 @@ struct Answer: Sendable, CustomStringConvertible {
   /// The body as JSON; null if it is none.
   var json: JSONValue { (try? JSONValue(parsing: body)) ?? .null }
 
+  /// The members of the body, whichever request asked for them.
+  var content: [JSONValue.Member] {
+    guard case .object(let members) = json else { return [] }
+    return members.filter { $0.key != "request_id" }
+  }
+
   subscript(key: String) -> JSONValue? { json[key] }
 
   var code: String? { self["code"]?.string }
