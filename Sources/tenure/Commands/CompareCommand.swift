@@ -1,4 +1,5 @@
 import ArgumentParser
+import BackgroundJobs
 import Foundation
 import LedgerStorage
 import Logging

@@ -1,4 +1,5 @@
 import ArgumentParser
+import BackgroundJobs
 import LedgerStorage
 import Logging
 import Subscriptions
