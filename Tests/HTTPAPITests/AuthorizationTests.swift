@@ -32,6 +32,8 @@ struct AuthorizationTests {
     "GET /v1/ownership-preview": .app,
     "GET /v1/events": .app,
     "POST /v1/transactions/{transaction_id}/owner": .admin,
+    "DELETE /v1/transactions/{transaction_id}/owner": .admin,
+    "POST /v1/accounts/{account_id}/merge": .admin,
     "POST /v1/grants": .admin,
     "DELETE /v1/grants/{grant_id}": .admin,
     "DELETE /v1/accounts/{account_id}": .admin,

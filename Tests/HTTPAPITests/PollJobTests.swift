@@ -137,10 +137,12 @@ struct PollJobTests {
       #expect(verdicts == [.recorded])
       #expect(try await stage.work() == [.polled(isNews: true)])
       #expect(try await stage.api.ledger.importProgress().verified == 1)
-      #expect(try await stage.standing(bought).hasPrefix("anna, active, on"))
+      let confirmed = try await stage.standing(bought)
+      #expect(confirmed.hasPrefix("anna, active, on"), "\(confirmed)")
       try await stage.live(days: 40)
       #expect(try await stage.charges(bought) == 2)
-      #expect(try await stage.standing(bought).hasPrefix("anna, active, on"))
+      let renewed = try await stage.standing(bought)
+      #expect(renewed.hasPrefix("anna, active, on"), "\(renewed)")
       #expect(try await stage.api.ledger.audit().differences.map(\.description) == [])
     }
   }

@@ -315,7 +315,7 @@ struct QueueTests {
       .compareNotifications(bundleID: "com.example/app", .sandbox),
       .tellAccount(AccountKey(rawValue: id)), .expireOrder(id),
       .deliverEvents(stream: "line/production/1"), .survey, .trimEvents,
-      .foldMovements,
+      .foldMovements, .mergeAccount(AccountKey(rawValue: id)),
     ]
     #expect(tasks.map(\.kind) == Job.Task.Kind.allCases)
     for task in tasks {

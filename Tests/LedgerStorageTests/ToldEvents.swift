@@ -93,6 +93,9 @@ extension Ledger {
         case .tellAccount: #expect(try await tell([job], terms: terms, at: day(date)).isEmpty)
         case .expireOrder: #expect(try await expire([job], at: day(date)).isEmpty)
         case .survey: try await survey(job, terms: terms, at: day(date))
+        case .mergeAccount(let account):
+          while try await !continueMerge(of: account, terms: terms, at: day(date)) {}
+          try await complete(job)
         default: Issue.record("a job of another kind: \(job.task)")
         }
       }

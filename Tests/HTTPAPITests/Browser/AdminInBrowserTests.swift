@@ -145,7 +145,7 @@ struct AdminInBrowserTests {
       let acts = try await story.api.ledger.administratorActs(limit: 9)
       #expect(
         Set(acts.map { "\($0.action): \($0.reason ?? "")" }) == [
-          "transfer: By mistake.", "transfer: It is his.", "retry_jobs: Apple is back.",
+          "release: By mistake.", "transfer: It is his.", "retry_jobs: Apple is back.",
           "verify_submissions: The secret was wrong.",
         ])
     }

@@ -87,6 +87,8 @@ struct WebDriver: Sendable {
   {
     var request = HTTPClientRequest(url: url)
     request.method = method
+    // The driver may close a connection that rests in the very moment when it is used again.
+    request.headers.add(name: "Connection", value: "close")
     if let body {
       request.headers.add(name: "Content-Type", value: "application/json")
       request.body = .bytes(ByteBuffer(bytes: body.bytes))
