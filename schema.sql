@@ -3044,6 +3044,8 @@ BEGIN ATOMIC
         WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
             AND (include_trials OR s.period_type <> 'trial')
         GROUP BY 1, 2, 3, 4, 5
+        -- What was taken back is no refund.
+        HAVING sum(s.number) <> 0
     )
     SELECT span.from_day, span.to_day, p.product_id, r.reason, r.days_after, r.currency,
         coalesce(r.number, 0)::bigint, coalesce(r.amount, 0)::bigint,

@@ -137,6 +137,7 @@ struct PollJobTests {
       #expect(verdicts == [.recorded])
       #expect(try await stage.work() == [.polled(isNews: true)])
       #expect(try await stage.api.ledger.importProgress().verified == 1)
+      stage.simulation.advance(by: .hours(1))
       let confirmed = try await stage.standing(bought)
       #expect(confirmed.hasPrefix("anna, active, on"), "\(confirmed)")
       try await stage.live(days: 40)

@@ -800,6 +800,63 @@ COMMENT ON FUNCTION report_orders IS
     'had expired or not, and one that was refunded counts as paid, for neither date is kept; a charge''s '
     'owner is the present one: so a past day can change even then.';
 
+-- Refunds that were taken back have no row.
+
+CREATE OR REPLACE FUNCTION report_refunds(
+    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
+    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
+    include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
+    by_product boolean DEFAULT true, known_at timestamptz DEFAULT NULL,
+    as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    from_day date, to_day date, product_id text, reason text, days_after text, currency text,
+    refunded bigint, refunded_milliunits bigint, from_catalogue_milliunits bigint, paid bigint,
+    refund_rate numeric)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH span AS (
+        SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
+    ),
+    shown AS (
+        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    ),
+    paid AS (
+        SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
+            CASE WHEN by_product THEN s.product_id END AS product_id, sum(s.number) AS number
+        FROM shown
+        CROSS JOIN LATERAL movement_sum(ARRAY['charged'], 'at', shown.first_day,
+            shown.last_day, time_zone, product, environment,
+            include_family_shared, known_at, least(as_of, known_at)) AS s
+        WHERE include_trials OR s.period_type <> 'trial'
+        GROUP BY 1, 2
+    ),
+    refund AS (
+        SELECT calendar_bucket_start(s.cohort, shown.first_day, bucket)
+                AS from_day,
+            CASE WHEN by_product THEN s.product_id END AS product_id, s.cause AS reason,
+            refund_delay(s.day - s.cohort) AS days_after, s.currency, -sum(s.number) AS number,
+            sum(s.amount_milliunits) AS amount,
+            sum(s.amount_milliunits) FILTER (WHERE s.price_source = 'catalogue') AS from_catalogue
+        FROM shown
+        CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
+            environment, include_family_shared, known_at, least(as_of, known_at)) AS s
+        WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
+            AND (include_trials OR s.period_type <> 'trial')
+        GROUP BY 1, 2, 3, 4, 5
+        -- What was taken back is no refund.
+        HAVING sum(s.number) <> 0
+    )
+    SELECT span.from_day, span.to_day, p.product_id, r.reason, r.days_after, r.currency,
+        coalesce(r.number, 0)::bigint, coalesce(r.amount, 0)::bigint,
+        coalesce(r.from_catalogue, 0)::bigint, p.number::bigint,
+        round(coalesce(r.number, 0) / nullif(p.number, 0), 6)
+    FROM span
+    JOIN paid AS p ON p.from_day = span.from_day
+    LEFT JOIN refund AS r ON r.from_day = p.from_day AND r.product_id IS NOT DISTINCT FROM p.product_id
+    WHERE p.number <> 0 OR r.number <> 0
+    ORDER BY span.from_day, p.product_id, r.reason, r.days_after, r.currency;
+END;
+
 -- Accounts that administrators merge into others.
 ALTER TABLE account ADD COLUMN merged_into_key uuid;
 ALTER TABLE account_by_key
