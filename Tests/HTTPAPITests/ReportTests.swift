@@ -64,6 +64,28 @@ struct ReportTests {
     }
   }
 
+  @Test func `whoever does not want to wait is told that a report is being made`() async throws {
+    try await TestAPI.run { api in
+      func ask(_ preference: String) async throws -> Answer {
+        try await api.call(
+          .get, "/v1/reports/subscriptions", as: .admin,
+          headers: [try #require(HTTPField.Name("Prefer")): preference])
+      }
+      // However fast it is, it is not there at once.
+      let early = try await ask("respond-async, wait=0")
+      #expect(early.status == 202)
+      #expect(early["status"] == "working")
+      #expect(early.headers[.retryAfter] == "2")
+      let there = try await ask("wait=60; respond-async")
+      #expect(there.status == 200)
+      #expect(there["report"] == "subscriptions")
+      // It is kept, and so there at once now.
+      #expect(try await ask("Respond-Async, wait=0").content == there.content)
+      // Without the preference it is asked for anew, and waited for.
+      #expect(try await ask("wait=0").status == 200)
+    }
+  }
+
   @Test func `what there is not is said`() async throws {
     try await TestAPI.run { api in
       let unknown = try await api.get("/v1/reports/weather", as: .admin)

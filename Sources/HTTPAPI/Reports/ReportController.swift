@@ -8,6 +8,7 @@ import Subscriptions
 /// What operators look at.
 struct ReportController: Sendable {
   let reports: ReportReader
+  let desk: ReportDesk
   let now: @Sendable () -> Timestamp
 
   /// The forms that HTTP has; tables are for terminals.
@@ -44,7 +45,9 @@ struct ReportController: Sendable {
     let format = try Self.format(query)
     do {
       let choices = try ReportChoices(of: report, from: query)
-      let table = try await reports.table(of: report, choices, at: now())
+      guard let table = try await table(of: report, choices, for: request) else {
+        return Self.working
+      }
       return Response(
         status: .ok, headers: [.contentType: format.mediaType],
         body: ResponseBody(byteBuffer: ByteBuffer(bytes: table.text(format.report).utf8)))
@@ -53,12 +56,59 @@ struct ReportController: Sendable {
     }
   }
 
+  /// The report; nil: it is being made, and the client does not want to wait for it.
+  private func table(
+    of report: Report, _ choices: ReportChoices, for request: Request
+  ) async throws -> ReportTable? {
+    guard let patience = request.headers.patience(usually: ReportDesk.patience) else {
+      return try await reports.table(of: report, choices, at: now())
+    }
+    switch await desk.outcome(.table(report, choices), within: patience) {
+    case .answered(.table(let table)): return table
+    case .failed(let error): throw error
+    case .answered, .working: return nil
+    }
+  }
+
+  /// Whoever asks the same again a little later finds the answer.
+  private static var working: Response {
+    var json = JSONWriter(capacity: 32)
+    json.object { $0.member("status", "working") }
+    return Response(
+      status: .accepted,
+      headers: [.contentType: "application/json", .retryAfter: "\(Problem.retryAfterSeconds)"],
+      body: ResponseBody(byteBuffer: ByteBuffer(bytes: json.bytes)))
+  }
+
   private static func format(_ query: Query?) throws -> Format {
     guard let text = query?["format"] else { return .json }
     guard let format = Format(rawValue: text) else {
       throw Problem.invalid("format", "must be json or csv")
     }
     return format
+  }
+}
+
+extension HTTPFields {
+  /// No answer is worth a longer wait.
+  private static let longestPatience = 60
+
+  /// How long a client waits that prefers to be told then that it takes longer.
+  ///
+  /// Nil: until there is an answer. `Prefer: respond-async, wait=5`:
+  /// <https://www.rfc-editor.org/rfc/rfc7240>.
+  fileprivate func patience(usually: Duration) -> Duration? {
+    let preferences = filter { $0.name.canonicalName == "prefer" }.flatMap {
+      $0.value.lowercased().split { ",;".contains($0) }.map {
+        $0.filter { !$0.isWhitespace }
+      }
+    }
+    guard preferences.contains("respond-async") else { return nil }
+    let wait = preferences.lazy.compactMap { preference -> Int? in
+      let parts = preference.split(separator: "=")
+      return parts.count == 2 && parts[0] == "wait" ? Int(parts[1]) : nil
+    }.first
+    return wait.map { .seconds(Swift.min(Swift.max($0, 0), Self.longestPatience)) } ?? usually
   }
 }
 

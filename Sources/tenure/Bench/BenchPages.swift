@@ -11,8 +11,8 @@ struct BenchPages: Sendable {
     var body: String
     var duration: Duration
 
-    /// A page that asks again by itself.
-    var isWorking: Bool { body.contains("http-equiv=\"refresh\"") }
+    /// A page that asks again by itself, or what tells a program to.
+    var isWorking: Bool { status == 202 || body.contains("http-equiv=\"refresh\"") }
     /// Whether it is what was asked for, or leads there.
     var isGood: Bool { (200..<400).contains(status) }
   }
@@ -62,6 +62,7 @@ struct BenchPages: Sendable {
       request.headers.add(name: "Cookie", value: cookie)
     } else {
       request.headers.add(name: "Authorization", value: "Bearer \(server.secret)")
+      request.headers.add(name: "Prefer", value: "respond-async")
     }
     let start = ContinuousClock.now
     let answer = try await client.execute(request, timeout: Self.timeout)

@@ -3,11 +3,13 @@ import ServiceLifecycle
 import Subscriptions
 import Synchronization
 
-/// Asks reports for the administrator's pages: whoever waits too long is told so, the report goes
-/// on, and its answer is kept for those who ask again.
+/// Asks reports for the administrator's pages, and for whoever else does not want to wait.
+///
+/// Who would wait too long is told so, the report goes on, and its answer is kept for those who ask
+/// again.
 final class ReportDesk: Service {
-  /// Nobody looks at an empty page for longer.
-  static let patience: Duration = .seconds(2)
+  /// Nobody looks at an empty page for longer than two seconds, what is around the answer included.
+  static let patience: Duration = .milliseconds(1700)
   /// So long a number may be out of date, and whoever asked for one has the time to fetch it.
   static let memory: Duration = .seconds(60)
   /// A few megabytes: more than the pages that people look at in a minute.
@@ -66,11 +68,13 @@ final class ReportDesk: Service {
   /// Asks, and waits for a while.
   func outcome(_ question: ReportQuestion, within patience: Duration = patience) async -> Outcome {
     if !ask(question) { return .failed(Problem.unavailable("Too many reports are being made.")) }
-    await withTaskGroup(of: Void.self) { group in
-      group.addTask { await self.wait(for: question) }
-      group.addTask { try? await Task.sleep(for: patience) }
-      await group.next()
-      group.cancelAll()
+    if patience > .zero {
+      await withTaskGroup(of: Void.self) { group in
+        group.addTask { await self.wait(for: question) }
+        group.addTask { try? await Task.sleep(for: patience) }
+        await group.next()
+        group.cancelAll()
+      }
     }
     return state.withLock { state in
       guard case .done(let result, _)? = state.entries[question] else { return .working }
