@@ -105,6 +105,7 @@ let package = Package(
       resources: [
         .embedInCode("Resources/schema.sql"), .embedInCode("Resources/step-2.sql"),
         .embedInCode("Resources/step-3.sql"), .embedInCode("Resources/step-4.sql"),
+        .embedInCode("Resources/step-5.sql"),
       ],
       swiftSettings: strict),
 

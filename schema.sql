@@ -29,8 +29,8 @@ BEGIN
     -- Tables that are there would stay as they are, while the version claimed otherwise.
     IF to_regclass('tenure.schema_version') IS NOT NULL THEN
         SELECT max(version) INTO version_found FROM tenure.schema_version;
-        IF version_found <> 4 THEN
-            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 4.',
+        IF version_found <> 5 THEN
+            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 5.',
                 version_found
                 USING HINT = 'Run `tenure migrate`.';
         END IF;
@@ -3773,6 +3773,6 @@ END
 $$;
 
 INSERT INTO schema_version (version, applied_at)
-SELECT 4, now() WHERE NOT EXISTS (SELECT FROM schema_version);
+SELECT 5, now() WHERE NOT EXISTS (SELECT FROM schema_version);
 
 COMMIT;

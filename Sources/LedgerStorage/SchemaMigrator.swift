@@ -7,7 +7,7 @@ package import Postgres
 /// once, in order, and in one transaction with the row that says so.
 package struct SchemaMigrator: Sendable {
   /// The version that `schema.sql` describes and this program works with.
-  package static let currentVersion = 4
+  package static let currentVersion = 5
 
   /// What leads from the version before to `version`; `schema.sql` has it built in.
   struct Step: Sendable {
@@ -20,6 +20,7 @@ package struct SchemaMigrator: Sendable {
     Step(version: 2, sql: String(decoding: PackageResources.step_2_sql, as: UTF8.self)),
     Step(version: 3, sql: String(decoding: PackageResources.step_3_sql, as: UTF8.self)),
     Step(version: 4, sql: String(decoding: PackageResources.step_4_sql, as: UTF8.self)),
+    Step(version: 5, sql: String(decoding: PackageResources.step_5_sql, as: UTF8.self)),
   ]
 
   /// Two programs that migrate at once do so one after the other: "tenure" in ASCII, as in
