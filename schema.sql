@@ -44,9 +44,23 @@ SET LOCAL search_path TO tenure;
 -- The version of the schema, one row for each step that was applied.
 CREATE TABLE IF NOT EXISTS schema_version (
     version    integer     NOT NULL PRIMARY KEY CHECK (version > 0),
-    applied_at timestamptz NOT NULL
+    applied_at timestamptz NOT NULL,
+    -- The oldest programs that may go on working with this version, by the version that they know; null:
+    -- those that know this one alone.
+    serves_since integer
+        CONSTRAINT schema_version_serves_since CHECK (serves_since BETWEEN 1 AND version)
 );
 COMMENT ON TABLE schema_version IS 'Which steps of the schema were applied, and when. [reference]';
+
+-- How far a step has come that is applied in several parts; one row for each part that was applied,
+-- but for the last one, which comes with the version.
+CREATE TABLE IF NOT EXISTS schema_part (
+    version    integer     NOT NULL CHECK (version > 0),
+    part       integer     NOT NULL CHECK (part > 0),
+    applied_at timestamptz NOT NULL,
+    PRIMARY KEY (version, part)
+);
+COMMENT ON TABLE schema_part IS 'Which parts of steps of the schema were applied, and when. [reference]';
 
 -- ------------------------------------------------------------------------------------------------
 -- Catalogue: what can be sold, and what it entitles to.
@@ -3863,7 +3877,7 @@ BEGIN
         REVOKE UPDATE ON charge_change FROM tenure_program;
         REVOKE DELETE ON movement_day, charge_day FROM tenure_program;
         REVOKE INSERT, UPDATE, DELETE ON exchange_rate, grant_movement FROM tenure_program;
-        REVOKE INSERT, UPDATE, DELETE ON schema_version FROM tenure_program;
+        REVOKE INSERT, UPDATE, DELETE ON schema_version, schema_part FROM tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_program;
     END IF;
@@ -3896,7 +3910,7 @@ BEGIN
 END
 $$;
 
-INSERT INTO schema_version (version, applied_at)
-SELECT 5, now() WHERE NOT EXISTS (SELECT FROM schema_version);
+INSERT INTO schema_version (version, applied_at, serves_since)
+SELECT 5, now(), 5 WHERE NOT EXISTS (SELECT FROM schema_version);
 
 COMMIT;

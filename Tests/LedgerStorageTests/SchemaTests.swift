@@ -69,10 +69,10 @@ struct SchemaTests {
   private static let current = SchemaMigrator.currentVersion
 
   private static let steps = [
-    SchemaMigrator.Step(
+    SchemaStep(
       version: current + 1,
       sql: "CREATE TABLE tenure.second (id integer); INSERT INTO tenure.second VALUES (1)"),
-    SchemaMigrator.Step(
+    SchemaStep(
       version: current + 2, sql: "ALTER TABLE tenure.second ADD COLUMN name text;"),
   ]
 
@@ -105,7 +105,7 @@ struct SchemaTests {
   @Test("a step that fails is undone, and the version is that of the step before")
   func failingStep() async throws {
     try await withScratchDatabase { database in
-      let failing = SchemaMigrator.Step(
+      let failing = SchemaStep(
         version: Self.current + 2,
         sql: "ALTER TABLE tenure.second ADD COLUMN name text; SELECT 1 / 0;")
       let migrator = SchemaMigrator(

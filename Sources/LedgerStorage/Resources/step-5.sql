@@ -5,6 +5,18 @@
 
 SET LOCAL search_path TO tenure;
 
+-- Which programs a version serves, and how far a step of several parts has come.
+ALTER TABLE schema_version ADD COLUMN serves_since integer
+    CONSTRAINT schema_version_serves_since CHECK (serves_since BETWEEN 1 AND version);
+
+CREATE TABLE schema_part (
+    version    integer     NOT NULL CHECK (version > 0),
+    part       integer     NOT NULL CHECK (part > 0),
+    applied_at timestamptz NOT NULL,
+    PRIMARY KEY (version, part)
+);
+COMMENT ON TABLE schema_part IS 'Which parts of steps of the schema were applied, and when. [reference]';
+
 -- Indexes and functions with which reports of a large ledger answer at once.
 
 CREATE INDEX movement_by_origin ON movement (environment, kind, origin_at)
@@ -446,8 +458,10 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
         GRANT EXECUTE ON FUNCTION movement_item_of_origin, billing_issue_stock TO tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
+        GRANT SELECT ON schema_part TO tenure_program;
     END IF;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_reader') THEN
+        GRANT SELECT ON schema_part TO tenure_reader;
         GRANT EXECUTE ON FUNCTION movement_item_of_origin, billing_issue_stock TO tenure_reader;
     END IF;
 END

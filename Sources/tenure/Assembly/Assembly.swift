@@ -128,6 +128,11 @@ struct Assembly: Sendable {
     Heartbeat(ledger: ledger, subjects: histories, logger: logger, now: clock.now)
   }
 
+  /// What notices that the schema is brought further beside this program.
+  func schemaWatch(ending: SchemaWatch.Ending) -> SchemaWatch {
+    SchemaWatch(schema: schema, ending: ending, logger: logger)
+  }
+
   /// Tells workers apart that hold jobs: in containers, hosts and process ids can be the same.
   private static var workerName: String {
     let process = ProcessInfo.processInfo
