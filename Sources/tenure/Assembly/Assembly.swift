@@ -158,6 +158,7 @@ struct Assembly: Sendable {
     return JobTools(
       ledger: ledger, submissions: intake, notifications: notifications, poll: poll,
       webhook: webhook, eventRetention: settings.eventRetention,
+      rawRetention: settings.rawRetention,
       terms: { catalogue.terms(sandboxAccess) })
   }
 
@@ -175,7 +176,7 @@ struct Assembly: Sendable {
 
   /// What workers do again and again, without being told by anybody.
   private var recurringJobs: [Job.Task] {
-    [.trimEvents, .foldMovements]
+    [.trimEvents, .foldMovements] + (settings.rawRetention.isEndless ? [] : [.ageOut])
       + histories.map { .compareNotifications(bundleID: $0.bundleID, $0.environment) }
   }
 }
