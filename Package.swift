@@ -183,7 +183,8 @@ let package = Package(
     .testTarget(
       name: "LedgerStorageTests",
       dependencies: [
-        "LedgerStorage", "Postgres", "ScratchDatabases", "Subscriptions", crypto, logging,
+        "LedgerStorage", "Postgres", "PrivatePostgres", "ScratchDatabases", "Subscriptions", crypto,
+        logging,
       ],
       resources: [.copy("Schemas")], swiftSettings: strict),
     .testTarget(

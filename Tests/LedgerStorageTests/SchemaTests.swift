@@ -203,6 +203,52 @@ struct SchemaTests {
     }
   }
 
+  @Test("the role for BI tools reads everything but what arrived as it came, and changes nothing")
+  func reader() async throws {
+    try await withScratchDatabase { database in
+      func names(_ condition: SQL) async throws -> [String] {
+        try await database.query(
+          """
+          SELECT c.relname::text FROM pg_class AS c
+          WHERE c.relnamespace = 'tenure'::regnamespace AND c.relkind IN ('r', 'v')
+            AND \(condition)
+          ORDER BY 1
+          """
+        ).decode(String.self).map(\.self)
+      }
+      let unread = try await names("NOT has_table_privilege('tenure_reader', c.oid, 'SELECT')")
+      #expect(
+        unread == [
+          "imported_source", "notification", "notification_exchange", "submission_exchange",
+          "submission_payload",
+        ])
+      let written = try await names(
+        """
+        has_table_privilege('tenure_reader', c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+          OR has_any_column_privilege('tenure_reader', c.oid, 'INSERT, UPDATE')
+        """)
+      #expect(written == [])
+      let forbidden = try await database.query(
+        """
+        SELECT proname::text FROM pg_proc
+        WHERE pronamespace = 'tenure'::regnamespace
+          AND has_function_privilege('tenure_reader', oid, 'EXECUTE') = prosecdef
+        """
+      ).decode(String.self).map(\.self)
+      #expect(forbidden == [])
+      try await database.withTransaction { transaction in
+        _ = try await transaction.execute("SET LOCAL ROLE tenure_reader")
+        _ = try await transaction.query("SELECT * FROM tenure.current_entitlement")
+        _ = try await transaction.query(
+          "SELECT * FROM tenure.report_active('2026-01-01')")
+        let error = await #expect(throws: PostgresError.self) {
+          try await transaction.query("SELECT body FROM tenure.notification")
+        }
+        #expect(error?.sqlState == SQLState(rawValue: "42501"))
+      }
+    }
+  }
+
   @Test(
     "the programs' role can add to the journal and close what is in it, and do nothing else",
     arguments: [
