@@ -1,4 +1,3 @@
-import Postgres
 package import Subscriptions
 
 /// What is left of a raw body that was aged out.

@@ -25,11 +25,9 @@ struct SchemaUpgradeTests {
   }
 
   /// Buys, submits and reads again and again, until told to stop.
-  private static func live(
-    _ name: String, on api: TestAPI, _ count: Counter, until isOver: () -> Bool
-  ) async throws {
+  private static func live(_ name: String, on api: TestAPI, _ laps: Laps) async throws {
     try api.addCustomer(name)
-    while !isOver() {
+    while !laps.isOver {
       try api.apple.simulation.buy("coins.100", on: DeviceID(name))
       let submitted = try await api.submit(name, from: name)
       #expect(submitted.status == 200, "\(submitted)")
@@ -39,41 +37,46 @@ struct SchemaUpgradeTests {
       // Only the database's time to answer may be short, on a busy machine.
       let isSlow = ready["detail"]?.string?.contains("has not answered within") == true
       #expect(ready.status == 200 || isSlow, "\(ready)")
-      count.add()
+      laps.add()
     }
   }
 
-  private final class Counter: Sendable {
-    private let value = Mutex(0)
+  /// How often somebody has bought, submitted and read, and whether that is enough.
+  private final class Laps: Sendable {
+    private let state = Mutex((count: 0, isOver: false))
 
-    var count: Int { value.withLock { $0 } }
-    func add() { value.withLock { $0 += 1 } }
+    var count: Int { state.withLock(\.count) }
+    var isOver: Bool { state.withLock(\.isOver) }
+    func add() { state.withLock { $0.count += 1 } }
+    func end() { state.withLock { $0.isOver = true } }
 
-    /// Waits until so many more were counted.
+    /// Waits until so many more were counted, or it is enough.
     func more(_ count: Int) async throws {
       let end = self.count + count
-      while self.count < end { try await Task.sleep(for: .milliseconds(5)) }
+      while self.count < end, !isOver { try await Task.sleep(for: .milliseconds(5)) }
     }
   }
 
   @Test func `while the schema is brought further every request is answered`() async throws {
     try await TestAPI.run { api in
       try await api.describe("coins.100", "coins", type: .consumable)
-      let (count, isOver) = (Counter(), Atomic(false))
+      let laps = Laps()
       try await withThrowingTaskGroup(of: Void.self) { group in
         for name in ["anna", "ben", "cora"] {
           group.addTask {
-            try await Self.live(name, on: api, count) { isOver.load(ordering: .relaxed) }
+            // Nobody waits for one that failed.
+            defer { laps.end() }
+            try await Self.live(name, on: api, laps)
           }
         }
-        defer { isOver.store(true, ordering: .relaxed) }
-        try await count.more(6)
+        defer { laps.end() }
+        try await laps.more(6)
         let migrator = SchemaMigrator(
           database: api.database, logger: quietLogger, steps: [try Self.nextStep()],
           patience: .init(lock: .milliseconds(200), pause: .milliseconds(20)))
         #expect(try await migrator.migrate() == Self.current)
-        try await count.more(6)
-        isOver.store(true, ordering: .relaxed)
+        try await laps.more(6)
+        laps.end()
         try await group.waitForAll()
       }
       let standing = try await SchemaMigrator(database: api.database, logger: quietLogger).check()
