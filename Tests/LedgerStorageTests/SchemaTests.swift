@@ -39,7 +39,7 @@ struct SchemaTests {
       try await database.runScript(
         """
         ALTER TABLE tenure.schema_version DROP CONSTRAINT schema_version_version_check;
-        UPDATE tenure.schema_version SET version = \(version);
+        UPDATE tenure.schema_version SET version = \(version), serves_since = NULL;
         DROP TABLE tenure.apple_budget;
         """)
       #expect(try Self.psql(database).status != 0)
