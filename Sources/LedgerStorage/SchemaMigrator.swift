@@ -21,8 +21,7 @@ package struct SchemaMigrator: Sendable {
   /// Two programs that migrate at once do so one after the other: "tenure" in ASCII, as in
   /// `schema.sql`.
   private static let lock: Int64 = 0x7465_6E75_7265
-  /// A step may rewrite a large table, and another program may be at it: both have the time that
-  /// they need.
+  /// A step may rewrite a large table: it has the time that it needs.
   private static let deadline: Duration = .seconds(24 * 3600)
   /// The first version that notes which programs it serves.
   private static let firstServing = 5
@@ -38,6 +37,8 @@ package struct SchemaMigrator: Sendable {
     var pause: Duration = .seconds(2)
     /// How long it is tried at all.
     var total: Duration = .seconds(3600)
+    /// How often it is looked whether another program that migrates has ended.
+    var turn: Duration = .milliseconds(200)
   }
 
   private let database: ConnectionPool
@@ -182,8 +183,13 @@ package struct SchemaMigrator: Sendable {
     try await database.withConnection { connection in
       // Without a snapshot of its own while it waits for an index to be made.
       _ = try await connection.query("BEGIN ISOLATION LEVEL READ COMMITTED")
-      _ = try await connection.query(
-        "SELECT pg_advisory_xact_lock(\(Self.lock))", deadline: Self.deadline)
+      // Asked for again and again: a statement that waits is one that an index waits for, and its
+      // maker has the lock.
+      while try await !connection.query("SELECT pg_try_advisory_xact_lock(\(Self.lock))")
+        .decodeOnly(Bool.self)
+      {
+        try await Task.sleep(for: patience.turn)
+      }
       // Another program may have applied it while this one waited.
       let found = try await Self.found(in: connection)?.version ?? 0
       guard let step = steps.first(where: { $0.version > found }) else {
