@@ -1,4 +1,5 @@
 import LedgerStorage
+import Logging
 
 extension JobRunner {
   /// Ages out raw bodies that are older than their retention.
