@@ -16,7 +16,10 @@ struct AgeingOutTests {
       _ = try await ledger.describe(
         Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
       for number in 1...10 {
-        let (line, date) = (LineID(.production, "\(1000 + number)"), Double(number))
+        let (line, date) = (
+          LineID(
+            .production, OriginalTransactionID(rawValue: "\(1000 + number)")), Double(number)
+        )
         let id = TransactionID(rawValue: "\(number)")
         let submission = try await ledger.store(by: "account \(number)", on: date)
         try await ledger.verify(

@@ -59,7 +59,8 @@ struct BackupTests {
   }
 
   private static func sell(_ number: Int, in ledger: Ledger) async throws {
-    let line = LineID(.production, "\(1000 + number)")
+    let line = LineID(
+      .production, OriginalTransactionID(rawValue: "\(1000 + number)"))
     let id = TransactionID(rawValue: "\(number)")
     try await ledger.submit(
       [charge(id, on: Double(number), line: line), status(true, on: Double(number), line: line)],
