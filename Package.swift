@@ -182,7 +182,10 @@ let package = Package(
       swiftSettings: strict),
     .testTarget(
       name: "LedgerStorageTests",
-      dependencies: ["LedgerStorage", "Postgres", "ScratchDatabases", "Subscriptions", logging],
+      dependencies: [
+        "LedgerStorage", "Postgres", "PrivatePostgres", "ScratchDatabases", "Subscriptions", crypto,
+        logging,
+      ],
       resources: [.copy("Schemas")], swiftSettings: strict),
     .testTarget(
       name: "ReportsTests",

@@ -22,6 +22,8 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
   case unreadableEntry(line: LineID, number: Int)
   /// The database's schema is not the one that this version works with.
   case schemaVersion(found: Int?, needed: Int)
+  /// The tables that the step to this version changes were in use for as long as it was tried.
+  case schemaInUse(version: Int)
 
   package var description: String {
     switch self {
@@ -45,6 +47,9 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
     case .schemaVersion(let found?, let needed):
       "The database's schema is version \(found), newer than the \(needed) that this Tenure knows: "
         + "update Tenure."
+    case .schemaInUse(let version):
+      "Others use the tables that the step to version \(version) changes: end long transactions "
+        + "(pg_stat_activity), and run `tenure migrate` again."
     }
   }
 }

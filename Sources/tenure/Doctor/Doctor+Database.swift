@@ -152,8 +152,9 @@ extension Doctor {
 
   private func schema(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
     let migrator = SchemaMigrator(database: pool, logger: logger)
+    let standing: SchemaStanding
     do {
-      try await migrator.check()
+      standing = try await migrator.check()
     } catch let error as LedgerError {
       return [
         .fault("database.schema", "\(error)", remedy: "Run `tenure migrate`, or update Tenure.")
@@ -167,9 +168,18 @@ extension Doctor {
         remedy: "Give the programs a login of their own, IN ROLE tenure_program, and the owner's "
           + "URL to TENURE_MIGRATION_DATABASE_URL.")
       : .ok(check, "The role can append to the ledger, and change nothing in it.")
-    return [
-      .ok("database.schema", "The schema is of version \(SchemaMigrator.currentVersion)."), role,
-    ]
+    return [finding(on: standing), role]
+  }
+
+  private func finding(on standing: SchemaStanding) -> DoctorFinding {
+    let check = "database.schema"
+    return switch standing {
+    case .current: .ok(check, "The schema is of version \(SchemaMigrator.currentVersion).")
+    case .ahead(let version):
+      .warning(
+        check, SchemaStanding.sentence(on: version),
+        remedy: "Restart `tenure serve` and `tenure work` with the new Tenure.")
+    }
   }
 
   // MARK: The work
