@@ -41,7 +41,8 @@ struct ControlAction: Sendable {
       A simulated App Store. Its app is \(app.bundleID), with the shared secret
       \(app.sharedSecret), and sells \(products).
 
-      Apple's side: POST /verifyReceipt and POST /sandbox/verifyReceipt; the App Store Server API at /inApps/… and /sandbox/inApps/…; notifications, see notify.
+      Apple's side: POST /verifyReceipt and POST /sandbox/verifyReceipt; the App Store Server API at
+      /inApps/… and /sandbox/inApps/…; notifications, see notify.
       Yours, with JSON objects (POST) or queries (GET); fields with ? may be left out:
 
       \(lines.joined(separator: "\n"))
