@@ -121,11 +121,10 @@ extension PostgresError.Code {
   /// For people who have never seen this program's text.
   fileprivate var words: String {
     switch self {
-    case .server: "PostgreSQL"
+    case .server, .poolTimeout: "PostgreSQL"
     case .connectionFailed: "PostgreSQL can't be reached"
     case .connectionLost: "the connection to PostgreSQL was lost"
     case .timedOut: "PostgreSQL took too long"
-    case .poolTimeout: "no connection to PostgreSQL became free"
     case .decoding: "PostgreSQL's answer is another than expected"
     case .closed: "PostgreSQL is not asked any more"
     case .invalidRequest: "PostgreSQL can't be asked in this way"
