@@ -13,9 +13,9 @@ import Testing
 @Suite("Commands and settings")
 struct CommandTests {
   static let commands = [
-    "serve", "work", "poll", "jobs", "webhooks", "migrate", "audit", "rebuild", "app-store",
-    "demo",
-    "simulate-app-store", "doctor", "metrics", "bench",
+    "serve", "work", "poll", "jobs", "webhooks", "account", "charge", "migrate", "audit", "rebuild",
+    "report", "import", "export", "compare", "app-store", "demo", "simulate-app-store", "doctor",
+    "metrics", "bench", "fuzz",
   ]
 
   @Test("the program's help lists every command")
@@ -35,6 +35,26 @@ struct CommandTests {
     #expect(outcome.output.contains("OVERVIEW: "))
     #expect(outcome.output.contains("USAGE: tenure \(command)"))
     #expect(outcome.errors.isEmpty)
+  }
+
+  @Test(
+    "a wrong argument is answered with the usage of its own command",
+    arguments: [
+      // arguments, command
+      (["account", "grant", "a", "gold", "--until", "tomorrow"], "account grant"),
+      (["account", "grant", "a", "gold", "--id", "1"], "account grant"),
+      (["account", "revoke", "1"], "account revoke"),
+      (["charge", "place", "1", "--account", "a", "--environment", "prod"], "charge place"),
+      (["charge", "release", "1", "--effective-from", "yesterday"], "charge release"),
+    ])
+  func wrongArgument(arguments: [String], command: String) {
+    let error = #expect(throws: (any Error).self) {
+      _ = try Tenure.parseAsRoot(arguments + ["--reason", "r"])
+    }
+    let text = error.map { Tenure.fullMessage(for: $0) } ?? ""
+    #expect(text.contains("is invalid for"), "\(text)")
+    #expect(text.contains(": it is "), "\(text)")
+    #expect(text.contains("\nUsage: tenure \(command) "), "\(text)")
   }
 
   /// Settings with which `serve` must not start.
