@@ -1,5 +1,6 @@
 import AppStore
 import AppStoreSimulator
+import ArgumentParser
 import Foundation
 import NIOCore
 import NIOPosix
