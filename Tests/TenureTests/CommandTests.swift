@@ -180,6 +180,24 @@ struct CommandTests {
     #expect(settings.sandboxAccess.grants(.sandbox, to: "4711") == isGranted)
   }
 
+  @Test("what is set and no setting is told, wherever it stands")
+  func misspelt() async throws {
+    try await withTemporaryDirectory { directory in
+      let apps = directory.appending(path: "apps")
+      try "com.example.app".write(to: apps, atomically: true, encoding: .utf8)
+      let file = directory.appending(path: "settings")
+      try "# TENURE_OLD=1\nTENURE_LOG_LEVEL=info\n TENURE_BUNDEL_IDS = a\n".write(
+        to: file, atomically: true, encoding: .utf8)
+      let settings = try Settings(
+        await SettingSource(
+          environment: [
+            "TENURE_SANDBOX_ACCES": "none", "TENURE_TEST_SEED": "1", "PATH": "/",
+            "TENURE_BUNDLE_IDS_FILE": apps.path(percentEncoded: false),
+          ], file: file.path(percentEncoded: false)))
+      #expect(settings.unread == ["TENURE_BUNDEL_IDS", "TENURE_SANDBOX_ACCES"])
+    }
+  }
+
   @Test("the roots of a file are trusted instead of Apple's")
   func rootCertificates() async throws {
     try await withTemporaryDirectory { directory in
