@@ -78,7 +78,15 @@ struct Assembly: Sendable {
       logger.warning("The time is what the file of TENURE_CLOCK_FILE says: for development only")
     }
     self.webhook = webhook
-    ledger = Ledger(database: database, orderLifetime: settings.orderExpiry)
+    let replica = settings.readDatabaseURL.map { url in
+      var configuration = ConnectionPool.Configuration(uri: url)
+      configuration.usesPreparedStatements = settings.usesPreparedStatements
+      return ReadReplica(
+        configuration: configuration, primary: database, staleness: settings.readMaxStaleness,
+        logger: logger)
+    }
+    ledger = Ledger(
+      database: database, replica: replica, orderLifetime: settings.orderExpiry)
     catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     intake = SubmissionIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, catalogue: catalogue,
@@ -128,6 +136,9 @@ struct Assembly: Sendable {
     Heartbeat(ledger: ledger, subjects: histories, logger: logger, now: clock.now)
   }
 
+  /// What a server runs that has a replica to ask.
+  var replicaWatch: [any Service] { ledger.replica.map { [ReplicaWatch(replica: $0)] } ?? [] }
+
   /// Tells workers apart that hold jobs: in containers, hosts and process ids can be the same.
   private static var workerName: String {
     let process = ProcessInfo.processInfo
@@ -172,6 +183,15 @@ struct Assembly: Sendable {
   private var recurringJobs: [Job.Task] {
     [.trimEvents, .foldMovements]
       + histories.map { .compareNotifications(bundleID: $0.bundleID, $0.environment) }
+  }
+}
+
+/// Follows the replica for as long as a program runs.
+struct ReplicaWatch: Service {
+  let replica: ReadReplica
+
+  func run() async throws {
+    await cancelWhenGracefulShutdown { await replica.run() }
   }
 }
 

@@ -46,7 +46,7 @@ struct ServeCommand: AsyncParsableCommand {
         }
         return [
           application, CatalogueRefresh(catalogue: assembly.catalogue), assembly.heartbeat(),
-        ] + (withWorker ? assembly.worker() : [])
+        ] + assembly.replicaWatch + (withWorker ? assembly.worker() : [])
       }
     } catch {
       throw SettingError(
