@@ -90,7 +90,8 @@ final class HoldingReader: Sendable {
 
   private func send(_ batch: [Question]) {
     let accountIDs = batch.count == 1 ? batch[0].accountIDs : batch.flatMap(\.accountIDs)
-    let statements = (position.map { [$0] } ?? []) + Self.statements(accountIDs)
+    var statements = Self.statements(accountIDs)
+    if let position { statements.insert(position, at: 0) }
     database.batch(statements, deadline: deadline) { [self] outcome in
       let (next, refused) = state.withLock { state -> ([Question], [Question]) in
         var refused: [Question] = []
@@ -112,7 +113,8 @@ final class HoldingReader: Sendable {
           return rows
         }
       }
-      for question in batch + refused { question.completion(rows) }
+      for question in batch { question.completion(rows) }
+      for question in refused { question.completion(rows) }
     }
   }
 

@@ -52,14 +52,11 @@ struct ReplicaTests {
         environment: [:]))
     let assembly = try await Assembly(
       database: database, settings: settings, transport: PreparedAppStore(), logger: quiet)
-    let (ports, listening) = AsyncStream.makeStream(of: Int.self)
-    let application = assembly.api(keys: try settings.apiKeys())
-      .application(host: "127.0.0.1", port: 0) { listening.yield($0) }
-    try await withServices([application] + assembly.replicaWatch, logger: quiet) {
-      for await port in ports {
-        return try await body(
-          "http://127.0.0.1:\(port)", assembly.ledger, assembly.entitlements.terms)
-      }
+    let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: 0)
+    try await withServices([server] + assembly.replicaWatch, logger: quiet) {
+      try await body(
+        "http://\(DemoServer.host):\(try await server.port)", assembly.ledger,
+        assembly.entitlements.terms)
     }
   }
 
