@@ -5,7 +5,8 @@ import Testing
 @Suite("What a standby is known to have")
 struct ReplicaProgressTests {
   private static let start = ContinuousClock.now
-  private let (anna, ben) = (AccountID("anna"), AccountID("ben"))
+  private let anna = AccountID("anna")
+  private let ben = AccountID("ben")
 
   private func at(_ seconds: Double) -> ContinuousClock.Instant {
     Self.start + .seconds(seconds)
