@@ -5,8 +5,14 @@ package struct EntitlementReader: Sendable {
   private let ledger: Ledger
   private let catalogue: CatalogueCache
   private let sandboxAccess: SandboxAccess
+  /// What may answer in the primary's stead; nil: nothing does.
+  package let replica: ReadReplica?
 
-  package init(ledger: Ledger, catalogue: CatalogueCache, sandboxAccess: SandboxAccess) {
+  package init(
+    ledger: Ledger, catalogue: CatalogueCache, sandboxAccess: SandboxAccess,
+    replica: ReadReplica? = nil
+  ) {
+    self.replica = replica
     self.ledger = ledger
     self.catalogue = catalogue
     self.sandboxAccess = sandboxAccess
@@ -14,9 +20,6 @@ package struct EntitlementReader: Sendable {
 
   /// By what it is judged now what accounts may use.
   package var terms: AccessTerms { catalogue.terms(sandboxAccess) }
-
-  /// What may answer in the primary's stead; nil: nothing does.
-  package var replica: ReadReplica? { ledger.replica }
 
   /// What an account may use now.
   ///
@@ -29,10 +32,11 @@ package struct EntitlementReader: Sendable {
   package func entitlements(of accountID: String, now: Timestamp, mayLag: Bool = false)
     async throws -> [Entitlement]
   {
+    let rows = mayLag ? await replica?.rows(of: [accountID]) : nil
     let held =
-      mayLag && replica != nil
-      ? try await ledger.holdings(of: [accountID], mayLag: true)[0]
-      : try await ledger.holdings(of: accountID)
+      if let rows { try rows.holdings(of: accountID) } else {
+        try await ledger.holdings(of: accountID)
+      }
     return entitlements(of: accountID, holding: held, at: now)
   }
 
@@ -66,13 +70,18 @@ package struct EntitlementReader: Sendable {
   /// - Parameters:
   ///   - accountIDs: The accounts.
   ///   - now: The moment.
-  ///   - mayLag: Whether the replica may be asked.
+  ///   - mayLag: Whether the replica may be asked: of all of them or of none.
   /// - Returns: Of each, everything, inactive ones included.
   /// - Throws: What the database says.
   package func entitlements(of accountIDs: [String], now: Timestamp, mayLag: Bool = false)
     async throws -> [[Entitlement]]
   {
-    zip(accountIDs, try await ledger.holdings(of: accountIDs, mayLag: mayLag)).map {
+    let rows = mayLag ? await replica?.rows(of: accountIDs) : nil
+    let held =
+      if let rows { try accountIDs.map(rows.holdings) } else {
+        try await ledger.holdings(of: accountIDs)
+      }
+    return zip(accountIDs, held).map {
       entitlements(of: $0, holding: $1, at: now)
     }
   }

@@ -9,18 +9,8 @@ extension Ledger {
   }
 
   /// What several accounts hold, in the order asked.
-  ///
-  /// - Parameters:
-  ///   - accountIDs: The accounts.
-  ///   - mayLag: Whether the replica may be asked: of all of them or of none.
-  /// - Returns: What each holds.
-  /// - Throws: What the database says.
-  package func holdings(of accountIDs: [String], mayLag: Bool = false) async throws
-    -> [AccountHoldings]
-  {
-    let replica = mayLag ? replica : nil
-    let replicated = await replica?.rows(of: accountIDs)
-    let rows = if let replicated { replicated } else { try await holdings.read(accountIDs) }
+  package func holdings(of accountIDs: [String]) async throws -> [AccountHoldings] {
+    let rows = try await holdings.read(accountIDs)
     return try accountIDs.map(rows.holdings)
   }
 

@@ -11,12 +11,12 @@ package struct Ledger: Sendable {
   let database: ConnectionPool
   /// Reads holdings for many callers at once.
   let holdings: HoldingReader
-  /// Answers reads where it may; nil: there is none.
-  package let replica: ReadReplica?
   /// Rung after commits that others wait for.
   package let bell: Bell
   /// Where refunds need not be looked for.
   let notificationMemory = NotificationMemory()
+  /// Whose reads may not lag.
+  package let changes = RecentChanges()
   let metrics: LedgerMetrics
 
   /// How long an order waits for its payment before it expires.
@@ -26,25 +26,16 @@ package struct Ledger: Sendable {
   ///
   /// - Parameters:
   ///   - database: Where everything is.
-  ///   - replica: What may answer reads instead; nil: nothing else does.
   ///   - orderLifetime: How long an order waits for its payment.
   ///   - metrics: Where decisions are counted.
   package init(
-    database: ConnectionPool, replica: ReadReplica? = nil,
-    orderLifetime: Duration = StoredOrder.lifetime,
+    database: ConnectionPool, orderLifetime: Duration = StoredOrder.lifetime,
     metrics: any MetricsFactory = MetricsSystem.factory
   ) {
     self.database = database
-    self.replica = replica
     self.metrics = LedgerMetrics(metrics)
     self.orderLifetime = orderLifetime
     holdings = HoldingReader(database: database)
     bell = Bell(database: database)
-  }
-
-  /// Has reads of accounts asked of the primary, from the commit on, until the replica has it.
-  func willChange(_ accountIDs: [String], in transaction: Transaction) {
-    guard let replica else { return }
-    transaction.afterCommit { replica.noteChange(of: accountIDs) }
   }
 }

@@ -38,6 +38,7 @@ package final class ReadReplica: Sendable {
 
   private let configuration: ConnectionPool.Configuration
   private let primary: ConnectionPool
+  private let changes: RecentChanges
   private let logger: Logger
   private let state: Mutex<State>
 
@@ -46,12 +47,15 @@ package final class ReadReplica: Sendable {
   /// - Parameters:
   ///   - configuration: How to reach it, or any of several.
   ///   - primary: What it follows.
+  ///   - changes: Of what this process has changed, so that its callers read it.
   ///   - staleness: How old an answer may be.
   ///   - logger: Told when it is used and when not.
   package init(
-    configuration: ConnectionPool.Configuration, primary: ConnectionPool, staleness: Duration,
-    logger: Logger
+    configuration: ConnectionPool.Configuration, primary: ConnectionPool,
+    changes: RecentChanges, staleness: Duration, logger: Logger
   ) {
+    changes.remember(for: staleness)
+    self.changes = changes
     var configuration = configuration
     configuration.acquireTimeout = Self.deadline
     configuration.connectionLimit = 2
@@ -70,9 +74,9 @@ package final class ReadReplica: Sendable {
 
   /// For each account, whether the standby may be asked.
   package func mayAnswer(for accountIDs: [String]) -> [Bool] {
-    let now = ContinuousClock.now
+    let (now, changed) = (ContinuousClock.now, changes.latest(of: accountIDs))
     return state.withLock { state in
-      accountIDs.map { state.progress.mayAnswer(for: AccountID($0), at: now) }
+      changed.map { state.progress.isKnown(until: state.progress.needed(since: [$0], at: now)) }
     }
   }
 
@@ -84,8 +88,9 @@ package final class ReadReplica: Sendable {
   func read(
     _ accountIDs: [String], completion: @escaping @Sendable (HoldingRows?) -> Void
   ) {
+    let changed = changes.latest(of: accountIDs)
     let (reader, needed) = state.withLock { state in
-      (state.reader, state.progress.needed(for: accountIDs.map(AccountID.init), at: .now))
+      (state.reader, state.progress.needed(since: changed, at: .now))
     }
     reader.read(accountIDs) { [self] result in
       let rows = try? result.get()
@@ -102,14 +107,6 @@ package final class ReadReplica: Sendable {
     guard mayAnswer(for: accountIDs).allSatisfy(\.self) else { return nil }
     return await withCheckedContinuation { continuation in
       read(accountIDs) { continuation.resume(returning: $0) }
-    }
-  }
-
-  /// From now on the standby has to have what was committed by now, to be asked about accounts.
-  func noteChange(of accountIDs: [String]) {
-    let now = ContinuousClock.now
-    state.withLock { state in
-      for id in accountIDs { state.progress.changed(AccountID(id), at: now) }
     }
   }
 

@@ -13,9 +13,6 @@ struct ReplicaProgress: Sendable {
   private var questions: [Question] = []
   /// Whatever was committed before this the standby has; nil: nothing is known of it.
   private(set) var knownUntil: Instant?
-  /// When accounts were changed last; what every usable standby has is dropped.
-  private var changes: [AccountID: Instant] = [:]
-  private var dropsChangesAt: Instant?
 
   init(staleness: Duration) {
     self.staleness = staleness
@@ -33,23 +30,12 @@ struct ReplicaProgress: Sendable {
     knownUntil = position.flatMap { position in questions.last { $0.end <= position }?.at }
   }
 
-  mutating func changed(_ account: AccountID, at moment: Instant) {
-    changes[account] = moment
-    guard moment >= dropsChangesAt ?? moment else { return }
-    dropsChangesAt = moment + staleness
-    changes = changes.filter { moment - $0.value <= staleness }
-  }
-
   /// Whether what the standby is known to have is new enough for anybody.
   func isCurrent(at now: Instant) -> Bool { isKnown(until: now - staleness) }
 
-  func mayAnswer(for account: AccountID, at now: Instant) -> Bool {
-    isKnown(until: needed(for: [account], at: now))
-  }
-
-  /// Until when the standby has to know of commits, to be asked about accounts.
-  func needed(for accounts: [AccountID], at now: Instant) -> Instant {
-    accounts.compactMap { changes[$0] }.reduce(now - staleness, max)
+  /// Until when the standby has to know of commits, to be asked about what was changed then.
+  func needed(since changes: [Instant?], at now: Instant) -> Instant {
+    changes.compactMap(\.self).reduce(now - staleness, max)
   }
 
   func isKnown(until moment: Instant) -> Bool { knownUntil.map { $0 >= moment } ?? false }

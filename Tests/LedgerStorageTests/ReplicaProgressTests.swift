@@ -5,8 +5,6 @@ import Testing
 @Suite("What a standby is known to have")
 struct ReplicaProgressTests {
   private static let start = ContinuousClock.now
-  private let anna = AccountID("anna")
-  private let ben = AccountID("ben")
 
   private func at(_ seconds: Double) -> ContinuousClock.Instant {
     Self.start + .seconds(seconds)
@@ -35,27 +33,35 @@ struct ReplicaProgressTests {
     #expect([3, 6.5, 8.5].map { progress.isCurrent(at: at($0)) } == [at3, at6, at8])
   }
 
-  @Test("is enough for an account once its last change is in it")
+  @Test("is enough for who has changed something once that is in it")
   func changes() {
     var progress = progress(applied: 200)
-    progress.changed(anna, at: at(2.5))
-    #expect(!progress.mayAnswer(for: anna, at: at(3)))
-    #expect(progress.mayAnswer(for: ben, at: at(3)))
-    #expect(progress.needed(for: [ben, anna], at: at(3)) == at(2.5))
+    let changes = RecentChanges()
+    changes.note(["unasked"], at: at(2.5))
+    changes.remember(for: .seconds(5))
+    changes.note(["anna"], at: at(2.5))
+    #expect(changes.latest(of: ["unasked", "ben", "anna"]) == [nil, nil, at(2.5)])
+    let needed = progress.needed(since: changes.latest(of: ["ben", "anna"]), at: at(3))
+    #expect(needed == at(2.5))
+    #expect(!progress.isKnown(until: needed))
+    #expect(progress.isKnown(until: progress.needed(since: [nil], at: at(3))))
     progress.applied(300)
-    #expect(progress.mayAnswer(for: anna, at: at(3)))
+    #expect(progress.isKnown(until: needed))
+    // What is forgotten is older than what any standby may lack that is asked.
+    changes.note(["ben"], at: at(8))
+    #expect(changes.latest(of: ["anna", "ben"]) == [nil, at(8)])
   }
 
   @Test("is nothing while it does not answer, and too little while it falls behind")
   func behind() {
     var progress = progress(applied: 300)
     progress.applied(nil)
-    #expect(!progress.mayAnswer(for: ben, at: at(3)))
+    #expect(!progress.isCurrent(at: at(3)))
     for second in 4...20 { progress.asked(at: at(Double(second)), end: Int64(100 * second)) }
     progress.applied(300)
-    #expect(!progress.mayAnswer(for: ben, at: at(20)))
+    #expect(!progress.isCurrent(at: at(20)))
     progress.applied(1600)
-    #expect(progress.mayAnswer(for: ben, at: at(20)))
+    #expect(progress.isCurrent(at: at(20)))
   }
 
   @Test("where nothing is written, the log's end is current however old it is")

@@ -25,8 +25,8 @@ struct ReplicaTests {
       let pair = try await ServerPair.start(in: directory)
       do {
         try await ServerPair.withPool(pair.primaryURI, connections: 5) { database in
-          try await Self.serve(database, pair) { url, ledger, terms in
-            try await read(url, ledger, terms, of: database, pair)
+          try await Self.serve(database, pair) { url, assembly in
+            try await read(url, assembly, of: database, pair)
           }
         }
         await pair.stop()
@@ -39,7 +39,7 @@ struct ReplicaTests {
 
   private static func serve(
     _ database: ConnectionPool, _ pair: ServerPair,
-    _ body: (_ url: String, Ledger, AccessTerms) async throws -> Void
+    _ body: (_ url: String, Assembly) async throws -> Void
   ) async throws {
     let settings = try Settings(
       await SettingSource(
@@ -55,16 +55,15 @@ struct ReplicaTests {
     let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: 0)
     try await withServices([server] + assembly.replicaWatch, logger: quiet) {
       try await body(
-        "http://\(DemoServer.host):\(try await server.port)", assembly.ledger,
-        assembly.entitlements.terms)
+        "http://\(DemoServer.host):\(try await server.port)", assembly)
     }
   }
 
   private func read(
-    _ url: String, _ ledger: Ledger, _ terms: AccessTerms, of database: ConnectionPool,
-    _ pair: ServerPair
+    _ url: String, _ assembly: Assembly, of database: ConnectionPool, _ pair: ServerPair
   ) async throws {
-    let replica = try #require(ledger.replica)
+    let (ledger, terms) = (assembly.ledger, assembly.entitlements.terms)
+    let replica = try #require(assembly.entitlements.replica)
     for account in ["anna", "ben"] {
       _ = try await ledger.findOrCreateAccount(account, at: .now)
     }

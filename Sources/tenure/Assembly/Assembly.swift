@@ -78,15 +78,7 @@ struct Assembly: Sendable {
       logger.warning("The time is what the file of TENURE_CLOCK_FILE says: for development only")
     }
     self.webhook = webhook
-    let replica = settings.readDatabaseURL.map { url in
-      var configuration = ConnectionPool.Configuration(uri: url)
-      configuration.usesPreparedStatements = settings.usesPreparedStatements
-      return ReadReplica(
-        configuration: configuration, primary: database, staleness: settings.readMaxStaleness,
-        logger: logger)
-    }
-    ledger = Ledger(
-      database: database, replica: replica, orderLifetime: settings.orderExpiry)
+    ledger = Ledger(database: database, orderLifetime: settings.orderExpiry)
     catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     intake = SubmissionIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, catalogue: catalogue,
@@ -104,8 +96,17 @@ struct Assembly: Sendable {
     poll = LinePoll(
       ledger: ledger, serverAPI: serverAPI, receipts: receipts, apps: apps, catalogue: catalogue,
       sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
+    let changes = ledger.changes
+    let replica = settings.readDatabaseURL.map { url in
+      var configuration = ConnectionPool.Configuration(uri: url)
+      configuration.usesPreparedStatements = settings.usesPreparedStatements
+      return ReadReplica(
+        configuration: configuration, primary: database, changes: changes,
+        staleness: settings.readMaxStaleness, logger: logger)
+    }
     entitlements = EntitlementReader(
-      ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess)
+      ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess,
+      replica: replica)
     if try await ledger.publish(settings.sandboxAccess, at: now()) {
       logger.notice("The view current_entitlement follows this program's TENURE_SANDBOX_ACCESS now")
     }
@@ -137,7 +138,9 @@ struct Assembly: Sendable {
   }
 
   /// What a server runs that has a replica to ask.
-  var replicaWatch: [any Service] { ledger.replica.map { [ReplicaWatch(replica: $0)] } ?? [] }
+  var replicaWatch: [any Service] {
+    entitlements.replica.map { [ReplicaWatch(replica: $0)] } ?? []
+  }
 
   /// Tells workers apart that hold jobs: in containers, hosts and process ids can be the same.
   private static var workerName: String {
