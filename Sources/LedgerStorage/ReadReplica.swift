@@ -125,12 +125,13 @@ package final class ReadReplica: Sendable {
       if let end { state.progress.asked(at: askedAt, end: end) }
       return state.pool
     }
-    let found = try? await pool.query(Self.position, deadline: Self.deadline)
-      .decodeOnly(Int64?.self)
+    // None where the server does not answer; of one that does, nil where it is no standby.
+    let found = try? await pool.query(Self.position, deadline: Self.deadline).decode(Int64?.self)
     let now = ContinuousClock.now
     let (change, old) = state.withLock { state in
-      state.progress.applied(found ?? nil)
-      let isDetour = found.map { $0 == nil } ?? false
+      let position = found?.first ?? nil
+      state.progress.applied(position)
+      let isDetour = found != nil && position == nil
       state.noStandbySince = isDetour ? state.noStandbySince ?? now : nil
       var old: ConnectionPool?
       if let since = state.noStandbySince, now - since > Self.detourLimit {
