@@ -50,6 +50,29 @@ package struct DatabaseExamination: Sendable {
   }
 }
 
+extension DatabaseExamination {
+  /// Whether something between gives one of the server's sessions to several connections in turn,
+  /// as a PgBouncer that pools transactions does.
+  ///
+  /// Told by two connections that are served by one process. Where many others use the same pooler,
+  /// it can be overlooked.
+  ///
+  /// - Parameter database: With at least three connections.
+  /// - Returns: Whether that was seen.
+  /// - Throws: What the database says.
+  package static func sharesSessions(_ database: ConnectionPool) async throws -> Bool {
+    try await database.withConnection { first in
+      let process = try await serverProcess(of: first)
+      guard await first.announcedProcessID() != process else { return false }
+      return try await database.withConnection { try await serverProcess(of: $0) } == process
+    }
+  }
+
+  private static func serverProcess(of connection: Connection) async throws -> Int32 {
+    try await connection.query("SELECT pg_backend_pid()").decodeOnly(Int32.self)
+  }
+}
+
 /// What there is to know of Apple's notifications.
 package struct NotificationExamination: Hashable, Sendable {
   /// When the last one arrived; nil: none ever did.

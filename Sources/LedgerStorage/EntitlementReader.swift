@@ -5,8 +5,14 @@ package struct EntitlementReader: Sendable {
   private let ledger: Ledger
   private let catalogue: CatalogueCache
   private let sandboxAccess: SandboxAccess
+  /// What may answer in the primary's stead; nil: nothing does.
+  package let replica: ReadReplica?
 
-  package init(ledger: Ledger, catalogue: CatalogueCache, sandboxAccess: SandboxAccess) {
+  package init(
+    ledger: Ledger, catalogue: CatalogueCache, sandboxAccess: SandboxAccess,
+    replica: ReadReplica? = nil
+  ) {
+    self.replica = replica
     self.ledger = ledger
     self.catalogue = catalogue
     self.sandboxAccess = sandboxAccess
@@ -16,22 +22,43 @@ package struct EntitlementReader: Sendable {
   package var terms: AccessTerms { catalogue.terms(sandboxAccess) }
 
   /// What an account may use now.
-  package func entitlements(of accountID: String, now: Timestamp) async throws -> [Entitlement] {
-    entitlements(of: accountID, holding: try await ledger.holdings(of: accountID), at: now)
+  ///
+  /// - Parameters:
+  ///   - accountID: The account.
+  ///   - now: The moment.
+  ///   - mayLag: Whether the replica may be asked.
+  /// - Returns: Everything, inactive ones included.
+  /// - Throws: What the database says.
+  package func entitlements(of accountID: String, now: Timestamp, mayLag: Bool = false)
+    async throws -> [Entitlement]
+  {
+    let rows = mayLag ? await replica?.rows(of: [accountID]) : nil
+    let held =
+      if let rows { try rows.holdings(of: accountID) } else {
+        try await ledger.holdings(of: accountID)
+      }
+    return entitlements(of: accountID, holding: held, at: now)
   }
 
   /// Reads what some accounts may use, for those who have no task that could wait.
   ///
   /// - Parameters:
   ///   - accountIDs: At most ``maximumBatch``.
+  ///   - replica: What to ask first, having said that it may be; nil: the primary at once.
   ///   - completion: Called once, on the thread that serves PostgreSQL: it must hand over what
   ///     takes time.
   package func read(
-    _ accountIDs: [String],
+    _ accountIDs: [String], at replica: ReadReplica? = nil,
     completion: @escaping @Sendable (Result<ReadEntitlements, any Error>) -> Void
   ) {
-    ledger.holdings.read(accountIDs) { [self] result in
-      completion(result.map { ReadEntitlements(rows: $0, reader: self) })
+    guard let replica else {
+      return ledger.holdings.read(accountIDs) { [self] result in
+        completion(result.map { ReadEntitlements(rows: $0, reader: self) })
+      }
+    }
+    replica.read(accountIDs) { [self] rows in
+      guard let rows else { return read(accountIDs, completion: completion) }
+      completion(.success(ReadEntitlements(rows: rows, reader: self)))
     }
   }
 
@@ -39,10 +66,22 @@ package struct EntitlementReader: Sendable {
   package static let maximumBatch = HoldingReader.maximumBatch
 
   /// What several accounts may use now, in the order asked.
-  package func entitlements(of accountIDs: [String], now: Timestamp) async throws
-    -> [[Entitlement]]
+  ///
+  /// - Parameters:
+  ///   - accountIDs: The accounts.
+  ///   - now: The moment.
+  ///   - mayLag: Whether the replica may be asked: of all of them or of none.
+  /// - Returns: Of each, everything, inactive ones included.
+  /// - Throws: What the database says.
+  package func entitlements(of accountIDs: [String], now: Timestamp, mayLag: Bool = false)
+    async throws -> [[Entitlement]]
   {
-    zip(accountIDs, try await ledger.holdings(of: accountIDs)).map {
+    let rows = mayLag ? await replica?.rows(of: accountIDs) : nil
+    let held =
+      if let rows { try accountIDs.map(rows.holdings) } else {
+        try await ledger.holdings(of: accountIDs)
+      }
+    return zip(accountIDs, held).map {
       entitlements(of: $0, holding: $1, at: now)
     }
   }

@@ -54,9 +54,22 @@ final class HoldingReader: Sendable {
 
   private let database: ConnectionPool
   private let state = Mutex(State())
+  /// What is asked before the rows, of a standby: how much of the primary's log it has applied.
+  private let position: SQL?
+  private let deadline: Duration
 
+  /// Reads at the primary.
   init(database: ConnectionPool) {
     self.database = database
+    position = nil
+    deadline = Self.deadline
+  }
+
+  /// Reads at a standby, whose rows tell how current they are at least.
+  init(standby: ConnectionPool, position: SQL, deadline: Duration) {
+    database = standby
+    self.position = position
+    self.deadline = deadline
   }
 
   /// Reads what some accounts hold, together with what others ask for at the same time.
@@ -77,18 +90,31 @@ final class HoldingReader: Sendable {
 
   private func send(_ batch: [Question]) {
     let accountIDs = batch.count == 1 ? batch[0].accountIDs : batch.flatMap(\.accountIDs)
-    database.batch(Self.statements(accountIDs), deadline: Self.deadline) { [self] outcome in
-      let next = state.withLock { state -> [Question] in
+    var statements = Self.statements(accountIDs)
+    if let position { statements.insert(position, at: 0) }
+    database.batch(statements, deadline: deadline) { [self] outcome in
+      let (next, refused) = state.withLock { state -> ([Question], [Question]) in
+        var refused: [Question] = []
+        if position != nil, case .failure = outcome {
+          // Nobody waits for a standby that may be gone: there is the primary.
+          swap(&refused, &state.waiting)
+        }
         let next = state.nextBatch()
         if next.isEmpty { state.statements -= 1 }
-        return next
+        return (next, refused)
       }
       // The next statement is on its way while everybody decodes rows of this one.
       if !next.isEmpty { send(next) }
       let rows = outcome.flatMap { results in
-        Result { try HoldingRows(holdings: results[0], grants: results[1]) }
+        Result {
+          var rows = try HoldingRows(
+            holdings: results[results.count - 2], grants: results[results.count - 1])
+          if position != nil { rows.position = try results[0].decodeOnly(Int64?.self) }
+          return rows
+        }
       }
       for question in batch { question.completion(rows) }
+      for question in refused { question.completion(rows) }
     }
   }
 
@@ -102,7 +128,7 @@ final class HoldingReader: Sendable {
 
   /// Reads the holdings and grants of accounts in one round trip.
   func read(_ accountIDs: [String]) async throws -> HoldingRows {
-    let results = try await database.batch(Self.statements(accountIDs), deadline: Self.deadline)
+    let results = try await database.batch(Self.statements(accountIDs), deadline: deadline)
     return try HoldingRows(holdings: results[0], grants: results[1])
   }
 

@@ -9,6 +9,8 @@ import Subscriptions
 struct HoldingRows: Sendable {
   private let holdings: RowsByAccount
   private let grants: RowsByAccount
+  /// How much of the primary's log a standby had applied before it was asked; nil: it is none.
+  var position: Int64?
 
   /// - Throws: `PostgresError` for columns of other types than the statements of ``HoldingReader``
   ///   have.

@@ -173,6 +173,7 @@ extension Ledger {
       await transaction.rollBack()
       return erasure
     }
+    changes.note([account.id], in: transaction)
     let act = NewAct(
       action: .eraseAccount, subject: account.key.rawValue.uuidString.lowercased(),
       administrator: administrator, account: account.key, names: [account.key: account.id],

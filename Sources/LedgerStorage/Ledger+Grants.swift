@@ -160,6 +160,7 @@ extension Ledger {
       [account.key: account.id],
       from: await transaction.batch(ToldAccount.select([account.id])))[0]
     change(&told.held.grants)
+    changes.note([account.id], in: transaction)
     let news = AccountNews(told, terms: terms, at: now)
     return Consequences([news], rescheduling: [news], at: now)
   }

@@ -41,6 +41,7 @@ extension Ledger {
         return account
       }
     }
+    changes.note(accounts.map(\.id), in: transaction)
     let told = accounts.sorted { $0.key < $1.key }.map { AccountNews($0, terms: terms, at: now) }
     return Consequences(
       telling: news.events(with: told), told,

@@ -411,6 +411,7 @@ extension Ledger {
         standing, Array(results.dropFirst(lock.count).prefix(reads.count)))
       var claimant = try Self.claimant(of: submission, from: results, after: standing.attempts)
       claimant.held.grants += change.grants.map { $0.grant(of: submission) }
+      changes.note([submission.accountID], in: transaction)
       let news = AccountNews(claimant, terms: terms, at: now)
       let consequences = Consequences(
         [news], rescheduling: news.changesWhatIsTold || !change.grants.isEmpty ? [news] : [],

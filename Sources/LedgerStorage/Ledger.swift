@@ -15,6 +15,8 @@ package struct Ledger: Sendable {
   package let bell: Bell
   /// Where refunds need not be looked for.
   let notificationMemory = NotificationMemory()
+  /// Whose reads may not lag.
+  package let changes = RecentChanges()
   let metrics: LedgerMetrics
 
   /// How long an order waits for its payment before it expires.

@@ -20,19 +20,20 @@ struct EntitlementController: Sendable {
       return Response(
         AccountEntitlements(
           accountID: accountID, asOf: now,
-          entitlements: try await entitlements.entitlements(of: accountID, now: now)))
+          entitlements: try await entitlements.entitlements(
+            of: accountID, now: now, mayLag: request.mayLag)))
     }
-    return try await show(accountID, query)
+    return try await show(accountID, query, mayLag: request.mayLag)
   }
 
   /// Answers for another time, or for the active ones alone.
-  private func show(_ accountID: String, _ query: Query) async throws -> Response {
+  private func show(_ accountID: String, _ query: Query, mayLag: Bool) async throws -> Response {
     let now = now()
     let (at, knownAt) = (try query.moment("at"), try query.moment("known_at"))
     let onlyActive = try query.flag("active") ?? false
     let found =
       at == nil && knownAt == nil
-      ? try await entitlements.entitlements(of: accountID, now: now)
+      ? try await entitlements.entitlements(of: accountID, now: now, mayLag: mayLag)
       : try await entitlements.entitlements(of: accountID, at: at ?? now, knownAt: knownAt)
     return Response(
       AccountEntitlements(
@@ -57,7 +58,8 @@ struct EntitlementController: Sendable {
     let accountIDs = try body.accountIDs.map(TextField.accountIDs.checked)
     let onlyActive = try Query(request.uri)?.flag("active") ?? false
     let now = now()
-    var found = try await entitlements.entitlements(of: accountIDs, now: now)
+    var found = try await entitlements.entitlements(
+      of: accountIDs, now: now, mayLag: request.mayLag)
     if onlyActive { found = found.map { $0.filter(\.isActive) } }
     return Response(
       BatchEntitlements(asOf: now, accounts: Array(zip(accountIDs, found))),

@@ -10,7 +10,9 @@ final class EntitlementDesk {
   private let eventLoop: any EventLoop
   private let reader: EntitlementReader
   private let now: @Sendable () -> Timestamp
-  private var waiting: [(handler: EntitlementHandler, accountID: String)] = []
+  private typealias Question = (handler: EntitlementHandler, accountID: String, mayLag: Bool)
+
+  private var waiting: [Question] = []
   private var date = (second: Int64.min, text: "")
 
   init(
@@ -23,8 +25,13 @@ final class EntitlementDesk {
   }
 
   /// Calls ``EntitlementHandler/answer(_:)`` when an account has been read, or could not be.
-  func ask(_ accountID: String, for handler: EntitlementHandler) {
-    waiting.append((handler, accountID))
+  ///
+  /// - Parameters:
+  ///   - accountID: The account.
+  ///   - mayLag: Whether a replica may be asked.
+  ///   - handler: Who is answered.
+  func ask(_ accountID: String, mayLag: Bool, for handler: EntitlementHandler) {
+    waiting.append((handler, accountID, mayLag))
     if waiting.count == EntitlementReader.maximumBatch {
       submit()
     } else if waiting.count == 1 {
@@ -35,13 +42,21 @@ final class EntitlementDesk {
 
   private func submit() {
     guard !waiting.isEmpty else { return }
-    let asked = NIOLoopBound(waiting, eventLoop: eventLoop)
-    let accountIDs = waiting.map(\.accountID)
+    let questions = waiting
     waiting.removeAll(keepingCapacity: true)
+    guard let replica = reader.replica else { return submit(questions) }
+    let answers = zip(questions, replica.mayAnswer(for: questions.map(\.accountID)))
+    submit(answers.filter { $0.mayLag && $1 }.map(\.0), at: replica)
+    submit(answers.filter { !$0.mayLag || !$1 }.map(\.0))
+  }
+
+  private func submit(_ questions: [Question], at replica: ReadReplica? = nil) {
+    guard !questions.isEmpty else { return }
+    let asked = NIOLoopBound(questions, eventLoop: eventLoop)
     let asOf = now()
-    reader.read(accountIDs) { [eventLoop] result in
+    reader.read(questions.map(\.accountID), at: replica) { [eventLoop] result in
       eventLoop.execute {
-        for (handler, accountID) in asked.value {
+        for (handler, accountID, _) in asked.value {
           handler.answer(
             try? AccountEntitlements(
               accountID: accountID, asOf: asOf,

@@ -145,7 +145,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     case (.begun(let request, let head), .end(nil)):
       phase = .asked(request, head)
       metrics.inFlight.increment()
-      desk?.ask(request.accountID, for: self)
+      desk?.ask(request.accountID, mayLag: request.mayLag, for: self)
     case (.begun(_, let head), _):
       phase = .open
       forward(.head(head), context)

@@ -8,6 +8,8 @@ struct EntitlementRequest {
   let accountID: String
   /// The caller's `X-Request-ID`; nil: one has to be made.
   let id: String?
+  /// Whether the answer may be a replica's: not for who asks past all copies.
+  private(set) var mayLag = true
 
   private static let pathStart = Array("/v1/accounts/".utf8)
   private static let pathEnd = Array("/entitlements".utf8)
@@ -24,6 +26,7 @@ struct EntitlementRequest {
       switch Field(name) {
       case .authorization where authorization == nil: authorization = value
       case .requestID where id == nil && RequestLog.isUsable(value): id = value
+      case .cacheControl: mayLag = mayLag && !CacheControl.asksForCurrent(value)
       // Given twice or unusable, or something that concerns the connection or a body.
       case .some: return nil
       case nil: break
@@ -68,6 +71,7 @@ struct EntitlementRequest {
   private enum Field {
     case authorization
     case requestID
+    case cacheControl
     case other
 
     /// Nil for a field that changes nothing.
@@ -78,6 +82,7 @@ struct EntitlementRequest {
       case 10 where Self.equal(name, "connection"): self = .other
       case 12 where Self.equal(name, "x-request-id"): self = .requestID
       case 13 where Self.equal(name, "authorization"): self = .authorization
+      case 13 where Self.equal(name, "cache-control"): self = .cacheControl
       case 14 where Self.equal(name, "content-length"): self = .other
       case 17 where Self.equal(name, "transfer-encoding"): self = .other
       default: return nil

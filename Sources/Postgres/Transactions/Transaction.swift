@@ -9,6 +9,7 @@ package final class Transaction: StatementRunner {
   let pool: ConnectionPool
   let session = Session()
   private let state: Mutex<TransactionState>
+  private let followUps = Mutex<[@Sendable () -> Void]>([])
 
   init(pool: ConnectionPool, isolation: IsolationLevel?, readOnly: Bool) {
     self.pool = pool
@@ -44,7 +45,14 @@ package final class Transaction: StatementRunner {
       throw error
     }
     state.withLock { $0.finish(committed: true) }
+    for followUp in followUps.withLock({ $0 }) { followUp() }
     return results
+  }
+
+  /// Has something done as soon as the transaction is known to be committed, before its caller
+  /// hears of it; not at all if it never is.
+  package func afterCommit(_ followUp: @escaping @Sendable () -> Void) {
+    followUps.withLock { $0.append(followUp) }
   }
 
   /// Runs a body whose statements are undone when it throws, while the transaction goes on.

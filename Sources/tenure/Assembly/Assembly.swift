@@ -101,8 +101,17 @@ struct Assembly: Sendable {
     poll = LinePoll(
       ledger: ledger, serverAPI: serverAPI, receipts: receipts, apps: apps, catalogue: catalogue,
       sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
+    let changes = ledger.changes
+    let replica = settings.readDatabaseURL.map { url in
+      var configuration = ConnectionPool.Configuration(uri: url)
+      configuration.usesPreparedStatements = settings.usesPreparedStatements
+      return ReadReplica(
+        configuration: configuration, primary: database, changes: changes,
+        staleness: settings.readMaxStaleness, logger: logger)
+    }
     entitlements = EntitlementReader(
-      ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess)
+      ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess,
+      replica: replica)
     if try await ledger.publish(settings.sandboxAccess, at: now()) {
       logger.notice("The view current_entitlement follows this program's TENURE_SANDBOX_ACCESS now")
     }
@@ -136,6 +145,11 @@ struct Assembly: Sendable {
   /// What notices that the schema is brought further beside this program.
   func schemaWatch(ending: SchemaWatch.Ending) -> SchemaWatch {
     SchemaWatch(schema: schema, ending: ending, logger: logger)
+  }
+
+  /// What a server runs that has a replica to ask.
+  var replicaWatch: [any Service] {
+    entitlements.replica.map { [ReplicaWatch(replica: $0)] } ?? []
   }
 
   /// Tells workers apart that hold jobs: in containers, hosts and process ids can be the same.
@@ -183,6 +197,15 @@ struct Assembly: Sendable {
   private var recurringJobs: [Job.Task] {
     [.trimEvents, .foldMovements] + (settings.rawRetention.isEndless ? [] : [.ageOut])
       + histories.map { .compareNotifications(bundleID: $0.bundleID, $0.environment) }
+  }
+}
+
+/// Follows the replica for as long as a program runs.
+struct ReplicaWatch: Service {
+  let replica: ReadReplica
+
+  func run() async throws {
+    await cancelWhenGracefulShutdown { await replica.run() }
   }
 }
 

@@ -23,7 +23,7 @@ struct Database: Sendable {
       _ = try await SchemaMigrator(database: database.pool, logger: logger).migrate()
       return database
     }
-    let pool = pool(url, settings, logger: logger)
+    let pool = try await openPool(url, settings, logger: logger)
     let migrator = SchemaMigrator(database: pool, logger: logger)
     if case .ahead(let version) = try await migrator.check() {
       logger.warning("\(SchemaStanding.sentence(on: version))")
@@ -58,7 +58,7 @@ struct Database: Sendable {
       }
       return try await startPrivate(settings, logger: logger)
     }
-    return Database(pool: pool(url, settings, logger: logger), server: nil)
+    return Database(pool: try await openPool(url, settings, logger: logger), server: nil)
   }
 
   /// Works on the database and closes it, however that ends; stops the server if it is ours.
@@ -99,9 +99,26 @@ struct Database: Sendable {
     return Database(pool: pool(uri, settings, logger: logger), server: server)
   }
 
+  /// Opens a configured database, unless what stands before it does not fit the settings.
+  private static func openPool(
+    _ url: String, _ settings: Settings, logger: Logger
+  ) async throws -> ConnectionPool {
+    let pool = pool(url, settings, logger: logger)
+    guard settings.usesPreparedStatements else { return pool }
+    guard try await !DatabaseExamination.sharesSessions(pool) else {
+      await pool.close()
+      throw SettingError(
+        name: "TENURE_DATABASE_PREPARED_STATEMENTS",
+        fault: "they are on, and a PgBouncer that pools transactions stands before the database: "
+          + "set it to off")
+    }
+    return pool
+  }
+
   private static func pool(_ uri: String, _ settings: Settings, logger: Logger) -> ConnectionPool {
     var configuration = ConnectionPool.Configuration(uri: uri)
     configuration.usesPreparedStatements = settings.usesPreparedStatements
+    configuration.listenURI = settings.listenDatabaseURL
     return ConnectionPool(configuration: configuration, logger: logger)
   }
 }

@@ -47,7 +47,7 @@ struct ServeCommand: AsyncParsableCommand {
         return [
           application, CatalogueRefresh(catalogue: assembly.catalogue), assembly.heartbeat(),
           assembly.schemaWatch(ending: .nothing),
-        ] + (withWorker ? assembly.worker() : [])
+        ] + assembly.replicaWatch + (withWorker ? assembly.worker() : [])
       }
     } catch {
       throw SettingError(

@@ -30,7 +30,27 @@ extension Doctor {
         return [unreachable("database", error)]
       }
     }
+    if let url = settings.readDatabaseURL { findings.append(await replica(url)) }
     return findings
+  }
+
+  /// Whether what is to answer reads can.
+  private func replica(_ url: String) async -> DoctorFinding {
+    let check = "database.replica"
+    return await withPool(url) { pool in
+      do {
+        guard try await DatabaseExamination(pool).isStandby else {
+          return .warning(
+            check, "TENURE_READ_DATABASE_URL leads to a primary, and the reads go to DATABASE_URL.",
+            remedy: "Name a standby in it, or unset it.")
+        }
+        return .ok(check, "A standby answers reads.")
+      } catch {
+        return .warning(
+          check, "The replica can't be asked, and the reads go to DATABASE_URL: \(error).",
+          remedy: "See whether it runs, and whether TENURE_READ_DATABASE_URL names it.")
+      }
+    }
   }
 
   private func withPool<Value>(_ uri: String, _ body: (ConnectionPool) async -> Value) async
@@ -38,7 +58,8 @@ extension Doctor {
   {
     var configuration = ConnectionPool.Configuration(uri: uri)
     configuration.usesPreparedStatements = settings.usesPreparedStatements
-    configuration.connectionLimit = 1
+    // Two to be compared, and one that is never given away.
+    configuration.connectionLimit = 3
     let pool = ConnectionPool(configuration: configuration, logger: logger)
     let value = await body(pool)
     await pool.close()
@@ -84,7 +105,7 @@ extension Doctor {
 
   private func examine(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
     // Warm: connecting would count as skew.
-    _ = try await DatabaseExamination(pool)
+    let sharesSessions = try await DatabaseExamination.sharesSessions(pool)
     let (before, start) = (Timestamp.now, ContinuousClock.now)
     let server = try await DatabaseExamination(pool)
     let took = ContinuousClock.now - start
@@ -92,8 +113,8 @@ extension Doctor {
     return [
       version(server),
       Doctor.clockFinding("database.clock", of: "PostgreSQL", skew: skew, precision: took / 2),
-      pooling(server), durability(server), autovacuum(server),
-    ] + standby(server)
+      durability(server), autovacuum(server),
+    ] + pooling(server, sharesSessions: sharesSessions) + standby(server)
   }
 
   private func version(_ server: DatabaseExamination) -> DoctorFinding {
@@ -113,22 +134,46 @@ extension Doctor {
     return .ok(check, found)
   }
 
-  private func pooling(_ server: DatabaseExamination) -> DoctorFinding {
+  private func pooling(_ server: DatabaseExamination, sharesSessions: Bool) -> [DoctorFinding] {
     let check = "database.prepared_statements"
-    switch (server.isPooled, settings.usesPreparedStatements) {
+    let off = "TENURE_DATABASE_PREPARED_STATEMENTS=off"
+    switch (settings.usesPreparedStatements, server.isPooled) {
+    case (true, _) where sharesSessions:
+      return [
+        .fault(
+          check,
+          "A PgBouncer that pools transactions stands between, and prepared statements are on.",
+          remedy: "Set \(off): no program starts with them.")
+      ]
     case (true, true):
-      return .fault(
-        check, "A PgBouncer stands between, and prepared statements are on.",
-        remedy: "Set TENURE_DATABASE_PREPARED_STATEMENTS=off: it can give one client's statements "
-          + "to another.")
-    case (true, false):
-      return .ok(check, "A PgBouncer stands between, and prepared statements are off.")
+      return [
+        .warning(
+          check, "A PgBouncer stands between, and prepared statements are on.",
+          remedy: "Set \(off) if it pools transactions; if it pools sessions, all is well.")
+      ]
+    case (false, true):
+      return [.ok(check, "A PgBouncer stands between, and prepared statements are off.")]
+        + listening()
     case (false, false):
-      return .warning(
-        check, "Prepared statements are off, and no PgBouncer stands between.",
-        remedy: "Unset TENURE_DATABASE_PREPARED_STATEMENTS: every statement is planned anew.")
-    case (false, true): return .ok(check, "Prepared statements are on.")
+      return [
+        .warning(
+          check, "Prepared statements are off, and no PgBouncer stands between.",
+          remedy: "Unset TENURE_DATABASE_PREPARED_STATEMENTS: every statement is planned anew.")
+      ]
+    case (true, false): return [.ok(check, "Prepared statements are on.")]
     }
+  }
+
+  private func listening() -> [DoctorFinding] {
+    let check = "database.listen"
+    guard settings.listenDatabaseURL == nil else {
+      return [.ok(check, "News is listened for past the PgBouncer.")]
+    }
+    return [
+      .warning(
+        check, "Through a PgBouncer no news is heard: it is looked for, and found seconds later.",
+        remedy: "Set TENURE_LISTEN_DATABASE_URL to PostgreSQL's own address.")
+    ]
   }
 
   private func durability(_ server: DatabaseExamination) -> DoctorFinding {

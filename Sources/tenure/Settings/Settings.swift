@@ -13,6 +13,12 @@ struct Settings: Sendable {
   var databaseURL: String?
   /// The schema's owner; nil: the same as ``databaseURL``.
   var migrationDatabaseURL: String?
+  /// Where to listen; nil: at ``databaseURL``, unless that leads to a PgBouncer.
+  var listenDatabaseURL: String?
+  /// A standby that answers reads; nil: the primary answers all.
+  var readDatabaseURL: String?
+  /// How old its answers may be.
+  var readMaxStaleness: Duration = .seconds(5)
   var usesPreparedStatements = true
   var dataDirectory: String
   var httpHost = "127.0.0.1"
@@ -63,6 +69,9 @@ struct Settings: Sendable {
   init(_ source: SettingSource) throws {
     databaseURL = try Self.databaseURL("DATABASE_URL", source)
     migrationDatabaseURL = try Self.databaseURL("TENURE_MIGRATION_DATABASE_URL", source)
+    listenDatabaseURL = try Self.databaseURL("TENURE_LISTEN_DATABASE_URL", source)
+    readDatabaseURL = try Self.databaseURL("TENURE_READ_DATABASE_URL", source)
+    readMaxStaleness = try Self.readMaxStaleness(source) ?? readMaxStaleness
     usesPreparedStatements = try source.flag("TENURE_DATABASE_PREPARED_STATEMENTS") ?? true
     dataDirectory = try source.string("TENURE_DATA_DIR") ?? ".tenure"
     httpHost = try source.string("TENURE_HTTP_HOST") ?? httpHost

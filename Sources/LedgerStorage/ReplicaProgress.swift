@@ -1,0 +1,42 @@
+/// What a standby is known to have, and what reads of it have to have; without any I/O.
+struct ReplicaProgress: Sendable {
+  typealias Instant = ContinuousClock.Instant
+
+  /// How far the primary's log went when it was asked: what was committed before is in it.
+  private struct Question {
+    var at: Instant
+    var end: Int64
+  }
+
+  private let staleness: Duration
+  /// The oldest first; those that no answer needs any more are dropped.
+  private var questions: [Question] = []
+  /// Whatever was committed before this the standby has; nil: nothing is known of it.
+  private(set) var knownUntil: Instant?
+
+  init(staleness: Duration) {
+    self.staleness = staleness
+  }
+
+  /// The primary was asked, and its log went so far.
+  mutating func asked(at moment: Instant, end: Int64) {
+    questions.append(Question(at: moment, end: end))
+    // All but the last one of those that are too old to be of use.
+    while questions.count > 1, moment - questions[1].at > staleness { questions.removeFirst() }
+  }
+
+  /// The standby has applied the log so far; nil: it has not answered, or is none.
+  mutating func applied(_ position: Int64?) {
+    knownUntil = position.flatMap { position in questions.last { $0.end <= position }?.at }
+  }
+
+  /// Whether what the standby is known to have is new enough for anybody.
+  func isCurrent(at now: Instant) -> Bool { isKnown(until: now - staleness) }
+
+  /// Until when the standby has to know of commits, to be asked about what was changed then.
+  func needed(since changes: [Instant?], at now: Instant) -> Instant {
+    changes.compactMap(\.self).reduce(now - staleness, max)
+  }
+
+  func isKnown(until moment: Instant) -> Bool { knownUntil.map { $0 >= moment } ?? false }
+}
