@@ -25,7 +25,7 @@ package struct SchemaMigrator: Sendable {
 
   /// Two programs that migrate at once do so one after the other: "tenure" in ASCII, as in
   /// `schema.sql`.
-  private static let lock: Int64 = 0x7465_6E75_7265
+  static let lock: Int64 = 0x7465_6E75_7265
   /// A step may rewrite a large table, and another program may be at it: both have the time that
   /// they need.
   private static let deadline: Duration = .seconds(24 * 3600)

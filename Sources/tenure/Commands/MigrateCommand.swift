@@ -9,7 +9,8 @@ struct MigrateCommand: AsyncParsableCommand {
     abstract: "Creates the database's schema or brings it up to date.",
     discussion: """
       Uses TENURE_MIGRATION_DATABASE_URL, the schema's owner, or else DATABASE_URL. Running it \
-      again changes nothing.
+      again changes nothing. What is distributed once stays so: the tables of a later version \
+      are distributed without saying it again.
       """)
 
   @OptionGroup var options: SettingOptions
@@ -17,26 +18,52 @@ struct MigrateCommand: AsyncParsableCommand {
   @Flag(help: "Change nothing; exit with 1 unless the schema is up to date.")
   var check = false
 
+  @Flag(help: "Distribute the tables over the nodes of a Citus.")
+  var distributed = false
+
   func run() async throws {
     let settings = try await options.settings()
     let logger = Logger.bootstrapTenure(
       level: settings.logLevel, format: settings.logFormat)
     let database = try await Database.openForMigration(
       settings, creating: !check, logger: logger)
-    try await database.use { try await migrate(SchemaMigrator(database: $0, logger: logger)) }
+    try await database.use { pool in
+      let distributor = SchemaDistributor(database: pool, logger: logger)
+      if check {
+        try await SchemaMigrator(database: pool, logger: logger).check()
+        try await tellDistribution(distributor)
+      } else {
+        try await migrate(SchemaMigrator(database: pool, logger: logger))
+        if try await distributed || distributor.isBegun() { try await distribute(distributor) }
+      }
+    }
+  }
+
+  private func tellDistribution(_ distributor: SchemaDistributor) async throws {
+    let current = SchemaMigrator.currentVersion
+    let tables = try await distributor.check()
+    if distributed && tables == 0 { throw DistributionError.notBegun }
+    print(
+      "The schema is up to date: version \(current)"
+        + (tables > 0 ? ", its \(tables) tables distributed." : "."))
   }
 
   private func migrate(_ migrator: SchemaMigrator) async throws {
     let current = SchemaMigrator.currentVersion
-    if check {
-      try await migrator.check()
-      print("The schema is up to date: version \(current).")
-      return
-    }
     switch try await migrator.migrate() {
     case nil: print("The schema is created: version \(current).")
     case current?: print("The schema was up to date: version \(current).")
     case let before?: print("The schema is brought from version \(before) to \(current).")
+    }
+  }
+
+  private func distribute(_ distributor: SchemaDistributor) async throws {
+    let outcome = try await distributor.distribute()
+    print(
+      outcome.tables.isEmpty
+        ? "Every table was distributed." : "Tables distributed: \(outcome.tables.count).")
+    for (name, message) in outcome.unanswerable.sorted(by: { $0.key < $1.key }) {
+      print("This Citus can't be asked for \(name): \(message)")
     }
   }
 }

@@ -169,7 +169,21 @@ extension Doctor {
       : .ok(check, "The role can append to the ledger, and change nothing in it.")
     return [
       .ok("database.schema", "The schema is of version \(SchemaMigrator.currentVersion)."), role,
+      try await distribution(pool),
     ]
+  }
+
+  private func distribution(_ pool: ConnectionPool) async throws -> DoctorFinding {
+    let check = "database.distribution"
+    do {
+      let tables = try await SchemaDistributor(database: pool, logger: logger).check()
+      return .ok(
+        check,
+        tables == 0
+          ? "The tables are on one server." : "All \(tables) tables are distributed with Citus.")
+    } catch let error as DistributionError {
+      return .fault(check, "\(error)", remedy: "Run `tenure migrate --distributed`.")
+    }
   }
 
   // MARK: The work
