@@ -1,4 +1,6 @@
+import JSONText
 import Postgres
+import Subscriptions
 
 /// The feed: the events in the order of their places.
 extension Ledger {
@@ -80,18 +82,19 @@ extension Ledger {
         WHERE position > coalesce(\(cursor), f.trimmed_to)
         ORDER BY position LIMIT \(limit)
       ) AS e ON true
-      LEFT JOIN tenure.account_by_key AS a ON a.account_key = e.account_key
       ORDER BY e.position
       """
-    ).decode(Int64.self, Int64.self, Int64?.self, String?.self)
-    guard let (trimmedTo, end, _, _) = rows.first else {
+    ).decode(Int64.self, Int64.self, Int64?.self, String?.self, AccountKey?.self, String?.self)
+    guard let (trimmedTo, end, _, _, _, _) = rows.first else {
       preconditionFailure("The feed has its row from the schema.")
     }
     let start = cursor ?? trimmedTo
     guard (trimmedTo...end).contains(start) else { return .cursorExpired }
-    return .page(
-      FeedPage(
-        events: rows.compactMap(\.3), next: rows.compactMap(\.2).last ?? start))
+    let accounts = try await accountIDs(of: Set(rows.compactMap(\.4)))
+    let events = rows.compactMap { row in
+      row.3.map { FeedPage.event($0, of: row.4.flatMap { accounts[$0] }, row.5) }
+    }
+    return .page(FeedPage(events: events, next: rows.compactMap(\.2).last ?? start))
   }
 }
 
@@ -109,14 +112,28 @@ package struct FeedPage: Hashable, Sendable {
   package let events: [String]
   /// The cursor behind which to read on.
   package let next: Int64
+
+  /// An event as the HTTP API tells it.
+  ///
+  /// - Parameters:
+  ///   - beginning: The first column of `SQL.eventInFeed`.
+  ///   - account: The account that the second one names.
+  ///   - data: The third one.
+  /// - Returns: An object of JSON.
+  static func event(_ beginning: String, of account: String?, _ data: String?) -> String {
+    var json = JSONWriter(capacity: 512)
+    json.write(json: beginning)
+    account.map { json.write($0) } ?? json.null()
+    return json.text + ",\"data\":" + (data ?? "null") + "}"
+  }
 }
 
 extension SQL {
-  /// An event `e` of the account `a` as the HTTP API tells it.
+  /// An event `e` as the HTTP API tells it: what stands before its account, the account, and what it
+  /// tells. The account's name is asked for by itself: it is in another shard than the event.
   static let eventInFeed: SQL = """
     '{"id":"' || e.event_id || '","type":"' || e.type || '","occurred_at":"'
       || to_char(e.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
-      || '","account_id":' || coalesce(to_json(a.account_id)::text, 'null')
-      || ',"data":' || e.data || '}'
+      || '","account_id":', e.account_key, e.data
     """
 }

@@ -101,7 +101,7 @@ struct DistributionNoteTests {
     Rule(
       says: "no table in shards has a trigger, a rule or a policy",
       query: """
-        SELECT tgname::text FROM pg_trigger JOIN sharded ON oid = tgrelid WHERE NOT tgisinternal
+        SELECT tgname::text FROM pg_trigger JOIN sharded ON sharded.oid = tgrelid WHERE NOT tgisinternal
         UNION ALL SELECT rulename::text FROM pg_rewrite JOIN sharded ON sharded.oid = ev_class
         UNION ALL SELECT polname::text FROM pg_policy JOIN sharded ON sharded.oid = polrelid
         """,

@@ -1,4 +1,4 @@
-import Postgres
+package import Postgres
 
 /// What a database needs to look like one with Citus, as far as distributing a schema goes.
 ///

@@ -34,7 +34,8 @@ struct MigrateCommand: AsyncParsableCommand {
         try await tellDistribution(distributor)
       } else {
         try await migrate(SchemaMigrator(database: pool, logger: logger))
-        if try await distributed || distributor.isBegun() { try await distribute(distributor) }
+        let isBegun = try await distributor.isBegun()
+        if distributed || isBegun { try await distribute(distributor) }
       }
     }
   }
