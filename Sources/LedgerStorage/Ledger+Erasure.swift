@@ -248,11 +248,12 @@ extension Ledger {
 
   /// Ends whatever would still be done for an account.
   private static func endJobs(of account: AccountKey, _ submissions: [UUID]) -> [SQL] {
-    [
+    let subjects = submissions.map { $0.uuidString.lowercased() }
+    return [
       Job.delete(.tellAccount(account)),
       """
       DELETE FROM tenure.job
-      WHERE kind = 'verify_submission' AND subject = ANY(\(submissions.map { $0.uuidString.lowercased() }))
+      WHERE kind = 'verify_submission' AND subject = ANY(\(subjects))
       """,
       """
       DELETE FROM tenure.webhook_delivery

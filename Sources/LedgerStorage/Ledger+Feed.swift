@@ -129,8 +129,9 @@ package struct FeedPage: Hashable, Sendable {
 }
 
 extension SQL {
-  /// An event `e` as the HTTP API tells it: what stands before its account, the account, and what it
-  /// tells. The account's name is asked for by itself: it is in another shard than the event.
+  /// An event `e` in three columns: what stands before its account, that one's key, and its data.
+  ///
+  /// The account's name is asked for by itself, since it may be on another node.
   static let eventInFeed: SQL = """
     '{"id":"' || e.event_id || '","type":"' || e.type || '","occurred_at":"'
       || to_char(e.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')

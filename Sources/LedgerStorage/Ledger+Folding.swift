@@ -41,6 +41,7 @@ extension Ledger {
   ///   - table: Where the changes are.
   ///   - summing: Adds up some changes of some lines.
   /// - Returns: How many changes were folded.
+  /// - Throws: What the database says.
   private func fold(
     from table: String, summing: ([OriginalTransactionID], [Int64]) -> SQL
   ) async throws -> Int {

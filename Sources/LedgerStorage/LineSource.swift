@@ -62,7 +62,7 @@ extension LineSource {
         receipt_submission_id = excluded.receipt_submission_id,
         receipt_notification_id = excluded.receipt_notification_id
       """
-    ]
+    }
   }
 
   /// Reads what is noted of some lines; ``init(from:)`` reads the results.

@@ -2,15 +2,16 @@ import Postgres
 
 /// What reads tables, on a Citus.
 ///
-/// PostgreSQL puts the text of an SQL function into the question that asks it, after Citus has looked
-/// for its tables there, and Citus refuses what comes of it: it names PL/pgSQL as the way out.
+/// PostgreSQL puts the text of an SQL function into the question that asks it, after Citus has
+/// looked for its tables there; Citus refuses what comes of it, and names PL/pgSQL as the way out.
 /// (https://github.com/citusdata/citus/issues/6102)
 extension SchemaDistributor {
   /// Asking takes no longer than a page of the administrators' would wait.
   private static let trialDeadline: Duration = .seconds(60)
 
-  /// Writes each SQL function that reads a table again, in PL/pgSQL with the same text, and gives the
-  /// nodes those that read none: questions to shards use them.
+  /// Writes each SQL function that reads a table again, in PL/pgSQL with the same text.
+  ///
+  /// Those that read none are given to the nodes: questions to shards use them.
   ///
   /// - Returns: How many were written again.
   func rewriteFunctions() async throws -> Int {

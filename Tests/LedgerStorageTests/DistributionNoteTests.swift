@@ -7,7 +7,7 @@ import Testing
 /// Whether the schema can be distributed: what Citus asks of tables, read from the catalogue.
 @Suite("The schema keeps the rules of Citus")
 struct DistributionNoteTests {
-  /// What a rule finds in a database that keeps it: nothing. Each has a table that breaks it.
+  /// A question to which a database that keeps the rule has no answer, and what breaks the rule.
   struct Rule: CustomTestStringConvertible, Sendable {
     var says: String
     var query: String
@@ -82,7 +82,8 @@ struct DistributionNoteTests {
             OR f.confkey[array_position(f.conkey, child.key)] IS DISTINCT FROM parent.key)
         """,
       broken: """
-        CREATE TABLE tenure.bad (id integer NOT NULL PRIMARY KEY, other text REFERENCES tenure.account);
+        CREATE TABLE tenure.bad (
+          id integer NOT NULL PRIMARY KEY, other text REFERENCES tenure.account);
         COMMENT ON TABLE tenure.bad IS 'Bad. [by id]'
         """),
     Rule(
@@ -101,7 +102,8 @@ struct DistributionNoteTests {
     Rule(
       says: "no table in shards has a trigger, a rule or a policy",
       query: """
-        SELECT tgname::text FROM pg_trigger JOIN sharded ON sharded.oid = tgrelid WHERE NOT tgisinternal
+        SELECT tgname::text FROM pg_trigger JOIN sharded ON sharded.oid = tgrelid
+        WHERE NOT tgisinternal
         UNION ALL SELECT rulename::text FROM pg_rewrite JOIN sharded ON sharded.oid = ev_class
         UNION ALL SELECT polname::text FROM pg_policy JOIN sharded ON sharded.oid = polrelid
         """,

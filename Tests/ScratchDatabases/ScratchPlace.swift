@@ -2,9 +2,9 @@ import Foundation
 
 /// Where the scratch databases of this process are.
 ///
-/// `TENURE_TEST_DATABASE_URL` names a superuser's database on a server that is to be tried; without it
-/// each process starts a server of its own. `TENURE_TEST_DISTRIBUTED` distributes the schema of every
-/// scratch database: `on` with the Citus of that server, `stand-in` with ``CitusStandIn``.
+/// `TENURE_TEST_DATABASE_URL` names a superuser's database on a server that is to be tried; without
+/// it each process starts a server of its own. `TENURE_TEST_DISTRIBUTED` distributes the schema of
+/// every scratch database: `on` with the Citus of that server, `stand-in` with ``CitusStandIn``.
 package struct ScratchPlace: Sendable {
   package enum Distribution: String, Sendable {
     case none = ""
