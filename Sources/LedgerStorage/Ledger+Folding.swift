@@ -21,7 +21,7 @@ extension Ledger {
   /// - Throws: What the database says.
   package func foldMovements(_ job: Job, at now: Timestamp) async throws {
     for _ in 0..<Self.foldingBatches {
-      let movements = try await fold(from: "movement_change", summing: Self.foldMovements)
+      let movements = try await fold(from: "movement_change", summing: Self.movementSums)
       let charges = try await fold(from: "charge_change", summing: ChargeSums.fold)
       guard max(movements, charges) == Self.foldingBatch else {
         _ = try await database.batch(
@@ -53,7 +53,7 @@ extension Ledger {
         """
       ).decode(OriginalTransactionID.self, Int64.self)
       guard !page.isEmpty else { return 0 }
-      let (lines, changes) = (Set(page.map(\.0)).sorted(), page.map(\.1))
+      let (lines, changes) = (Array(Set(page.map(\.0))), page.map(\.1))
       let taken = try await transaction.batch([
         summing(lines, changes),
         """
@@ -70,7 +70,7 @@ extension Ledger {
   }
 
   /// A movement that was added by one of the changes and closed by another counts for nothing.
-  private static func foldMovements(
+  private static func movementSums(
     of lines: [OriginalTransactionID], in changes: [Int64]
   ) -> SQL {
     """

@@ -86,7 +86,7 @@ extension SchemaDistributor {
   func tryReports() async throws -> [String: String] {
     let questions = try await database.query(
       """
-      SELECT p.proname::text, format('SELECT FROM tenure.%I(%s) LIMIT 1', p.proname, (
+      SELECT p.proname::text, format('SELECT * FROM tenure.%I(%s) LIMIT 1', p.proname, (
           SELECT string_agg(format('%I => ''1970-01-01''', name), ', ')
           FROM unnest(p.proargnames[:p.pronargs]) AS name
           WHERE name IN ('from_date', 'to_date')))
@@ -94,7 +94,7 @@ extension SchemaDistributor {
       WHERE p.pronamespace = 'tenure'::regnamespace AND p.proname LIKE 'report\\_%'
         AND p.pronargs = p.pronargdefaults
       UNION ALL
-      SELECT c.relname::text, format('SELECT FROM tenure.%I LIMIT 1', c.relname)
+      SELECT c.relname::text, format('SELECT * FROM tenure.%I LIMIT 1', c.relname)
       FROM pg_class AS c
       WHERE c.relnamespace = 'tenure'::regnamespace AND c.relkind = 'v'
       ORDER BY 1
