@@ -197,7 +197,8 @@ struct DistributionTests {
       try await database.runScript(
         "CREATE VIEW tenure.broken AS SELECT current_setting('tenure.none') AS setting")
       let outcome = try await distributor(database).distribute()
-      #expect(outcome.unanswerable == ["broken": #"unrecognized configuration parameter "tenure.none""#])
+      let message = #"unrecognized configuration parameter "tenure.none""#
+      #expect(outcome.unanswerable == ["broken": message])
     }
   }
 }
