@@ -26,6 +26,12 @@ enum TenureProgram {
   static func run(_ arguments: String..., environment: [String: String] = [:]) async throws
     -> ChildProcess.Outcome
   {
+    try await run(arguments, environment: environment)
+  }
+
+  static func run(_ arguments: [String], environment: [String: String]) async throws
+    -> ChildProcess.Outcome
+  {
     try await withTemporaryDirectory { directory in
       try await ChildProcess.run(
         try executable, arguments, environment: environment, in: directory)
