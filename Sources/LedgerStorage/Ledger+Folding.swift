@@ -69,7 +69,7 @@ extension Ledger {
     }
   }
 
-  /// A movement that was added by one of the changes and closed by another counts for nothing.
+  /// What changes come to: the movements that each added, less those that it closed.
   private static func movementSums(
     of lines: [OriginalTransactionID], in changes: [Int64]
   ) -> SQL {
@@ -80,20 +80,26 @@ extension Ledger {
     SELECT m.environment, b.basis, m.kind, b.day, b.cohort, b.summed_cause, m.product_id,
       m.ownership_type, m.period_type, coalesce(m.currency, ''), coalesce(m.price_source, ''),
       sum(s.sign * m.number), sum(s.sign * m.amount_milliunits), sum(s.sign * m.mrr_twelfths)
-    FROM tenure.movement AS m
-    CROSS JOIN LATERAL (
-      SELECT coalesce(m.opened_by = ANY(\(changes)), false)::integer::bigint
-        - coalesce(m.closed_by = ANY(\(changes)), false)::integer AS sign
-    ) AS s
-    CROSS JOIN LATERAL tenure.movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths)
-      AS b
-    WHERE m.environment IN ('production', 'sandbox')
-      AND m.original_transaction_id = ANY(\(lines)) AND s.sign <> 0
+    \(changedMovements)
+    WHERE c.original_transaction_id = ANY(\(lines)) AND c.change_id = ANY(\(changes))
     GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     \(addingToSums)
     """
   }
+
+  /// Each change `c` with its movements `m`, their signs `s` and how they are summed up, `b`.
+  static let changedMovements: SQL = """
+    FROM tenure.movement_change AS c
+    JOIN tenure.movement AS m ON m.environment = c.environment
+      AND m.original_transaction_id = c.original_transaction_id
+      AND c.change_id IN (m.opened_by, m.closed_by)
+    CROSS JOIN LATERAL (
+      SELECT CASE WHEN m.opened_by = c.change_id THEN 1::bigint ELSE -1 END AS sign
+    ) AS s
+    CROSS JOIN LATERAL tenure.movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths)
+      AS b
+    """
 
   /// What becomes of a sum that is there already.
   static let addingToSums: SQL = """

@@ -187,15 +187,7 @@ extension Ledger {
       SELECT m.environment, b.basis, m.kind, b.day, b.cohort, b.summed_cause, m.product_id,
         m.ownership_type, m.period_type, coalesce(m.currency, ''), coalesce(m.price_source, ''),
         -s.sign * m.number, -s.sign * m.amount_milliunits, -s.sign * m.mrr_twelfths
-      FROM tenure.movement_change AS c
-      JOIN tenure.movement AS m ON m.environment = c.environment
-        AND m.original_transaction_id = c.original_transaction_id
-        AND c.change_id IN (m.opened_by, m.closed_by)
-      CROSS JOIN LATERAL (
-        SELECT CASE WHEN m.opened_by = c.change_id THEN 1::bigint ELSE -1 END AS sign
-      ) AS s
-      CROSS JOIN LATERAL tenure.movement_basis(
-        m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths) AS b
+      \(changedMovements)
     ) AS part
     GROUP BY environment, basis, kind, day, cohort, cause, product_id, ownership_type,
       period_type, currency, price_source
