@@ -177,8 +177,10 @@ extension Ledger {
         RETURNING d.stream
         """,
       ])
-      let account = try results[0].decodeFirst(AccountKey?.self).flatMap { $0 }
-      guard let stream = try results[1].decodeFirst(String.self) else { return .unknownEvent }
+      guard
+        let account = try results[0].decode(AccountKey?.self).first,
+        let stream = try results[1].decode(String.self).first
+      else { return .unknownEvent }
       let act = administrator.map {
         NewAct(action: .redeliverEvent, subject: "\(id)", administrator: $0, account: account)
       }

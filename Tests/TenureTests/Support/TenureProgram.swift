@@ -26,10 +26,11 @@ enum TenureProgram {
   static func run(_ arguments: String..., environment: [String: String] = [:]) async throws
     -> ChildProcess.Outcome
   {
-    try await run(arguments, environment: environment)
+    try await run(arguments: arguments, environment: environment)
   }
 
-  static func run(_ arguments: [String], environment: [String: String]) async throws
+  /// Runs a command to its end.
+  static func run(arguments: [String], environment: [String: String] = [:]) async throws
     -> ChildProcess.Outcome
   {
     try await withTemporaryDirectory { directory in
