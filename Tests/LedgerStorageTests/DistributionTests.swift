@@ -69,7 +69,8 @@ struct DistributionTests {
       #expect(outcome.unanswerable.isEmpty)
       let calls = try await CitusStandIn.calls(in: database)
       #expect(Set(outcome.tables).count == outcome.tables.count)
-      #expect(calls.count == (try await distributor.check()))
+      let distributed = try await distributor.check()
+      #expect(calls.count == distributed)
       let kinds = calls.map { $0.prefix { $0 != " " } }
       #expect(kinds == kinds.sorted { Self.rank($0) < Self.rank($1) })
       for call in [
@@ -134,7 +135,8 @@ struct DistributionTests {
       await #expect(throws: DistributionError.notInstalled) {
         try await distributor(database).distribute()
       }
-      #expect(try await distributor(database).check() == 0)
+      let distributed = try await distributor(database).check()
+      #expect(distributed == 0)
     }
     try await refuses(.coordinatorUnknown, after: "UPDATE pg_dist_node SET groupid = 1")
     try await refuses(
