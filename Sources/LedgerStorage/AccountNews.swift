@@ -56,33 +56,22 @@ struct AccountNews: Sendable {
     }
     var statements: [SQL] = []
     let changed = news.filter(\.changesWhatIsTold)
-    if !changed.isEmpty {
-      statements.append(
-        """
-        UPDATE tenure.account AS a SET told_at = told.at
-        FROM unnest(\(changed.map(\.id)), \(changed.map(\.toldAt))) AS told (account_id, at)
-        WHERE a.account_id = told.account_id
-        """)
+    statements += changed.map {
+      "UPDATE tenure.account SET told_at = \($0.toldAt) WHERE account_id = \($0.id)"
     }
-    if !told.isEmpty {
-      statements.append(
-        """
-        INSERT INTO tenure.told_entitlement (account_id, entitlement, access_ends_at)
-        SELECT account_id, entitlement, access_ends_at
-        FROM unnest(\(told.map(\.id)), \(told.map(\.name)), \(told.map(\.end)))
-          AS told (account_id, entitlement, access_ends_at)
-        ON CONFLICT (account_id, entitlement)
-        DO UPDATE SET access_ends_at = excluded.access_ends_at
-        """)
+    statements += told.map { "(\($0.id), \($0.name), \($0.end))" }.rowLists.map { rows in
+      """
+      INSERT INTO tenure.told_entitlement (account_id, entitlement, access_ends_at)
+      VALUES \(rows)
+      ON CONFLICT (account_id, entitlement)
+      DO UPDATE SET access_ends_at = excluded.access_ends_at
+      """
     }
-    if !withdrawn.isEmpty {
-      statements.append(
-        """
-        DELETE FROM tenure.told_entitlement AS t
-        USING unnest(\(withdrawn.map(\.id)), \(withdrawn.map(\.name)))
-          AS withdrawn (account_id, entitlement)
-        WHERE t.account_id = withdrawn.account_id AND t.entitlement = withdrawn.entitlement
-        """)
+    statements += withdrawn.map {
+      """
+      DELETE FROM tenure.told_entitlement
+      WHERE account_id = \($0.id) AND entitlement = \($0.name)
+      """
     }
     return statements
   }

@@ -80,28 +80,22 @@ enum ChargeSums {
 
   // MARK: Folding and proof
 
-  /// Takes some changes and adds them to the sums by the day.
-  ///
-  /// - Parameter limit: How many at most.
-  /// - Returns: The statement; its one value is how many were taken.
-  static func fold(limit: Int) -> SQL {
+  /// Adds some changes of some lines to the sums by the day.
+  static func fold(of lines: [OriginalTransactionID], in changes: [Int64]) -> SQL {
     """
-    WITH taken AS (
-      DELETE FROM tenure.charge_change
-      WHERE (original_transaction_id, change_id) IN (
-        SELECT original_transaction_id, change_id FROM tenure.charge_change LIMIT \(limit))
-      RETURNING environment, product_id, number, \(names)
-    ), folded AS (
-      INSERT INTO tenure.charge_day AS d (environment, measure, day, cause, product_id,
-        ownership_type, number)
-      SELECT environment, measure, day, cause, product_id, ownership_type, sum(number)
-      FROM taken CROSS JOIN LATERAL tenure.charge_basis(\(names))
-      GROUP BY environment, measure, day, cause, product_id, ownership_type
-      HAVING sum(number) <> 0
-      ORDER BY environment, measure, day, cause, product_id, ownership_type
-      \(adding)
-    )
-    SELECT count(*) FROM taken
+    INSERT INTO tenure.charge_day AS d (environment, measure, day, cause, product_id,
+      ownership_type, number)
+    SELECT c.environment, b.measure, b.day, b.cause, c.product_id, c.ownership_type,
+      sum(c.number)
+    FROM tenure.charge_change AS c
+    CROSS JOIN LATERAL tenure.charge_basis(c.rule, c.decided_at, c.corrected_at, c.charged_at,
+      c.kind, c.product_type, c.ownership_type, c.is_owned, c.is_revoked, c.is_ordered,
+      c.is_delivered) AS b
+    WHERE c.original_transaction_id = ANY(\(lines)) AND c.change_id = ANY(\(changes))
+    GROUP BY 1, 2, 3, 4, 5, 6
+    HAVING sum(c.number) <> 0
+    ORDER BY 1, 2, 3, 4, 5, 6
+    \(adding)
     """
   }
 

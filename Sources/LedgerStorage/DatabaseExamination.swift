@@ -88,17 +88,19 @@ extension Ledger {
   ///
   /// - Throws: What the database says.
   package func examineNotifications(at now: Timestamp) async throws -> NotificationExamination {
-    let (arrival, comparison, missed) = try await database.query(
-      """
-      SELECT (SELECT max(received_at) FROM tenure.notification),
-        (SELECT max(compared_at) FROM tenure.notification_comparison),
-        (SELECT count(*) FROM tenure.notification
-          WHERE arrival = 'history' AND received_at > \(now + .days(-7)))
-      """,
-      deadline: LedgerReading.deadline
-    ).decodeOnly(Timestamp?.self, Timestamp?.self, Int.self)
+    let results = try await database.batch(
+      [
+        "SELECT max(received_at) FROM tenure.notification",
+        "SELECT max(compared_at) FROM tenure.notification_comparison",
+        """
+        SELECT count(*) FROM tenure.notification
+        WHERE arrival = 'history' AND received_at > \(now + .days(-7))
+        """,
+      ], deadline: LedgerReading.deadline)
     return NotificationExamination(
-      lastArrival: arrival, lastComparison: comparison, missed: missed)
+      lastArrival: try results[0].decodeOnly(Timestamp?.self),
+      lastComparison: try results[1].decodeOnly(Timestamp?.self),
+      missed: try results[2].decodeOnly(Int.self))
   }
 
   /// The tables of which a good part is dead rows that no vacuum has removed.

@@ -85,21 +85,22 @@ extension Ledger {
   }
 
   func submissions(_ condition: SQL) async throws -> [SubmissionSummary] {
-    try await database.query(
+    let rows = try await database.query(
       """
-      SELECT s.submission_id, a.account_id, s.received_at, s.status, s.environment, s.decided_at,
+      SELECT s.submission_id, s.account_key, s.received_at, s.status, s.environment, s.decided_at,
         s.retry_at, s.attempts, s.problem, s.problem_detail, s.apple_status
       FROM tenure.submission AS s
-      JOIN tenure.account_by_key AS a ON a.account_key = s.account_key
       WHERE \(condition)
       """
     ).decode(
-      UUID.self, String.self, Timestamp.self, Submission.Status.self, Environment?.self,
-      Timestamp?.self, Timestamp?.self, Int.self, String?.self, String?.self, Int?.self
-    ).map {
+      UUID.self, AccountKey.self, Timestamp.self, Submission.Status.self, Environment?.self,
+      Timestamp?.self, Timestamp?.self, Int.self, String?.self, String?.self, Int?.self)
+    let accounts = try await accountIDs(of: Set(rows.map(\.1)))
+    return rows.compactMap {
       id, account, receivedAt, status, environment, decidedAt, retryAt, attempts, problem, detail,
       appleStatus in
-      SubmissionSummary(
+      guard let account = accounts[account] else { return nil }
+      return SubmissionSummary(
         id: id, accountID: account, receivedAt: receivedAt, status: status,
         environment: environment, decidedAt: decidedAt, retryAt: retryAt, attempts: attempts,
         problem: problem.map {

@@ -72,9 +72,10 @@ extension Ledger {
       let erasure = Erasure(
         pseudonym: Account.pseudonym(of: account.key),
         erasedAt: max(now, lastCharge.map { $0 + .milliseconds(1) } ?? now))
+      let submissions = try await submissions(of: account.key, in: transaction)
       let results = try await transaction.batch(
         Self.rename(account, erasure) + Self.eraseSubmissions(of: account.key, at: now)
-          + Self.endJobs(of: account.key))
+          + Self.endJobs(of: account.key, submissions))
       return (
         account.key,
         try await finish(
@@ -142,8 +143,9 @@ extension Ledger {
       preconditionFailure("An account that bears a pseudonym is erased.")
     }
     let erasure = Erasure(pseudonym: account.id, erasedAt: erasedAt)
+    let submissions = try await submissions(of: account.key, in: transaction)
     let results = try await transaction.batch(
-      Self.eraseSubmissions(of: account.key, at: now) + Self.endJobs(of: account.key))
+      Self.eraseSubmissions(of: account.key, at: now) + Self.endJobs(of: account.key, submissions))
     return try await finish(
       erasure, of: account, results, by: administrator, at: now, in: transaction)
   }
@@ -237,13 +239,22 @@ extension Ledger {
     ]
   }
 
+  private func submissions(
+    of account: AccountKey, in transaction: Transaction
+  ) async throws -> [UUID] {
+    try await transaction.query(
+      "SELECT submission_id FROM tenure.submission WHERE account_key = \(account)"
+    ).decode(UUID.self)
+  }
+
   /// Ends whatever would still be done for an account.
-  private static func endJobs(of account: AccountKey) -> [SQL] {
-    [
+  private static func endJobs(of account: AccountKey, _ submissions: [UUID]) -> [SQL] {
+    let subjects = submissions.map { $0.uuidString.lowercased() }
+    return [
       Job.delete(.tellAccount(account)),
       """
-      DELETE FROM tenure.job WHERE kind = 'verify_submission' AND subject IN (
-        SELECT submission_id::text FROM tenure.submission WHERE account_key = \(account))
+      DELETE FROM tenure.job
+      WHERE kind = 'verify_submission' AND subject = ANY(\(subjects))
       """,
       """
       DELETE FROM tenure.webhook_delivery

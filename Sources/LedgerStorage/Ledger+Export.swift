@@ -58,14 +58,16 @@ extension Ledger {
     -> [(id: Int64, text: String)]
   {
     let start = last ?? 0
+    let name = try await accountIDs(of: [account])[account]
     return try await database.query(
       """
       SELECT e.event_id, \(SQL.eventInFeed)
       FROM tenure.event AS e
-      LEFT JOIN tenure.account_by_key AS a ON a.account_key = e.account_key
       WHERE e.account_key = \(account) AND e.event_id > \(start)
       ORDER BY e.event_id LIMIT \(limit)
       """
-    ).decode(Int64.self, String.self).map { (id: $0, text: $1) }
+    ).decode(Int64.self, String.self, AccountKey?.self, String.self).map { id, beginning, _, data in
+      (id: id, text: FeedPage.event(beginning, of: name, data))
+    }
   }
 }

@@ -33,10 +33,11 @@ extension Ledger {
     guard !ids.isEmpty else { return [:] }
     let rows = try await database.query(
       """
-      SELECT s.submission_id, a.account_id FROM tenure.submission AS s
-      JOIN tenure.account_by_key AS a ON a.account_key = s.account_key
-      WHERE s.submission_id = ANY (\(ids))
-      """)
-    return Dictionary(uniqueKeysWithValues: try rows.decode(UUID.self, String.self).map { $0 })
+      SELECT submission_id, account_key FROM tenure.submission
+      WHERE submission_id = ANY (\(ids))
+      """
+    ).decode(UUID.self, AccountKey.self)
+    let accounts = try await accountIDs(of: Set(rows.map(\.1)))
+    return Dictionary(uniqueKeysWithValues: rows.map { ($0, $1) }).compactMapValues { accounts[$0] }
   }
 }

@@ -1,4 +1,6 @@
+import JSONText
 import Postgres
+import Subscriptions
 
 /// The feed: the events in the order of their places.
 extension Ledger {
@@ -88,11 +90,12 @@ extension Ledger {
         FROM tenure.event WHERE position > coalesce(\(cursor?.position), f.trimmed_to)
         ORDER BY position LIMIT \(limit)
       ) AS e ON true
-      LEFT JOIN tenure.account_by_key AS a ON a.account_key = e.account_key
       ORDER BY e.position
       """
-    ).decode(Int64.self, Int64.self, Int64?.self, Int64?.self, Int64?.self, String?.self)
-    guard let (trimmedTo, end, storedAt, _, _, _) = rows.first else {
+    ).decode(
+      Int64.self, Int64.self, Int64?.self, Int64?.self, Int64?.self, String?.self,
+      AccountKey?.self, String?.self)
+    guard let (trimmedTo, end, storedAt, _, _, _, _, _) = rows.first else {
       preconditionFailure("The feed has its row from the schema.")
     }
     let start = FeedCursor(position: cursor?.position ?? trimmedTo, storedAt: storedAt)
@@ -102,7 +105,11 @@ extension Ledger {
     let last = rows.last.flatMap { row in
       row.3.map { FeedCursor(position: $0, storedAt: row.4) }
     }
-    return .page(FeedPage(events: rows.compactMap(\.5), next: last ?? start))
+    let accounts = try await accountIDs(of: Set(rows.compactMap(\.6)))
+    let events = rows.compactMap { row in
+      row.5.map { FeedPage.event($0, of: row.6.flatMap { accounts[$0] }, row.7) }
+    }
+    return .page(FeedPage(events: events, next: last ?? start))
   }
 }
 
@@ -121,6 +128,20 @@ package struct FeedPage: Hashable, Sendable {
   package let events: [String]
   /// The cursor behind which to read on.
   package let next: FeedCursor
+
+  /// An event as the HTTP API tells it.
+  ///
+  /// - Parameters:
+  ///   - beginning: The first column of `SQL.eventInFeed`.
+  ///   - account: The account that the second one names.
+  ///   - data: The third one.
+  /// - Returns: An object of JSON.
+  static func event(_ beginning: String, of account: String?, _ data: String?) -> String {
+    var json = JSONWriter(capacity: 512)
+    json.write(json: beginning)
+    account.map { json.write($0) } ?? json.null()
+    return json.text + ",\"data\":" + (data ?? "null") + "}"
+  }
 }
 
 extension SQL {
@@ -129,11 +150,12 @@ extension SQL {
     "(extract(epoch FROM \(moment)) * 1000000)::bigint"
   }
 
-  /// An event `e` of the account `a` as the HTTP API tells it.
+  /// An event `e` in three columns: what stands before its account, that one's key, and its data.
+  ///
+  /// The account's name is asked for by itself, since it may be on another node.
   static let eventInFeed: SQL = """
     '{"id":"' || e.event_id || '","type":"' || e.type || '","occurred_at":"'
       || to_char(e.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
-      || '","account_id":' || coalesce(to_json(a.account_id)::text, 'null')
-      || ',"data":' || e.data || '}'
+      || '","account_id":', e.account_key, e.data
     """
 }

@@ -18,13 +18,13 @@ extension Ledger {
     histories: [(bundleID: String, environment: Environment)]
   ) async throws -> (last: Timestamp?, isLate: Bool) {
     let (last, isLate) = try await database.withTransaction { transaction in
-      let last = try await transaction.query(
+      let last = try await transaction.batch([
+        "SELECT max(alive_at) FROM tenure.program_heartbeat WHERE program = 'serve'",
         """
         INSERT INTO tenure.program_heartbeat AS known (program, alive_at) VALUES ('serve', \(now))
         ON CONFLICT (program) DO UPDATE SET alive_at = greatest(known.alive_at, excluded.alive_at)
-        RETURNING (SELECT alive_at FROM tenure.program_heartbeat WHERE program = 'serve')
-        """
-      ).decodeOnly(Timestamp?.self)
+        """,
+      ])[0].decodeOnly(Timestamp?.self)
       let isLate = last.map { now - $0 > pause } ?? true
       try await transaction.commit(
         with: isLate

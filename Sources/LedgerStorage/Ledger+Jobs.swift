@@ -21,6 +21,7 @@ extension Ledger {
   ) async throws -> [Job] {
     let wanted = limits.filter { $0.value > 0 }
     guard !wanted.isEmpty else { return [] }
+    let leases = (0...7).map { now + lease * (1 << $0) }
     // Priority by priority, so that what is not due yet of one is not read to find the next one.
     // Kinds of a later version are left to its workers. An array of ids, since a join with so few
     // of so many can be planned as a walk over all.
@@ -45,9 +46,7 @@ extension Ledger {
         ) AS picked
       )
       UPDATE tenure.job AS j SET attempts = attempts + 1, locked_by = \(worker),
-        locked_until = \(now)
-          + \(Double(lease.inMilliseconds) / 1000) * power(2, least(greatest(attempts - 5, 0), 7))
-            * interval '1 second'
+        locked_until = (\(leases))[1 + least(greatest(attempts - 5, 0), 7)]
       WHERE j.job_id = ANY (ARRAY(SELECT job_id FROM due))
       RETURNING j.job_id, j.kind, j.subject, j.attempts, j.generation, j.created_at,
         j.priority, j.run_at

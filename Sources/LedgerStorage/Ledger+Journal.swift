@@ -184,10 +184,10 @@ extension Ledger {
         period_type, currency, price_source, -number, -amount_milliunits, -mrr_twelfths
       FROM tenure.movement_day
       UNION ALL
-      SELECT environment, basis, kind, day, cohort, cause, product_id, ownership_type,
-        period_type, currency, price_source, -number, -amount_milliunits, -mrr_twelfths
-      FROM tenure.movement_change CROSS JOIN LATERAL tenure.movement_effect(
-        environment, original_transaction_id, change_id)
+      SELECT m.environment, b.basis, m.kind, b.day, b.cohort, b.summed_cause, m.product_id,
+        m.ownership_type, m.period_type, coalesce(m.currency, ''), coalesce(m.price_source, ''),
+        -s.sign * m.number, -s.sign * m.amount_milliunits, -s.sign * m.mrr_twelfths
+      \(changedMovements)
     ) AS part
     GROUP BY environment, basis, kind, day, cohort, cause, product_id, ownership_type,
       period_type, currency, price_source

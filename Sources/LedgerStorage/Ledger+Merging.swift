@@ -126,17 +126,15 @@ extension Ledger {
       ).filter(\.isActive)
     }
     let key = merger.merged.key
-    let (orders, grants) = try await database.query(
-      """
-      SELECT (SELECT count(*) FROM tenure.purchase_order WHERE account_key = \(key)),
-        (SELECT count(*) FROM tenure.account_grant WHERE account_id = \(merger.merged.id))
-      """
-    ).decodeOnly(Int.self, Int.self)
+    let counts = try await database.batch([
+      "SELECT count(*) FROM tenure.purchase_order WHERE account_key = \(key)",
+      "SELECT count(*) FROM tenure.account_grant WHERE account_id = \(merger.merged.id)",
+    ]).map { try $0.decodeOnly(Int.self) }
     let charges = try await database.withTransaction(readOnly: true) {
       try await ownedCharges(of: key, in: $0).count
     }
     return MergePreview(
-      charges: charges, orders: orders, grants: grants,
+      charges: charges, orders: counts[0], grants: counts[1],
       lost: try await entitlements(accountID), held: try await entitlements(otherID))
   }
 

@@ -162,14 +162,12 @@ extension Ledger {
   }
 
   private static func expire(_ orders: [PurchaseOrder]) -> [SQL] {
-    guard !orders.isEmpty else { return [] }
-    return [
+    orders.map { order in
       """
-      UPDATE tenure.purchase_order AS o SET status = 'expired'
-      FROM unnest(\(orders.map(\.account)), \(orders.map(\.id))) AS expiring (account_key, order_id)
-      WHERE o.account_key = expiring.account_key AND o.order_id = expiring.order_id
+      UPDATE tenure.purchase_order SET status = 'expired'
+      WHERE account_key = \(order.account) AND order_id = \(order.id)
       """
-    ]
+    }
   }
 
   private static func select(accountOfOrder id: UUID) -> SQL {

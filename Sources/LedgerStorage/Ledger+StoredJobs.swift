@@ -105,7 +105,18 @@ extension Ledger {
     _ selection: JobSelection, by administrator: Administrator? = nil, at now: Timestamp
   ) async throws -> Int {
     let count = try await database.withTransaction { transaction in
-      let count = try await transaction.query(restart(selection, at: now)).decodeOnly(Int.self)
+      let restarted = try await transaction.query(restart(selection, at: now))
+        .decode(String.self, String.self)
+      let submissions = restarted.filter { $0.0 == Job.Task.Kind.verifySubmission.rawValue }
+        .compactMap { UUID(uuidString: $0.1) }
+      if !submissions.isEmpty {
+        _ = try await transaction.execute(
+          """
+          UPDATE tenure.submission SET retry_at = \(now)
+          WHERE status = 'pending' AND submission_id = ANY(\(submissions))
+          """)
+      }
+      let count = restarted.count
       guard count > 0, let administrator else { return count }
       let act = NewAct(
         action: .retryJobs, subject: selection.inWords, administrator: administrator,
@@ -130,16 +141,9 @@ extension Ledger {
       case .allParked: "parked_at IS NOT NULL"
       }
     return """
-      WITH restarted AS (
-        UPDATE tenure.job SET parked_at = NULL, created_at = \(now), run_at = \(now), attempts = 0
-        WHERE locked_until IS NULL AND \(condition)
-        RETURNING kind, subject
-      ), submission AS (
-        UPDATE tenure.submission SET retry_at = \(now)
-        WHERE status = 'pending' AND submission_id IN (
-          SELECT subject::uuid FROM restarted WHERE kind = 'verify_submission')
-      )
-      SELECT count(*) FROM restarted
+      UPDATE tenure.job SET parked_at = NULL, created_at = \(now), run_at = \(now), attempts = 0
+      WHERE locked_until IS NULL AND \(condition)
+      RETURNING kind, subject
       """
   }
 }

@@ -1,3 +1,4 @@
+import Foundation
 import JSONText
 import Postgres
 package import Subscriptions
@@ -87,15 +88,18 @@ extension Ledger {
         SELECT d.event_id, d.attempts, d.due_since, \(SQL.eventInFeed)
         FROM tenure.webhook_delivery AS d
         JOIN tenure.event AS e ON e.event_id = d.event_id
-        LEFT JOIN tenure.account_by_key AS a ON a.account_key = e.account_key
         WHERE d.stream = \(stream) AND d.parked_at IS NULL
         ORDER BY d.position LIMIT 1
+        """,
+        // Of an account's stream each event is the account's.
+        """
+        SELECT account_id FROM tenure.account_by_key WHERE account_key = \(UUID(uuidString: stream))
         """,
       ])
       guard results[1].count == 1 else { return nil }
       guard
-        let (id, attempts, dueSince, body) = try results[2].decodeFirst(
-          Int64.self, Int.self, Timestamp.self, String.self)
+        let (id, attempts, dueSince, beginning, _, data) = try results[2].decodeFirst(
+          Int64.self, Int.self, Timestamp.self, String.self, AccountKey?.self, String.self)
       else {
         try await transaction.commit(with: job.completion)
         return nil
@@ -104,8 +108,10 @@ extension Ledger {
         try await transaction.commit(with: job.repetition(at: now, now: now))
         return nil
       }
+      let account = try results[3].decodeFirst(String.self)
       return WebhookDelivery(
-        eventID: id, stream: stream, attempts: attempts, dueSince: dueSince, body: body)
+        eventID: id, stream: stream, attempts: attempts, dueSince: dueSince,
+        body: FeedPage.event(beginning, of: account, data))
     }
   }
 
@@ -160,17 +166,21 @@ extension Ledger {
       let isOn = try await transaction.query("SELECT pushed_to IS NOT NULL FROM tenure.feed")
         .decodeOnly(Bool.self)
       guard isOn else { return .webhooksOff }
-      let found = try await transaction.query(
+      let results = try await transaction.batch([
+        "SELECT account_key FROM tenure.event WHERE event_id = \(id)",
         """
         INSERT INTO tenure.webhook_delivery AS d (event_id, stream, position, due_since)
         SELECT event_id, \(SQL.eventStream), position, \(now) FROM tenure.event AS e
         WHERE event_id = \(id) AND position IS NOT NULL
         ON CONFLICT (event_id) DO UPDATE SET attempts = 0, due_since = excluded.due_since,
           parked_at = NULL, last_error = NULL
-        RETURNING d.stream, (SELECT e.account_key FROM tenure.event AS e WHERE e.event_id = \(id))
-        """
-      ).decodeFirst(String.self, AccountKey?.self)
-      guard let (stream, account) = found else { return .unknownEvent }
+        RETURNING d.stream
+        """,
+      ])
+      guard
+        let account = try results[0].decode(AccountKey?.self).first,
+        let stream = try results[1].decode(String.self).first
+      else { return .unknownEvent }
       let act = administrator.map {
         NewAct(action: .redeliverEvent, subject: "\(id)", administrator: $0, account: account)
       }
@@ -258,20 +268,21 @@ extension Ledger {
     -> [ParkedDelivery]
   {
     let start = last ?? 0
-    return try await database.query(
+    let rows = try await database.query(
       """
-      SELECT d.event_id, d.position, e.type, a.account_id, d.attempts, d.parked_at, d.last_error
+      SELECT d.event_id, d.position, e.type, e.account_key, d.attempts, d.parked_at, d.last_error
       FROM tenure.webhook_delivery AS d
       JOIN tenure.event AS e ON e.event_id = d.event_id
-      LEFT JOIN tenure.account_by_key AS a ON a.account_key = e.account_key
       WHERE d.parked_at IS NOT NULL AND d.position > \(start)
       ORDER BY d.position LIMIT \(limit)
       """
     ).decode(
-      Int64.self, Int64.self, String.self, String?.self, Int.self, Timestamp.self, String.self
-    ).map {
+      Int64.self, Int64.self, String.self, AccountKey?.self, Int.self, Timestamp.self, String.self)
+    let accounts = try await accountIDs(of: Set(rows.compactMap(\.3)))
+    return rows.map {
       ParkedDelivery(
-        eventID: $0, position: $1, type: $2, accountID: $3, attempts: $4, parkedAt: $5, reason: $6)
+        eventID: $0, position: $1, type: $2, accountID: $3.flatMap { accounts[$0] }, attempts: $4,
+        parkedAt: $5, reason: $6)
     }
   }
 }

@@ -60,9 +60,8 @@ struct LineLookups {
 
   /// Makes the names known, unless they are.
   var inserts: [SQL] {
-    (transactions.isEmpty ? [] : [Self.insert(transactions, "transaction_line", "transaction_id")])
-      + (lineItems.isEmpty
-        ? [] : [Self.insert(lineItems, "web_order_line_item", "web_order_line_item_id")])
+    Self.insert(transactions, "transaction_line", "transaction_id")
+      + Self.insert(lineItems, "web_order_line_item", "web_order_line_item_id")
   }
 
   /// Makes the names known and looks them up; ``links(from:)`` reads the results.
@@ -81,16 +80,16 @@ struct LineLookups {
 
   private static func insert<ID: PostgresEncodable>(
     _ items: [(id: ID, line: LineID)], _ table: String, _ column: String
-  ) -> SQL {
-    """
-    INSERT INTO tenure.\(unescaped: table) (\(unescaped: column), environment,
-      original_transaction_id)
-    SELECT name, environment, original_transaction_id
-    FROM unnest(\(items.map(\.id)), \(items.map(\.line.environment)),
-      \(items.map(\.line.originalTransactionID)))
-      AS occurrence (name, environment, original_transaction_id)
-    ON CONFLICT (\(unescaped: column), environment) DO NOTHING
-    """
+  ) -> [SQL] {
+    items.map { "(\($0.id), \($0.line.environment), \($0.line.originalTransactionID))" }.rowLists
+      .map { rows in
+        """
+        INSERT INTO tenure.\(unescaped: table) (\(unescaped: column), environment,
+          original_transaction_id)
+        VALUES \(rows)
+        ON CONFLICT (\(unescaped: column), environment) DO NOTHING
+        """
+      }
   }
 
   // MARK: Results

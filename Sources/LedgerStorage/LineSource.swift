@@ -29,36 +29,40 @@ extension LineSource {
   func upsert(for evidence: [Evidence]) -> [SQL] {
     let lines = Set(evidence.map(\.line)).sorted()
     guard !lines.isEmpty, let bundleID else { return [] }
-    let (environments, ids) = (lines.map(\.environment), lines.map(\.originalTransactionID))
     guard let receipt else {
-      return [
-        """
-        INSERT INTO tenure.line_source AS known (environment, original_transaction_id, bundle_id)
-        SELECT environment, original_transaction_id, \(bundleID)
-        FROM unnest(\(environments), \(ids)) AS line (environment, original_transaction_id)
-        ON CONFLICT (environment, original_transaction_id)
-        DO UPDATE SET bundle_id = excluded.bundle_id
-        WHERE known.bundle_id IS DISTINCT FROM excluded.bundle_id
-        """
-      ]
+      return lines.map { "(\($0.environment), \($0.originalTransactionID), \(bundleID))" }.rowLists
+        .map { rows in
+          """
+          INSERT INTO tenure.line_source AS known (environment, original_transaction_id,
+            bundle_id)
+          VALUES \(rows)
+          ON CONFLICT (environment, original_transaction_id)
+          DO UPDATE SET bundle_id = excluded.bundle_id
+          WHERE known.bundle_id IS DISTINCT FROM excluded.bundle_id
+          """
+        }
     }
     let (submission, notification): (UUID?, String?) =
       switch receipt {
       case .submission(let id): (id, nil)
       case .notification(let id): (nil, id)
       }
-    return [
+    return lines.map { line in
+      """
+      (\(line.environment), \(line.originalTransactionID), \(bundleID), \(submission),
+        \(notification))
+      """
+    }.rowLists.map { rows in
       """
       INSERT INTO tenure.line_source (environment, original_transaction_id, bundle_id,
         receipt_submission_id, receipt_notification_id)
-      SELECT environment, original_transaction_id, \(bundleID), \(submission), \(notification)
-      FROM unnest(\(environments), \(ids)) AS line (environment, original_transaction_id)
+      VALUES \(rows)
       ON CONFLICT (environment, original_transaction_id)
       DO UPDATE SET bundle_id = excluded.bundle_id,
         receipt_submission_id = excluded.receipt_submission_id,
         receipt_notification_id = excluded.receipt_notification_id
       """
-    ]
+    }
   }
 
   /// Reads what is noted of some lines; ``init(from:)`` reads the results.

@@ -1,3 +1,4 @@
+import Foundation
 import Postgres
 package import Subscriptions
 
@@ -120,13 +121,27 @@ extension Ledger {
 
   /// The provisional grants that stand although their submission was decided: there are none.
   func strayProvisionalGrants() async throws -> [LineID] {
+    // Grants go with the decision on their submission: those are strays that are there before and
+    // after a look at submissions that are decided.
+    let before = try await provisionalGrants()
+    let pending = try await database.query(
+      """
+      SELECT submission_id FROM tenure.submission
+      WHERE submission_id = ANY(\(before.map(\.submission))) AND status = 'pending'
+      """, deadline: Self.auditDeadline
+    ).decode(UUID.self)
+    let decided = Set(before.map(\.submission)).subtracting(pending)
+    guard !decided.isEmpty else { return [] }
+    return try await provisionalGrants().filter { decided.contains($0.submission) }.map(\.line)
+  }
+
+  private func provisionalGrants() async throws -> [(submission: UUID, line: LineID)] {
     try await database.query(
       """
-      SELECT g.environment, g.original_transaction_id FROM tenure.account_grant AS g
-      LEFT JOIN tenure.submission AS s ON s.submission_id = g.submission_id
-      WHERE g.source = 'provisional' AND s.status IS DISTINCT FROM 'pending'
-      ORDER BY g.environment, g.original_transaction_id
+      SELECT submission_id, environment, original_transaction_id FROM tenure.account_grant
+      WHERE source = 'provisional'
+      ORDER BY environment, original_transaction_id
       """, deadline: Self.auditDeadline
-    ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+    ).decode(UUID.self, Environment.self, OriginalTransactionID.self).map { ($0, LineID($1, $2)) }
   }
 }

@@ -20,7 +20,7 @@ package struct SchemaMigrator: Sendable {
 
   /// Two programs that migrate at once do so one after the other: "tenure" in ASCII, as in
   /// `schema.sql`.
-  private static let lock: Int64 = 0x7465_6E75_7265
+  static let lock: Int64 = 0x7465_6E75_7265
   /// A step may rewrite a large table: it has the time that it needs.
   private static let deadline: Duration = .seconds(24 * 3600)
   /// The first version that notes which programs it serves.

@@ -230,9 +230,16 @@ struct JournalTests {
         FROM (
           SELECT number, mrr_twelfths, 'day' AS source FROM tenure.movement_day
           UNION ALL
-          SELECT number, mrr_twelfths, 'change' FROM tenure.movement_change
-          CROSS JOIN LATERAL tenure.movement_effect(
-            environment, original_transaction_id, change_id)
+          SELECT s.sign * m.number, s.sign * m.mrr_twelfths, 'change'
+          FROM tenure.movement_change AS c
+          JOIN tenure.movement AS m ON m.environment = c.environment
+            AND m.original_transaction_id = c.original_transaction_id
+            AND c.change_id IN (m.opened_by, m.closed_by)
+          CROSS JOIN LATERAL (
+            SELECT CASE WHEN m.opened_by = c.change_id THEN 1 ELSE -1 END AS sign
+          ) AS s
+          CROSS JOIN LATERAL tenure.movement_basis(
+            m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths) AS b
         ) AS sum
         """
       func fold(on date: Double) async throws {

@@ -7,7 +7,8 @@ import PrivatePostgres
 /// Runs a test on a database of its own: a clone of a template that was made from `schema.sql`.
 ///
 /// All tests of a process share one server, which is forgetful and fast; cloning takes a few
-/// milliseconds, so tests run beside each other and see nothing of one another.
+/// milliseconds, so tests run beside each other and see nothing of one another. With
+/// `TENURE_TEST_DATABASE_URL` it is the server there: see ``ScratchPlace``.
 ///
 /// - Parameters:
 ///   - configure: Changes the pool's configuration before it is opened.
@@ -33,7 +34,7 @@ private func withClone<Value: Sendable>(
   configure: @Sendable (inout ConnectionPool.Configuration) -> Void,
   _ body: @Sendable (ConnectionPool) async throws -> Value
 ) async throws -> Value {
-  let uri = try await ScratchServer.shared.cloneTemplate()
+  let uri = try await ScratchServer.shared.makeDatabase()
   var configuration = ConnectionPool.Configuration(uri: uri)
   // Hundreds of tests share two cores: waiting for one's turn is no failure here.
   configuration.acquireTimeout = .seconds(120)
@@ -45,9 +46,11 @@ private func withClone<Value: Sendable>(
   do {
     let value = try await body(pool)
     await pool.close()
+    await ScratchServer.shared.removeDatabase(uri)
     return value
   } catch {
     await pool.close()
+    await ScratchServer.shared.removeDatabase(uri)
     throw error
   }
 }
@@ -58,13 +61,13 @@ private let quiet = Logger(label: "scratch", factory: { _ in SwiftLogNoOpLogHand
 private actor ScratchServer {
   static let shared = ScratchServer()
 
-  private static let template = "tenure_template"
   private static let connectionLimit = 300
   /// How many tests have a database at once, each with a pool or two; the others wait their turn.
   private static let placeLimit = 40
 
-  private var starting: Task<PrivatePostgres, any Error>?
-  private var clones = 0
+  private let place = ScratchPlace.environment
+  private var starting: Task<(uri: String, own: PrivatePostgres?), any Error>?
+  private var databases = 0
   private var freePlaces = placeLimit
   private var waiting: [CheckedContinuation<Void, Never>] = []
 
@@ -84,54 +87,108 @@ private actor ScratchServer {
     }
   }
 
-  /// Makes a database like the template.
+  /// Makes a database like the template; on a Citus, which can't clone its databases, like it from
+  /// the ground up.
   ///
   /// - Returns: Its connection URI.
-  func cloneTemplate() async throws -> String {
+  func makeDatabase() async throws -> String {
     let server = try await server()
-    clones += 1
-    let name = "scratch_\(clones)"
-    let pool = ConnectionPool(
-      configuration: ConnectionPool.Configuration(uri: await server.uri()), logger: quiet)
-    do {
-      try await pool.runScript(
-        """
-        CREATE DATABASE \(name) TEMPLATE \(Self.template)
-        """)
+    databases += 1
+    let name = "\(place.prefix)\(databases)"
+    let uri = ScratchPlace.uri(server, database: name)
+    if place.distribution == .citus {
+      try await Self.run(["CREATE DATABASE \(name)"], on: server)
+      try await Self.prepare(uri, distribution: place.distribution)
+    } else {
       // Settings of a database are not cloned.
-      try await pool.runScript(
-        "ALTER DATABASE \(name) SET search_path TO \"$user\", public, tenure")
-    } catch {
-      await pool.close()
-      throw error
+      try await Self.run(
+        [
+          "CREATE DATABASE \(name) TEMPLATE \(place.template)",
+          "ALTER DATABASE \(name) SET search_path TO \"$user\", public, tenure",
+        ], on: server)
     }
-    await pool.close()
-    return await server.uri(database: name)
+    return uri
   }
 
-  private func server() async throws -> PrivatePostgres {
-    if let starting { return try await starting.value }
-    let task = Task { try await Self.start() }
+  /// Removes a database from a server that goes on without us.
+  func removeDatabase(_ uri: String) async {
+    guard let server = place.server, let name = ScratchPlace.database(of: uri) else { return }
+    // Whatever keeps it: the next run has other names.
+    try? await Self.run(["DROP DATABASE IF EXISTS \(name) WITH (FORCE)"], on: server)
+  }
+
+  private func server() async throws -> String {
+    if let starting { return try await starting.value.uri }
+    let task = Task { [place] in try await Self.start(place) }
     starting = task
-    return try await task.value
+    return try await task.value.uri
   }
 
-  /// Starts a server with a template; it ends and is removed with this process.
-  private static func start() async throws -> PrivatePostgres {
+  /// Starts a server with a template, which ends and is removed with this process; or makes one on
+  /// the server that is there.
+  ///
+  private static func start(
+    _ place: ScratchPlace
+  ) async throws -> (uri: String, own: PrivatePostgres?) {
+    let own = place.server == nil ? try await startPrivate() : nil
+    let uri = if let own { await own.uri() } else { place.server ?? "" }
+    guard place.distribution != .citus else { return (uri, own) }
+    try await run(["CREATE DATABASE \(place.template)"], on: uri)
+    try await prepare(
+      ScratchPlace.uri(uri, database: place.template), distribution: place.distribution)
+    return (uri, own)
+  }
+
+  private static func startPrivate() async throws -> PrivatePostgres {
     let directory = FileManager.default.temporaryDirectory
       .appending(path: "tenure-tests-\(ProcessInfo.processInfo.processIdentifier)")
     var options = PrivatePostgres.Options.temporary
     options.settings["max_connections"] = "\(connectionLimit)"
-    let server = try await PrivatePostgres.start(in: directory, options: options)
-    let maintenance = ConnectionPool(
-      configuration: ConnectionPool.Configuration(uri: await server.uri()), logger: quiet)
-    try await maintenance.runScript("CREATE DATABASE \(template)")
-    await maintenance.close()
+    return try await PrivatePostgres.start(in: directory, options: options)
+  }
+
+  private static func prepare(
+    _ uri: String, distribution: ScratchPlace.Distribution
+  ) async throws {
+    try await withPool(uri) { pool in
+      switch distribution {
+      case .none: break
+      // Each shard of each table is a table, in hundreds of databases.
+      case .citus:
+        try await pool.runScript("CREATE EXTENSION citus")
+        try await pool.runScript(
+          """
+          DO $$ BEGIN
+            EXECUTE format('ALTER DATABASE %I SET citus.shard_count = 2', current_database());
+          END $$
+          """)
+      case .standIn: try await CitusStandIn.install(in: pool)
+      }
+    }
+    try await withPool(uri) { pool in
+      _ = try await SchemaMigrator(database: pool, logger: quiet).migrate()
+      guard distribution != .none else { return }
+      _ = try await SchemaDistributor(database: pool, logger: quiet).distribute()
+    }
+  }
+
+  private static func run(_ scripts: [String], on uri: String) async throws {
+    try await withPool(uri) { pool in
+      for script in scripts { try await pool.runScript(script) }
+    }
+  }
+
+  private static func withPool(
+    _ uri: String, _ body: (ConnectionPool) async throws -> Void
+  ) async throws {
     let pool = ConnectionPool(
-      configuration: ConnectionPool.Configuration(uri: await server.uri(database: template)),
-      logger: quiet)
-    _ = try await SchemaMigrator(database: pool, logger: quiet).migrate()
-    await pool.close()
-    return server
+      configuration: ConnectionPool.Configuration(uri: uri), logger: quiet)
+    do {
+      try await body(pool)
+      await pool.close()
+    } catch {
+      await pool.close()
+      throw error
+    }
   }
 }

@@ -10,7 +10,9 @@ struct MigrateCommand: AsyncParsableCommand {
     discussion: """
       Uses TENURE_MIGRATION_DATABASE_URL, the schema's owner, or else DATABASE_URL. Running it \
       again changes nothing. Programs go on meanwhile as far as the new schema serves them: it \
-      waits for tables that are in use, and never keeps others waiting for longer than a moment.
+      waits for tables that are in use, and never keeps others waiting for longer than a moment. \
+      What is distributed once stays so: the tables of a later version are distributed without \
+      saying it again.
       """)
 
   @OptionGroup var options: SettingOptions
@@ -18,29 +20,60 @@ struct MigrateCommand: AsyncParsableCommand {
   @Flag(help: "Change nothing; exit with 1 unless the schema serves this program.")
   var check = false
 
+  @Flag(help: "Distribute the tables over the nodes of a Citus.")
+  var distributed = false
+
   func run() async throws {
     let settings = try await options.settings()
     let logger = Logger.bootstrapTenure(
       level: settings.logLevel, format: settings.logFormat)
     let database = try await Database.openForMigration(
       settings, creating: !check, logger: logger)
-    try await database.use { try await migrate(SchemaMigrator(database: $0, logger: logger)) }
+    try await database.use { pool in
+      let distributor = SchemaDistributor(database: pool, logger: logger)
+      if check {
+        let standing = try await SchemaMigrator(database: pool, logger: logger).check()
+        try await tell(standing, distributor)
+      } else {
+        try await migrate(SchemaMigrator(database: pool, logger: logger))
+        let isBegun = try await distributor.isBegun()
+        if distributed || isBegun { try await distribute(distributor) }
+      }
+    }
+  }
+
+  private func tell(
+    _ standing: SchemaStanding, _ distributor: SchemaDistributor
+  ) async throws {
+    let current = SchemaMigrator.currentVersion
+    let tables = try await distributor.check()
+    if distributed && tables == 0 { throw DistributionError.notBegun }
+    switch standing {
+    case .current:
+      print(
+        "The schema is up to date: version \(current)"
+          + (tables > 0 ? ", its \(tables) tables distributed." : "."))
+    case .ahead(let version): print(SchemaStanding.sentence(on: version))
+    }
   }
 
   private func migrate(_ migrator: SchemaMigrator) async throws {
     let current = SchemaMigrator.currentVersion
-    if check {
-      switch try await migrator.check() {
-      case .current: print("The schema is up to date: version \(current).")
-      case .ahead(let version): print(SchemaStanding.sentence(on: version))
-      }
-      return
-    }
     switch try await migrator.migrate() {
     case nil: print("The schema is created: version \(current).")
     case let version? where version > current: print(SchemaStanding.sentence(on: version))
     case current?: print("The schema was up to date: version \(current).")
     case let before?: print("The schema is brought from version \(before) to \(current).")
+    }
+  }
+
+  private func distribute(_ distributor: SchemaDistributor) async throws {
+    let outcome = try await distributor.distribute()
+    print(
+      outcome.tables.isEmpty
+        ? "Every table was distributed." : "Tables distributed: \(outcome.tables.count).")
+    for (name, message) in outcome.unanswerable.sorted(by: { $0.key < $1.key }) {
+      print("This Citus can't be asked for \(name): \(message)")
     }
   }
 }

@@ -227,7 +227,7 @@ extension Doctor {
         remedy: "Give the programs a login of their own, IN ROLE tenure_program, and the owner's "
           + "URL to TENURE_MIGRATION_DATABASE_URL.")
       : .ok(check, "The role can append to the ledger, and change nothing in it.")
-    return [finding(on: standing), role]
+    return [finding(on: standing), role, try await distribution(pool)]
   }
 
   private func finding(on standing: SchemaStanding) -> DoctorFinding {
@@ -238,6 +238,19 @@ extension Doctor {
       .warning(
         check, SchemaStanding.sentence(on: version),
         remedy: "Restart `tenure serve` and `tenure work` with the new Tenure.")
+    }
+  }
+
+  private func distribution(_ pool: ConnectionPool) async throws -> DoctorFinding {
+    let check = "database.distribution"
+    do {
+      let tables = try await SchemaDistributor(database: pool, logger: logger).check()
+      return .ok(
+        check,
+        tables == 0
+          ? "The tables are on one server." : "All \(tables) tables are distributed with Citus.")
+    } catch let error as DistributionError {
+      return .fault(check, "\(error)", remedy: "Run `tenure migrate --distributed`.")
     }
   }
 

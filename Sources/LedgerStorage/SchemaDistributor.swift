@@ -1,0 +1,188 @@
+package import Logging
+package import Postgres
+
+/// Distributes the schema over the nodes of a Citus, by what the comments of its tables say.
+///
+/// Each table is placed in a transaction of its own: what was interrupted is continued by the next
+/// run, and what a later step of the schema adds is placed by the run after it.
+package struct SchemaDistributor: Sendable {
+  /// What a run did.
+  package struct Outcome: Hashable, Sendable {
+    /// The tables that it placed, in order.
+    package var tables: [String] = []
+    /// What can't be asked on this Citus, each with what the server says.
+    package var unanswerable: [String: String] = [:]
+  }
+
+  /// Copying a large table takes its time.
+  static let deadline: Duration = .seconds(24 * 3600)
+
+  let database: ConnectionPool
+  let logger: Logger
+
+  /// Works on a database that holds the schema of this version.
+  package init(database: ConnectionPool, logger: Logger) {
+    self.database = database
+    self.logger = logger
+  }
+
+  /// Checks that all tables are where their comments say, or none is distributed.
+  ///
+  /// - Returns: How many tables are distributed: all or none.
+  /// - Throws: ``DistributionError`` if only some are, or one is elsewhere.
+  package func check() async throws -> Int {
+    guard try await Self.hasCitus(database) else { return 0 }
+    let tables = try await Self.tables(database)
+    guard tables.contains(where: { $0.placed != nil }) else { return 0 }
+    try Self.requireAsWanted(tables)
+    let missing = tables.filter { $0.placed == nil }.map(\.name)
+    guard missing.isEmpty else { throw DistributionError.incomplete(tables: missing) }
+    return tables.count
+  }
+
+  /// Whether any table is distributed.
+  package func isBegun() async throws -> Bool {
+    guard try await Self.hasCitus(database) else { return false }
+    return try await Self.tables(database).contains { $0.placed != nil }
+  }
+
+  /// Places every table that is not where its comment says, and lets what reads tables do so there.
+  ///
+  /// - Returns: What was done; nothing if everything was in its place.
+  /// - Throws: ``DistributionError``, or what the database says.
+  package func distribute() async throws -> Outcome {
+    try await requireCitus()
+    var outcome = Outcome()
+    while let table = try await placeNext() {
+      logger.info("A table is distributed", metadata: ["table": "\(table)"])
+      outcome.tables.append(table)
+    }
+    try await repeatColumnPrivileges()
+    let rewritten = try await rewriteFunctions()
+    if !outcome.tables.isEmpty || rewritten > 0 { outcome.unanswerable = try await tryReports() }
+    return outcome
+  }
+
+  private func requireCitus() async throws {
+    guard try await Self.hasCitus(database) else {
+      let isInstalled = try await database.query(
+        "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'citus')"
+      ).decodeOnly(Bool.self)
+      throw isInstalled ? DistributionError.notCreated : .notInstalled
+    }
+    do {
+      _ = try await database.query("SELECT citus_version()")
+    } catch let error as PostgresError where error.code == .server {
+      throw DistributionError.notLoaded(error.message)
+    }
+    let (nodes, coordinators) = try await database.query(
+      "SELECT count(*), count(*) FILTER (WHERE groupid = 0) FROM pg_dist_node"
+    ).decodeOnly(Int.self, Int.self)
+    guard nodes == 0 || coordinators > 0 else { throw DistributionError.coordinatorUnknown }
+  }
+
+  private static func requireAsWanted(_ tables: [CatalogueTable]) throws {
+    for table in tables {
+      guard let wanted = table.wanted else { throw DistributionError.unsaid(table: table.name) }
+      if let placed = table.placed, placed != wanted {
+        throw DistributionError.otherwise(table: table.name, placed: placed, wanted: wanted)
+      }
+    }
+  }
+
+  /// Places the first table that is not placed yet.
+  ///
+  /// - Returns: The table; nil if all are placed.
+  private func placeNext() async throws -> String? {
+    try await database.withTransaction { transaction in
+      // Whoever migrates or distributes at the same time waits.
+      _ = try await transaction.query(
+        "SELECT pg_advisory_xact_lock(\(SchemaMigrator.lock))", deadline: Self.deadline)
+      let tables = try await Self.tables(transaction)
+      try Self.requireAsWanted(tables)
+      guard
+        let table = CatalogueTable.inOrder(tables).first(where: { $0.placed == nil }),
+        let wanted = table.wanted
+      else { return nil }
+      // Else a local table with a foreign key to a reference table would be placed with it.
+      _ = try await transaction.execute(
+        "SET LOCAL citus.enable_local_reference_table_foreign_keys = off")
+      let name = "tenure.\(table.name)"
+      let placing: SQL =
+        switch wanted {
+        case .reference: "SELECT create_reference_table(\(name)::regclass)"
+        case .local:
+          """
+          SELECT citus_add_local_table_to_metadata(\(name)::regclass,
+            cascade_via_foreign_keys => true)
+          """
+        case .by(let column):
+          // What has one column of distribution is in one group, and nothing else is.
+          """
+          SELECT create_distributed_table(\(name)::regclass, \(column),
+            colocate_with => \(Self.neighbour(of: wanted, in: tables) ?? "none"))
+          """
+        }
+      _ = try await transaction.execute(placing, deadline: Self.deadline)
+      return table.name
+    }
+  }
+
+  private static func neighbour(
+    of wanted: TableDistribution, in tables: [CatalogueTable]
+  ) -> String? {
+    tables.first { $0.placed == wanted }.map { "tenure.\($0.name)" }
+  }
+
+  // MARK: The catalogue
+
+  private static func hasCitus(_ runner: some StatementRunner) async throws -> Bool {
+    try await runner.query(
+      "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')"
+    ).decodeOnly(Bool.self)
+  }
+
+  private static func tables(_ runner: some StatementRunner) async throws -> [CatalogueTable] {
+    try await runner.query(
+      """
+      SELECT c.relname::text, coalesce(obj_description(c.oid, 'pg_class'), ''),
+        ARRAY(
+          SELECT DISTINCT f.confrelid::regclass::text FROM pg_constraint AS f
+          WHERE f.conrelid = c.oid AND f.contype = 'f'),
+        CASE
+          WHEN p.partmethod = 'h' THEN 'by ' || column_to_column_name(p.logicalrelid, p.partkey)
+          WHEN p.repmodel = 't' THEN 'reference'
+          WHEN p.logicalrelid IS NOT NULL THEN 'local'
+        END
+      FROM pg_class AS c
+      LEFT JOIN pg_dist_partition AS p ON p.logicalrelid = c.oid
+      WHERE c.relnamespace = 'tenure'::regnamespace AND c.relkind = 'r'
+      ORDER BY c.relname
+      """
+    ).decode(String.self, String.self, [String].self, String?.self).map { row in
+      CatalogueTable(
+        name: row.0, wanted: TableDistribution(note: row.1),
+        placed: row.3.flatMap { TableDistribution(note: "[\($0)]") },
+        parents: Set(row.2.map { String($0.split(separator: ".").last ?? "") }))
+    }
+  }
+
+  /// Says the privileges on single columns once more: Citus gives shards those on whole tables when
+  /// it makes them, and takes those on columns from GRANT alone.
+  private func repeatColumnPrivileges() async throws {
+    let grants = try await database.query(
+      """
+      SELECT format('GRANT %s (%s) ON tenure.%I TO %I', g.privilege_type,
+        string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum), c.relname,
+        pg_get_userbyid(g.grantee))
+      FROM pg_class AS c
+      JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+      CROSS JOIN LATERAL aclexplode(a.attacl) AS g
+      WHERE c.relnamespace = 'tenure'::regnamespace AND c.relkind = 'r' AND g.grantee <> 0
+      GROUP BY c.relname, g.grantee, g.privilege_type
+      ORDER BY c.relname, 1
+      """
+    ).decode(String.self)
+    for grant in grants { try await database.runScript(grant) }
+  }
+}

@@ -1,0 +1,88 @@
+import Testing
+
+/// What Citus asks of statements, as far as their text tells.
+///
+/// What it asks of tables is tested with the catalogue.
+struct DistributionTests {
+  /// The column of distribution of each table in shards, as the comments in schema.sql say.
+  private static let sharded: [String: String] = {
+    let schema = Repository.text(of: "schema.sql") ?? ""
+    let notes = schema.matches(
+      of: /COMMENT ON TABLE (?<table>\w+) IS\s+'[^;]*\[by (?<column>\w+)\]';/)
+    return Dictionary(uniqueKeysWithValues: notes.map { (String($0.table), String($0.column)) })
+  }()
+
+  /// Where rows of many keys are written by one `unnest`, thousands at a time.
+  private static let bulk: Set<String> = ["Sources/LedgerStorage/Ledger+Import.swift"]
+
+  private static func findings(in source: SwiftSource) throws -> [Finding] {
+    guard source.path.hasPrefix("Sources/LedgerStorage/") else { return [] }
+    return try source.literals.filter { $0.text.contains("tenure.") }.flatMap { literal in
+      try faults(of: literal.text, isBulk: bulk.contains(source.path)).map {
+        Finding(path: source.path, line: literal.line, fault: $0)
+      }
+    }
+  }
+
+  private static func faults(of statement: String, isBulk: Bool) throws -> [String] {
+    let tables = statement.matches(of: try Regex(line: #"\btenure\.(\w+)"#))
+      .compactMap { $0.output[1].substring.map(String.init) }
+    let columns = Set(tables.compactMap { sharded[$0] })
+    var faults: [String] = []
+    if columns.count > 1 {
+      faults.append("it reads shards by \(columns.sorted().joined(separator: " and "))")
+    }
+    if statement.contains(try Regex(line: #"\bFOR (NO KEY )?UPDATE\b"#)) {
+      for column in columns
+      where !statement.contains(try Regex(line: #"\b\#(column) = \$"#)) {
+        faults.append("it locks rows in shards without \(column) = one value")
+      }
+    }
+    if let change = statement.firstMatch(of: try Regex(line: #"\bDO UPDATE\b|\bUPDATE tenure\."#)) {
+      let rest = statement[change.range.lowerBound...]
+      if rest.contains(try Regex(line: #"\b(now|clock_timestamp|gen_random_uuid)\(\)"#)) {
+        faults.append("what it changes takes a parameter, no now() or gen_random_uuid()")
+      }
+    }
+    if let returning = statement.firstMatch(of: try Regex(line: #"\bRETURNING\b[^)]*"#)),
+      statement[returning.range].contains(try Regex(line: #"\(SELECT\b|::text|\bto_jsonb?\("#)),
+      !columns.isEmpty
+    {
+      faults.append("it returns more than plain columns")
+    }
+    for column in isBulk ? [] : columns {
+      let keys = try Regex(line: #"(?s)unnest\(.*AS \w+\s+\([^)]*\b\#(column)\b"#)
+      guard statement.contains(keys) else { continue }
+      faults.append("it has rows of many keys in one unnest: VALUES with `rowLists` is for them")
+    }
+    return faults
+  }
+
+  @Test func statementsKeepToWhatCitusPlans() throws {
+    #expect(Self.sharded.count > 20)
+    try Repository.sources.flatMap(Self.findings).report()
+  }
+
+  @Test(arguments: [
+    // statement                                                                      is a finding
+    ("SELECT FROM tenure.claim AS c JOIN tenure.placement AS p USING (number)", false),
+    ("SELECT FROM tenure.account AS a JOIN tenure.account_by_key AS k USING (account_key)", true),
+    ("SELECT FROM tenure.account WHERE account_id = \\(id) FOR UPDATE", false),
+    ("SELECT FROM tenure.account WHERE account_key = \\(key) FOR UPDATE", true),
+    ("SELECT FROM tenure.account WHERE account_id = ANY(\\(ids)) FOR NO KEY UPDATE", true),
+    ("SELECT FROM tenure.job WHERE lane = \\(lane) FOR UPDATE SKIP LOCKED", false),
+    ("UPDATE tenure.account SET told_at = \\(now) WHERE account_id = \\(id)", false),
+    ("UPDATE tenure.account SET told_at = now() WHERE account_id = \\(id)", true),
+    ("INSERT INTO tenure.job SELECT 1 ON CONFLICT (kind) DO UPDATE SET run_at = now()", true),
+    ("DELETE FROM tenure.account WHERE account_id = \\(id) RETURNING account_key", false),
+    ("DELETE FROM tenure.account WHERE account_id = \\(id) RETURNING account_key::text", true),
+    ("INSERT INTO tenure.account (account_id) VALUES \\(rows)", false),
+    ("INSERT INTO tenure.account SELECT account_id FROM unnest(\\(ids)) AS a (account_id)", true),
+    ("INSERT INTO tenure.claim SELECT number FROM unnest(\\(numbers)) AS c (number)", false),
+  ])
+  func canFail(statement: String, isFinding: Bool) throws {
+    let source = SwiftSource(
+      path: "Sources/LedgerStorage/X.swift", text: "query(\"\(statement)\")")
+    #expect(try Self.findings(in: source).isEmpty != isFinding, "\(statement)")
+  }
+}

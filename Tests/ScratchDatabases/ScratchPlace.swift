@@ -1,0 +1,55 @@
+import Foundation
+
+/// Where the scratch databases of this process are.
+///
+/// `TENURE_TEST_DATABASE_URL` names a superuser's database on a server that is to be tried; without
+/// it each process starts a server of its own. `TENURE_TEST_DISTRIBUTED` distributes the schema of
+/// every scratch database: `on` with the Citus of that server, `stand-in` with ``CitusStandIn``.
+package struct ScratchPlace: Sendable {
+  package enum Distribution: String, Sendable {
+    case none = ""
+    case citus = "on"
+    case standIn = "stand-in"
+  }
+
+  /// The connection URI of a server that is there already.
+  package let server: String?
+  package let distribution: Distribution
+  /// What the names of databases begin with: several processes may use a server.
+  let prefix: String
+
+  package init(environment: [String: String]) {
+    server = environment["TENURE_TEST_DATABASE_URL"].flatMap { $0.isEmpty ? nil : $0 }
+    let value = environment["TENURE_TEST_DISTRIBUTED"] ?? ""
+    guard let distribution = Distribution(rawValue: value) else {
+      preconditionFailure("TENURE_TEST_DISTRIBUTED is neither 'on' nor 'stand-in'.")
+    }
+    self.distribution = distribution
+    prefix =
+      server == nil ? "scratch_" : "scratch_\(ProcessInfo.processInfo.processIdentifier)_"
+  }
+
+  package static let environment = ScratchPlace(environment: ProcessInfo.processInfo.environment)
+
+  var template: String { "\(prefix)template" }
+
+  /// The connection URI of another database of a server.
+  package static func uri(_ server: String, database: String) -> String {
+    guard let (start, end) = path(of: server) else { return server }
+    return server[..<start] + "/\(database)" + server[end...]
+  }
+
+  /// The database that a connection URI names.
+  package static func database(of uri: String) -> String? {
+    guard let (start, end) = path(of: uri), start < end else { return nil }
+    return String(uri[start..<end].dropFirst())
+  }
+
+  /// From the slash before the database's name to its end.
+  private static func path(of uri: String) -> (start: String.Index, end: String.Index)? {
+    guard let scheme = uri.range(of: "://") else { return nil }
+    let end = uri[scheme.upperBound...].firstIndex(of: "?") ?? uri.endIndex
+    let start = uri[scheme.upperBound..<end].firstIndex(of: "/") ?? end
+    return (start, end)
+  }
+}
