@@ -257,18 +257,27 @@ struct ReportsBenchmark: Sendable {
     return times
   }
 
-  /// Where the numbers of a page lead to: of each column the last one.
+  /// What rows count one after the other, instead of columns side by side.
+  private static let measures = ["row_measure", "row_state"]
+
+  /// Where the numbers of a page lead to: of each column, and of each measure, the last one.
   private static func numbers(in page: String) -> [(column: String, path: String)] {
     var paths: [String: String] = [:]
     for part in page.split(separator: "href=\"").dropFirst() {
       let path = String(part.prefix { $0 != "\"" }).replacing("&amp;", with: "&")
       guard path.hasPrefix("/admin/reports/"), path.contains("/transactions?"),
-        !path.contains("format=csv"),
-        let cell = path.split(separator: "cell=").dropFirst().first
+        !path.contains("format=csv"), let column = value(of: "cell", in: path)
       else { continue }
-      paths[String(cell.prefix { $0 != "&" })] = String(path)
+      let names = [column] + measures.compactMap { value(of: $0, in: path) }
+      paths[names.joined(separator: " ")] = path
     }
     return paths.sorted { $0.key < $1.key }.map { (column: $0.key, path: $0.value) }
+  }
+
+  private static func value(of name: String, in path: String) -> String? {
+    path.split(separator: "?").last?.split(separator: "&")
+      .first { $0.hasPrefix(name + "=") }
+      .map { String($0.dropFirst(name.count + 1)) }
   }
 
   // MARK: Reads meanwhile
