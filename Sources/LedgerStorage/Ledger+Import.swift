@@ -384,16 +384,4 @@ extension Job {
       ON CONFLICT (kind, subject) DO NOTHING
       """
   }
-
-  /// Gives up a job that its worker has done in vain, until somebody starts it again.
-  func parking(because reason: String, at now: Timestamp) -> [SQL] {
-    [
-      """
-      UPDATE tenure.job SET parked_at = \(now), locked_until = NULL, locked_by = NULL,
-        last_error = \(reason.storedSentence)
-      WHERE job_id = \(id) AND locked_by = \(worker) AND generation = \(generation)
-      """,
-      unlock,
-    ]
-  }
 }
