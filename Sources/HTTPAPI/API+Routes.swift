@@ -78,7 +78,7 @@ extension API {
     let grants = GrantController(ledger: ledger, entitlements: self.entitlements, now: now)
     let erasures = ErasureController(ledger: ledger, now: now)
     let exports = ExportController(
-      ledger: ledger, catalogue: catalogue, entitlements: self.entitlements, now: now)
+      ledger: ledger, entitlements: self.entitlements, now: now)
     let acts = AdministratorActController(ledger: ledger)
     admin
       .post("/v1/transactions/{transaction_id}/owner", use: transfers.transfer)

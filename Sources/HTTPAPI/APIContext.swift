@@ -15,4 +15,12 @@ struct APIContext: RequestContext, Sendable {
     coreContext = CoreRequestContextStorage(source: source)
     remoteAddress = source.channel.remoteAddress?.ipAddress
   }
+
+  /// What Hummingbird calls the route of a path that has none.
+  private static let unknownRoute = "NotFound"
+
+  /// The template of the route, which names nobody; `none` for a path that has none.
+  var route: String {
+    endpointPath.flatMap { $0 == Self.unknownRoute ? nil : $0 } ?? "none"
+  }
 }

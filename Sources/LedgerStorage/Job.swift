@@ -213,6 +213,25 @@ extension Job {
     ]
   }
 
+  /// Gives up a job until somebody starts it again, unless another worker has claimed it, or
+  /// something else is to be done since.
+  ///
+  /// Returns the job's id if it did so.
+  func park(because reason: String, at now: Timestamp) -> SQL {
+    """
+    UPDATE tenure.job SET parked_at = \(now), locked_until = NULL, locked_by = NULL,
+      last_error = \(reason.storedSentence)
+    WHERE job_id = \(id) AND (locked_by IS NULL OR locked_by = \(worker))
+      AND generation = \(generation)
+    RETURNING job_id
+    """
+  }
+
+  /// Gives up a job that its worker has done in vain; what is to be done again since, is.
+  func parking(because reason: String, at now: Timestamp) -> [SQL] {
+    [park(because: reason, at: now), unlock]
+  }
+
   /// Frees a job that its worker has done, and that something else has given another time.
   var unlock: SQL { [self].unlock }
 

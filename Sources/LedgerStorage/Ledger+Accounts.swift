@@ -49,9 +49,29 @@ extension Ledger {
     return account
   }
 
+  /// Nobody erases a person whom somebody else has just created, again and again.
+  private static let creationAttempts = 5
+
   /// Creates an account unless another process has just done so.
+  ///
+  /// - Throws: What the database says; ``LedgerError/erasedAccount(_:)`` where one of this name was
+  ///   erased each time in the moment after it had been found to be there.
   func createAccount(_ id: String, at now: Timestamp, in transaction: Transaction) async throws
     -> Account
+  {
+    for _ in 0..<Self.creationAttempts {
+      try await insertAccount(id, at: now, in: transaction)
+      if let account = try await account(
+        from: transaction.query(Self.select(account: id)), id: id)
+      {
+        return account
+      }
+    }
+    throw LedgerError.erasedAccount(id)
+  }
+
+  private func insertAccount(_ id: String, at now: Timestamp, in transaction: Transaction)
+    async throws
   {
     let (key, token) = (AccountKey(rawValue: UUID()), UUID())
     let inserted = try await transaction.query(
@@ -61,21 +81,17 @@ extension Ledger {
       ON CONFLICT (account_id) DO NOTHING
       RETURNING account_id
       """)
-    if inserted.count == 1 {
-      _ = try await transaction.batch([
-        """
-        INSERT INTO tenure.account_by_key (account_key, account_id, app_account_token)
-        VALUES (\(key), \(id), \(token))
-        """,
-        """
-        INSERT INTO tenure.account_by_token (app_account_token, account_key)
-        VALUES (\(token), \(key))
-        """,
-      ])
-    }
-    guard let account = try await account(from: transaction.query(Self.select(account: id)), id: id)
-    else { preconditionFailure("The account is there: it was just inserted, or was before.") }
-    return account
+    guard inserted.count == 1 else { return }
+    _ = try await transaction.batch([
+      """
+      INSERT INTO tenure.account_by_key (account_key, account_id, app_account_token)
+      VALUES (\(key), \(id), \(token))
+      """,
+      """
+      INSERT INTO tenure.account_by_token (app_account_token, account_key)
+      VALUES (\(token), \(key))
+      """,
+    ])
   }
 
   /// The lines on which an account ever owned or claimed something.

@@ -86,15 +86,10 @@ extension Ledger {
 
   private func knowledge(of owners: [ImportedOwner]) async throws -> Knowledge {
     var known = Knowledge()
-    let names = Set(owners.map(\.accountID)).sorted()
     let lines = Dictionary(grouping: owners.map(\.line), by: \.environment)
     let environments = lines.keys.sorted { $0.rawValue < $1.rawValue }
     let results = try await database.batch(
-      [
-        """
-        SELECT account_id, account_key FROM tenure.account WHERE account_id = ANY(\(names))
-        """
-      ]
+      [Self.select(accounts: owners.map(\.accountID))]
         + environments.flatMap { environment -> [SQL] in
           let ids = (lines[environment] ?? []).map(\.originalTransactionID)
           return [
@@ -111,10 +106,8 @@ extension Ledger {
             """,
           ]
         })
-    for (id, key) in try results[0].decode(String.self, AccountKey.self) {
-      known.accounts[id] = key
-      if id == Account.pseudonym(of: key) { known.erased.insert(id) }
-    }
+    known.accounts = try Self.accountKeys(from: results[0])
+    known.erased = Set(known.accounts.filter { $0.key == Account.pseudonym(of: $0.value) }.keys)
     for (index, environment) in environments.enumerated() {
       for (id, owner, paidThrough) in try results[1 + 2 * index].decode(
         OriginalTransactionID.self, AccountKey?.self, Timestamp?.self)
@@ -130,6 +123,17 @@ extension Ledger {
       }
     }
     return known
+  }
+
+  private static func select(accounts names: [String]) -> SQL {
+    """
+    SELECT account_id, account_key FROM tenure.account
+    WHERE account_id = ANY(\(Set(names).sorted()))
+    """
+  }
+
+  private static func accountKeys(from rows: Rows) throws -> [String: AccountKey] {
+    Dictionary(uniqueKeysWithValues: try rows.decode(String.self, AccountKey.self))
   }
 
   // MARK: New lines
@@ -288,15 +292,12 @@ extension Ledger {
       var reader = FamilyReader(isLocking: !isDryRun)
       try await reader.read(Set(owners.map(\.line)), in: transaction)
       let families = reader.families
-      var accounts: [String: AccountKey] = [:]
+      // Asked for again, and all at once: one may have been erased since the look at the chunk.
+      var accounts = try await Self.accountKeys(
+        from: transaction.query(Self.select(accounts: owners.map(\.accountID))))
       var verdicts: [ImportVerdict] = []
       var news: [(owner: ImportedOwner, account: AccountKey)] = []
       for owner in owners {
-        if accounts[owner.accountID] == nil {
-          accounts[owner.accountID] = try await account(
-            from: transaction.query(Self.select(account: owner.accountID)), id: owner.accountID
-          )?.key
-        }
         let family = families.first { $0.members[owner.line] != nil }
         let judged = family?.verdict(on: owner, of: accounts[owner.accountID])
         var verdict = judged?.verdict ?? .recorded
@@ -382,17 +383,5 @@ extension Job {
         AS line (subject, lane)
       ON CONFLICT (kind, subject) DO NOTHING
       """
-  }
-
-  /// Gives up a job that its worker has done in vain, until somebody starts it again.
-  func parking(because reason: String, at now: Timestamp) -> [SQL] {
-    [
-      """
-      UPDATE tenure.job SET parked_at = \(now), locked_until = NULL, locked_by = NULL,
-        last_error = \(reason.storedSentence)
-      WHERE job_id = \(id) AND locked_by = \(worker) AND generation = \(generation)
-      """,
-      unlock,
-    ]
   }
 }

@@ -185,15 +185,8 @@ extension Ledger {
   /// - Throws: What the database says.
   package func park(_ job: Job, because reason: String, at now: Timestamp) async throws -> Bool {
     try await database.withTransaction { transaction in
-      let parked = try await transaction.query(
-        """
-        UPDATE tenure.job SET parked_at = \(now), locked_until = NULL, locked_by = NULL,
-          last_error = \(reason.storedSentence)
-        WHERE job_id = \(job.id) AND (locked_by IS NULL OR locked_by = \(job.worker))
-          AND generation = \(job.generation)
-        RETURNING job_id
-        """
-      ).decodeFirst(Int64.self)
+      let parked = try await transaction.query(job.park(because: reason, at: now))
+        .decodeFirst(Int64.self)
       guard parked != nil else { return false }
       switch job.task {
       case .verifySubmission(let id):

@@ -152,16 +152,33 @@ extension Ledger {
     for line in strays {
       try await database.batch(MovementRow.replaceAll(of: [line], by: [], at: now))
     }
-    _ = try await database.query(
-      """
-      INSERT INTO tenure.movement_day AS d (environment, basis, kind, day, cohort, cause,
-        product_id, ownership_type, period_type, currency, price_source, number,
-        amount_milliunits, mrr_twelfths)
-      \(Self.differingSums)
-      \(Self.addingToSums)
-      """, deadline: Self.auditDeadline)
-    _ = try await database.query(ChargeSums.mend, deadline: Self.auditDeadline)
+    try await mendSums()
     return Set(strays)
+  }
+
+  /// An advisory lock of ours, for who adds to the sums what they lack.
+  private static let sumsLock: Int64 = 0x7375_6D73
+
+  /// Adds to the sums what they lack; one rebuild at a time, for two would add it twice.
+  private func mendSums() async throws {
+    let patience = Int(Self.auditDeadline / .milliseconds(1))
+    try await database.withTransaction { transaction in
+      // What is lacking is looked for by the statements after it, and so when the other has ended.
+      _ = try await transaction.batch(
+        [
+          SQL(unescaped: "SET LOCAL lock_timeout = \(patience)"),
+          "SELECT pg_advisory_xact_lock(\(Self.sumsLock))",
+        ], deadline: Self.auditDeadline)
+      _ = try await transaction.query(
+        """
+        INSERT INTO tenure.movement_day AS d (environment, basis, kind, day, cohort, cause,
+          product_id, ownership_type, period_type, currency, price_source, number,
+          amount_milliunits, mrr_twelfths)
+        \(Self.differingSums)
+        \(Self.addingToSums)
+        """, deadline: Self.auditDeadline)
+      _ = try await transaction.query(ChargeSums.mend, deadline: Self.auditDeadline)
+    }
   }
 
   /// What the movements that are known now come to beyond the sums that are stored: both are of one

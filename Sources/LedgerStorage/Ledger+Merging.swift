@@ -94,12 +94,7 @@ extension Ledger {
       let into = known.mergedInto, let name = try await accountIDs(of: [into])[into],
       let merged = try await self.account(known.id), let other = try await self.account(name)
     else { return true }
-    let administrator =
-      try await administratorActs(on: account, limit: 1000)
-      .first {
-        $0.action == AdministratorAct.Action.mergeAccount.rawValue
-          && $0.subject == account.rawValue.uuidString.lowercased()
-      }?.administrator
+    let administrator = try await mergingAdministrator(of: account)
     let (merger, channels) = try await database.withTransaction {
       transaction -> (Merger, Set<Bell.Channel>) in
       let merging = try await lock(
@@ -303,6 +298,19 @@ extension Ledger {
     }
     try await transaction.commit(with: statements)
     return (merger, channels)
+  }
+
+  /// The name of who merged an account into another; nil: the record does not say it.
+  private func mergingAdministrator(of account: AccountKey) async throws -> String? {
+    try await database.query(
+      """
+      SELECT administrator FROM tenure.administrator_action
+      WHERE previous_account_key = \(account)
+        AND action = \(AdministratorAct.Action.mergeAccount.rawValue)
+        AND subject = \(account.rawValue.uuidString.lowercased())
+      ORDER BY action_id DESC LIMIT 1
+      """
+    ).decodeFirst(String.self)
   }
 
   /// The charges that an account owns.

@@ -36,9 +36,18 @@ extension Ledger {
       guard let family = reader.families.first(where: { $0.members[transaction.line] != nil }),
         let charge = family.rule.position(of: transaction).map({ family.rule.charges[$0] })
       else { throw LedgerError.unknownTransaction(transaction.transactionID) }
-      // Locked before anything is written under its name, so that nobody erases it meanwhile.
+      // Locked before anything is written under its name, so that nobody erases it meanwhile; and
+      // its orders that the charge could pay for before that, as everywhere.
       var account: Account?
-      if let accountID { account = try await lockAccount(accountID, in: database) }
+      if let accountID {
+        let receiver = try await self.account(
+          from: database.query(Self.select(account: accountID)), id: accountID)
+        if let receiver {
+          _ = try await database.query(
+            Self.lockOrdersAwaitingPayment(of: receiver.key, for: [charge.productID]))
+        }
+        account = try await lockAccount(accountID, in: database)
+      }
 
       let last = family.placement(of: charge)
       let owner = family.line.decisions[charge.id]?.decision.owner

@@ -29,7 +29,7 @@ enum IntakeReport {
     itemOrder: "at DESC")
 
   /// These are views and not functions: they are narrowed down here.
-  static func query(_ choices: ReportChoices, at now: Timestamp) -> SQL {
+  static func query(_ choices: ReportChoices, rows: Int?, at now: Timestamp) -> SQL {
     let moment = PostgresTimestamp(now)
     let condition = condition(choices, at: now)
     return choices.listsItems
@@ -37,7 +37,7 @@ enum IntakeReport {
       SELECT measure, environment, bundle_id, cause, subject, at, number, attempts, delay_ms, detail
       FROM tenure.report_intake_item WHERE \(condition)
       ORDER BY at DESC, measure, subject
-      LIMIT \(choices.limit + 1)
+      LIMIT \(rows)
       """
       : """
       SELECT measure, environment, bundle_id, cause, sum(number)::bigint AS number,
@@ -49,7 +49,7 @@ enum IntakeReport {
       FROM tenure.report_intake WHERE \(condition)
       GROUP BY measure, environment, bundle_id, cause
       ORDER BY measure, environment, bundle_id, sum(report_intake.number) DESC, cause
-      LIMIT \(choices.limit + 1)
+      LIMIT \(rows)
       """
   }
 

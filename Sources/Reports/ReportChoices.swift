@@ -40,14 +40,16 @@ package struct ReportChoices: Hashable, Sendable {
   package var listsItems = false
   /// Only the things that one column counts; nil: those of all.
   package var column: String?
-  /// The most rows that are given.
-  package var limit = 1000
+  /// The most rows that are given; nil: ``usualLimit`` of a table, all of a file.
+  package var limit: Int?
 
   package static let utc = "UTC"
   /// More days than anybody keeps what arrived.
   package static let dayRange = 1...3660
   /// More months than there have been subscriptions.
   package static let periodRange = 0...600
+  /// What is looked at at once.
+  package static let usualLimit = 1000
   /// What fits into one answer.
   package static let limitRange = 1...10_000
   /// More than any answer has, and than a chart can show.

@@ -25,18 +25,11 @@ extension ReportReader {
   package func items(
     of cell: ReportCell, from offset: Int = 0, limit: Int = 1000, at now: Timestamp
   ) async throws -> ReportCellItems {
-    var choices = cell.choices
-    choices.listsItems = true
-    choices.limit = limit
+    let choices = cell.listing
     try await check(choices, for: cell.report, at: now)
     let columns = cell.report.columns(choices)
     let source = cell.source(choices, at: now)
-    let found = try await rows(
-      """
-      SELECT \(unescaped: columns.map(\.selected).joined(separator: ", ")) \(source)
-      ORDER BY \(unescaped: cell.report.shape.itemOrder)\(unescaped: cell.report.tieBreak)
-      LIMIT \(limit + 1) OFFSET \(offset)
-      """)
+    let found = try await rows(cell.items(source, rows: limit + 1, from: offset))
     let rows = try found.prefix(limit).map { row in try columns.map(row.value) }
     let (count, sum) = try await self.sum(of: cell, source)
     return ReportCellItems(
@@ -88,8 +81,24 @@ extension Report {
 }
 
 extension ReportCell {
+  /// The choices of the report that lists its items.
+  var listing: ReportChoices {
+    var choices = self.choices
+    choices.listsItems = true
+    return choices
+  }
+
+  /// The question for some of its items; nil: for all of them.
+  func items(_ source: SQL, rows: Int?, from offset: Int = 0) -> SQL {
+    """
+    SELECT \(unescaped: report.shape.itemColumns.map(\.selected).joined(separator: ", ")) \(source)
+    ORDER BY \(unescaped: report.shape.itemOrder)\(unescaped: report.tieBreak)
+    LIMIT \(rows) OFFSET \(offset)
+    """
+  }
+
   /// All that is counted in it, as the end of a statement.
-  fileprivate func source(_ choices: ReportChoices, at now: Timestamp) -> SQL {
+  func source(_ choices: ReportChoices, at now: Timestamp) -> SQL {
     let rule = self.rule
     var source: SQL = "FROM \(report.items(choices, at: now)) AS r WHERE true"
     if report == .intake { source.append(" AND \(IntakeReport.condition(choices, at: now))") }

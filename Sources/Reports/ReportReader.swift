@@ -4,6 +4,7 @@ package import Subscriptions
 /// Answers reports; reads, and never writes.
 package struct ReportReader: Sendable {
   private let database: ConnectionPool
+  private let files = FilePlaces(count: Self.mostFilesAtOnce)
 
   /// Years of a large ledger take seconds; nobody waits for longer than this.
   private static let deadline: Duration = .seconds(60)
@@ -28,7 +29,7 @@ package struct ReportReader: Sendable {
   {
     var configuration = other
     // One is left for what is no report: short questions that go with them.
-    configuration.connectionLimit = mostAtOnce + 1
+    configuration.connectionLimit = mostAtOnce + mostFilesAtOnce + 1
     configuration.acquireTimeout = deadline
     configuration.applicationName = "tenure reports"
     return configuration
@@ -36,6 +37,9 @@ package struct ReportReader: Sendable {
 
   /// How many reports are asked at a time.
   package static let mostAtOnce = 2
+
+  /// How many files are read at a time: each keeps a connection for as long as its reader takes.
+  package static let mostFilesAtOnce = 2
 
   /// Answers a report.
   ///
@@ -50,11 +54,13 @@ package struct ReportReader: Sendable {
   ) async throws -> ReportTable {
     try await check(choices, for: report, at: now)
     let columns = report.columns(choices)
-    let found = try await rows(report.query(choices, at: now))
-    let rows = try found.prefix(choices.limit).map { row in try columns.map(row.value) }
+    let limit = choices.limit ?? ReportChoices.usualLimit
+    // A row more than are asked for says that there are more.
+    let found = try await rows(report.query(choices, rows: limit + 1, at: now))
+    let rows = try found.prefix(limit).map { row in try columns.map(row.value) }
     return ReportTable(
       report: report, asOf: choices.asOf ?? now, columns: columns, rows: rows,
-      isCutShort: found.count > choices.limit)
+      isCutShort: found.count > limit)
   }
 
   func check(_ choices: ReportChoices, for report: Report, at now: Timestamp) async throws {
@@ -80,6 +86,17 @@ package struct ReportReader: Sendable {
       try await transaction.batch(Self.settings + [question], deadline: Self.deadline)[
         Self.settings.count]
     }
+  }
+
+  /// Opens a file whose rows are those of a question.
+  func file(_ columns: [ReportColumn], _ question: SQL) async throws -> ReportFile {
+    let place = try files.take()
+    return ReportFile(
+      columns: columns,
+      cursor: try await database.openCursor(
+        for: question, settings: Self.settings, rowsAtOnce: ReportFile.rowsAtOnce,
+        idleTimeout: ReportFile.patience, deadline: Self.deadline),
+      place: place)
   }
 
   /// The database takes more for a time zone than there are, with offsets the wrong way round.

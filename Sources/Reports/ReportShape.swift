@@ -52,10 +52,11 @@ extension Report {
   ///
   /// - Parameters:
   ///   - choices: What is chosen, checked.
+  ///   - rows: The most rows, whatever is chosen; nil: all.
   ///   - now: The moment that it is about, unless another one is chosen.
-  /// - Returns: One statement; a row more than were asked for says that there are more.
-  func query(_ choices: ReportChoices, at now: Timestamp) -> SQL {
-    if self == .intake { return IntakeReport.query(choices, at: now) }
+  /// - Returns: One statement.
+  func query(_ choices: ReportChoices, rows: Int?, at now: Timestamp) -> SQL {
+    if self == .intake { return IntakeReport.query(choices, rows: rows, at: now) }
     let shape = self.shape
     let names = columns(choices).map(\.selected).joined(separator: ", ")
     var condition: SQL = ""
@@ -67,7 +68,7 @@ extension Report {
       FROM \(source(choices, at: now)) AS r
       \(condition)
       ORDER BY \(unescaped: choices.listsItems ? shape.itemOrder : shape.order)
-      LIMIT \(choices.limit + 1)
+      LIMIT \(rows)
       """
   }
 

@@ -42,11 +42,7 @@ extension ReportTable {
 
   // MARK: For programs
 
-  private var csv: String {
-    let names = columns.map(\.name).joined(separator: ",")
-    return ([names] + rows.map { $0.map(\.csv).joined(separator: ",") })
-      .map { $0 + "\r\n" }.joined()
-  }
+  private var csv: String { columns.csv + rows.map(\.csv).joined() }
 
   private var json: String {
     let rows = rows.map { row in
@@ -57,6 +53,16 @@ extension ReportTable {
       "cut_short":\(isCutShort)}
       """
   }
+}
+
+extension [ReportColumn] {
+  /// The line of names.
+  var csv: String { map(\.name).joined(separator: ",") + "\r\n" }
+}
+
+extension [ReportValue] {
+  /// The line of a row.
+  var csv: String { map(\.csv).joined(separator: ",") + "\r\n" }
 }
 
 extension ReportColumn {

@@ -145,6 +145,17 @@ struct ProblemTests {
     }
   }
 
+  @Test func `a path without a route is none, wherever it is told`() async throws {
+    let log = RecordedLog()
+    try await TestAPI.run(logger: log.logger) { api in
+      _ = try await api.call(.get, "/nowhere/4711", headers: [.requestID: "a"])
+      _ = try await api.call(.get, "/v1/products", headers: [.requestID: "b"])
+    }
+    let routes = log.lines.filter { ["a", "b"].contains($0.metadata["request.id"]) }
+      .map { $0.metadata["http.route"] }
+    #expect(routes == ["none", "/v1/products"])
+  }
+
   @Test func `the log has a line for each request, and nobody's secrets`() async throws {
     let log = RecordedLog()
     try await TestAPI.run(logger: log.logger) { api in
@@ -159,6 +170,10 @@ struct ProblemTests {
     #expect(lines.map(\.level) == [.debug, .info, .info, .info])
     #expect(lines.map { $0.metadata["caller"] } == ["shop", "shop", "none", "shop"])
     #expect(lines.first?.metadata["http.route"] == "/v1/accounts/{account_id}/entitlements")
+    // Every line has the request's id once.
+    let ids = lines.map { $0.metadata["request.id"] ?? "" }
+    #expect(Set(ids).count == 4 && !ids.contains(""))
+    #expect(!log.text.contains("hb.request.id"))
     for secret in ["anna", "app-secret", "no-such-secret", "bm90IGEgcmVjZWlwdA"] {
       #expect(!log.text.contains(secret), "\(secret)")
     }

@@ -144,6 +144,47 @@ struct JournalTests {
     }
   }
 
+  @Test("what a survey finds is known after all that was recorded, in the same moment too")
+  func surveyInTheSameMoment() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
+      // An entry of which the journal says nothing.
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "ben", on: 5)
+      let priced = Catalogue([
+        Product(
+          id: "monthly", validFrom: start, type: .autoRenewable, entitlements: [],
+          period: CalendarPeriod(months: 1), priceMilliunits: 5000, currency: "EUR")
+      ])
+      #expect(try await ledger.catchUpJournal(of: [lineID], by: priced, at: day(5)) == 1)
+      let known = try await ledger.database.query(
+        "SELECT min(known_from) FROM tenure.movement WHERE price_source = 'catalogue'"
+      ).decodeOnly(Timestamp.self)
+      #expect(known == day(5) + .milliseconds(1))
+    }
+  }
+
+  @Test("two rebuilds at once add to the sums once")
+  func rebuildsAtOnce() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
+      try await ledger.seed([.foldMovements], at: day(1))
+      let jobs = try await ledger.claimJobs(
+        limits: [.upkeep: 1], worker: "w", at: day(1), lease: .seconds(60))
+      try await ledger.foldMovements(try #require(jobs.first), at: day(1))
+      try await ledger.database.runScript("UPDATE tenure.movement_day SET number = number + 1")
+      try await ledger.database.withConnection { holder in
+        // Both have looked for what the sums lack before either can write it.
+        try await holder.runScript("BEGIN; SELECT FROM tenure.movement_day FOR UPDATE")
+        async let first = ledger.rebuild()
+        async let second = ledger.rebuild()
+        try await ledger.untilTwoWait()
+        try await holder.runScript("COMMIT")
+        _ = try await (first, second)
+      }
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
   struct Tampering: Sendable, CustomTestStringConvertible {
     var testDescription: String
     var statement: String
@@ -281,6 +322,20 @@ extension Ledger {
         return ["\(days)", kind, cause, transaction, number < 0 ? "\(number)" : "+\(number)"]
           .filter { !$0.isEmpty }.joined(separator: " ")
       }
+  }
+
+  /// Returns when two statements of this database wait for a lock.
+  fileprivate func untilTwoWait() async throws {
+    for _ in 0..<5000 {
+      let waiting = try await count(
+        """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'
+        """)
+      if waiting == 2 { return }
+      try await Task.sleep(for: .milliseconds(10))
+    }
+    Issue.record("Nobody waits for a lock.")
   }
 
   fileprivate func count(_ sql: SQL) async throws -> Int {

@@ -33,6 +33,11 @@ struct ReportCommandTests {
       #expect(table.output.contains("wrong_signature"))
       let csv = try await run("intake", "--format", "csv", on: database)
       #expect(csv.output.contains("notifications_refused,,,wrong_signature,3,,"))
+      // All of them, where a table has a thousand.
+      let days = try await run(
+        "churn", "--format", "csv", "--bucket", "day", "--from", "2020-01-01", "--to", "2023-12-31",
+        on: database)
+      #expect(days.output.split(separator: "\r\n").count == 1 + 1461)
       let json = try await run("intake", "--format", "json", "--items", on: database)
       let parsed = try JSONSerialization.jsonObject(with: Data(json.output.utf8))
       let rows = try #require((parsed as? [String: Any])?["rows"] as? [[String: Any]])

@@ -70,14 +70,10 @@ extension API {
       .get("/admin/account-forms/merge", use: merges.ask)
       .post("/admin/account-forms/merge", use: merges.merge)
 
-    let exports = ExportController(
-      ledger: ledger, catalogue: catalogue, entitlements: entitlements, now: now)
+    let exports = ExportController(ledger: ledger, entitlements: entitlements, now: now)
     admin
-      .get("/admin/accounts/{account_id}/export") { request, context in
-        var response = try await exports.export(request, context: context)
-        response.headers[.contentDisposition] = "attachment; filename=\"account.json\""
-        return response
-      }
+      .get("/admin/accounts/{account_id}/export", use: exports.download)
+      .get("/admin/account-forms/export", use: exports.download)
 
     admin.get("/admin/unclaimed", use: UnclaimedController(pages: pages, ledger: ledger).show)
 

@@ -1,26 +1,60 @@
 import Foundation
+import HTTPTypes
 import Hummingbird
 import HummingbirdCore
 import JSONText
-import LedgerStorage
+package import LedgerStorage
 import NIOCore
-import Subscriptions
+package import Subscriptions
 
 /// Writes all that is known of an account, piece by piece: a submission or a line is in memory as
 /// long as it is written, and the lists are read by pages.
 ///
 /// It has no secrets, for none are stored; what was submitted is in it as it was sent, and what
 /// Apple answered to it.
-struct AccountExport: Sendable {
+package struct AccountExport: Sendable {
   /// How many rows are read at once.
   private static let page = 100
 
-  let account: Account
-  let erasedAt: Timestamp?
-  let exportedAt: Timestamp
-  let entitlements: [Entitlement]
-  let ledger: Ledger
-  let catalogue: Catalogue
+  private let account: Account
+  private let erasedAt: Timestamp?
+  private let exportedAt: Timestamp
+  private let entitlements: [Entitlement]
+  private let ledger: Ledger
+  private let catalogue: Catalogue
+
+  /// Records that all that is known of an account is given out, which is to follow.
+  ///
+  /// - Parameters:
+  ///   - account: The account.
+  ///   - administrator: To whom, and why.
+  ///   - ledger: Where all of it is.
+  ///   - terms: By what it is judged what the account may use.
+  ///   - now: The moment.
+  /// - Throws: What the database says.
+  package init(
+    of account: Account, by administrator: Administrator, from ledger: Ledger, terms: AccessTerms,
+    at now: Timestamp
+  ) async throws {
+    self.account = account
+    self.ledger = ledger
+    catalogue = terms.catalogue
+    exportedAt = now
+    erasedAt = try await ledger.erasedAt(account.key)
+    let held = try await ledger.holdings(of: account.id)
+    entitlements = terms.entitlements(
+      of: account.id, holding: held.holdings, granted: held.grants, at: now)
+    try await ledger.recordExport(of: account, by: administrator, at: now)
+  }
+
+  /// Writes the document for whoever is no client of ours.
+  ///
+  /// - Parameter take: Takes a piece of it after the other.
+  /// - Throws: What reading throws, and what taking does.
+  package func write(to take: @escaping @Sendable ([UInt8]) throws -> Void) async throws {
+    var writer: any ResponseBodyWriter = PieceWriter(take: take)
+    try await write(to: &writer)
+  }
 
   @concurrent
   func write(to writer: inout any ResponseBodyWriter) async throws {
@@ -140,6 +174,15 @@ struct AccountExport: Sendable {
     write(&json)
     try await writer.write(ByteBuffer(bytes: json.bytes))
   }
+}
+
+/// Hands on what is written.
+private struct PieceWriter: ResponseBodyWriter {
+  let take: @Sendable ([UInt8]) throws -> Void
+
+  func write(_ buffer: ByteBuffer) async throws { try take(Array(buffer.readableBytesView)) }
+
+  consuming func finish(_ trailingHeaders: HTTPFields?) async throws {}
 }
 
 /// What is JSON already.

@@ -1,6 +1,7 @@
 import Hummingbird
 import LedgerStorage
 import NIOCore
+import Reports
 
 extension Problem {
   /// Says what an error means to the caller: the one place where errors become answers.
@@ -20,6 +21,8 @@ extension Problem {
       self.init(error)
     case is CancellationError:
       self = .unavailable("The server is stopping. Try again.")
+    case is TooManyFiles:
+      self = .unavailable("Too many files are being sent. Try again.")
     case _ where Ledger.isUnavailable(error):
       self = .unavailable("The database can't be reached, or is too slow. Try again.")
     default:

@@ -52,15 +52,11 @@ final class RequestMetrics: Sendable {
     inFlight = Meter(label: "tenure_http_requests_in_flight", factory: factory)
   }
 
-  /// What Hummingbird calls the route of a path that has none.
-  private static let unknownRoute = "NotFound"
   private static let entitlementRoute = "/v1/accounts/{account_id}/entitlements"
 
-  /// The counters of a method on a route's template; nil: of paths that have none.
-  func route(_ method: String, _ route: String?) -> Route {
-    let key = Key(
-      method: Self.methods.contains(method) ? method : "other",
-      route: route.flatMap { $0 == Self.unknownRoute ? nil : $0 } ?? "none")
+  /// The counters of a method on a route's template.
+  func route(_ method: String, _ route: String) -> Route {
+    let key = Key(method: Self.methods.contains(method) ? method : "other", route: route)
     if key.method == "GET", key.route == Self.entitlementRoute { return entitlements }
     return routes.withLock { routes in
       if let known = routes[key] { return known }

@@ -27,9 +27,7 @@ struct ProblemReporting: RouterMiddleware {
     if problem.status.kind == .serverError {
       context.logger.log(
         level: problem.code == .unavailable ? .warning : .error, "A request failed",
-        metadata: [
-          "http.route": "\(context.endpointPath ?? "none")", "error": "\(error)",
-        ])
+        metadata: ["http.route": "\(context.route)", "error": "\(error)"])
     }
     return problem
   }

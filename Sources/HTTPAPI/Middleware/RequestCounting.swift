@@ -15,7 +15,7 @@ struct RequestCounting: RouterMiddleware {
     let start = ContinuousClock.now
     let response = try await next(request, context)
     let (seconds, attoseconds) = (ContinuousClock.now - start).components
-    metrics.route(request.method.rawValue, context.endpointPath).count(
+    metrics.route(request.method.rawValue, context.route).count(
       status: response.status.code,
       nanoseconds: seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
     return response

@@ -22,32 +22,33 @@ struct RequestLog: RouterMiddleware {
     let id = Self.adoptID(of: request, in: &context)
     let start = ContinuousClock.now
     let known = context
-    var response = try await Occasion.$current.withValue(.request(id: id)) {
-      try await next(request, known)
+    // The line about the request, too, has its id from the occasion.
+    return try await Occasion.$current.withValue(.request(id: id)) {
+      var response = try await next(request, known)
+      response.headers[.requestID] = id
+      let route = known.route
+      known.logger.log(
+        level: Self.quietRoutes.contains(route) ? .debug : .info, "Request answered",
+        metadata: [
+          "http.method": "\(request.method.rawValue)", "http.route": "\(route)",
+          "http.status": "\(response.status.code)",
+          "http.duration_ms": "\((ContinuousClock.now - start) / .milliseconds(1))",
+          "caller": "\(known.caller?.name ?? "none")",
+        ])
+      return response
     }
-    response.headers[.requestID] = id
-    let route = context.endpointPath ?? "none"
-    context.logger.log(
-      level: Self.quietRoutes.contains(route) ? .debug : .info, "Request answered",
-      metadata: [
-        "http.method": "\(request.method.rawValue)", "http.route": "\(route)",
-        "http.status": "\(response.status.code)",
-        "http.duration_ms": "\((ContinuousClock.now - start) / .milliseconds(1))",
-        "caller": "\(context.caller?.name ?? "none")",
-      ])
-    return response
   }
 
   /// Takes the caller's id of the request, or the one that the server made, for answer and log.
   ///
-  /// Not `context.id`: that is a trap where a log handler keeps no metadata.
+  /// Log lines have it as the occasion's `request.id`, and not once more under the name that
+  /// Hummingbird gives it. Nobody asks for `context.id`, which would be a trap without that name.
   private static func adoptID(of request: Request, in context: inout APIContext) -> String {
     let key = "hb.request.id"
-    if let id = request.headers[.requestID], isUsable(id) {
-      context.logger[metadataKey: key] = "\(id)"
-      return id
-    }
-    return context.logger[metadataKey: key]?.description ?? RequestID().description
+    let made = context.logger[metadataKey: key]?.description
+    context.logger[metadataKey: key] = nil
+    if let id = request.headers[.requestID], isUsable(id) { return id }
+    return made ?? RequestID().description
   }
 
   /// Whether a caller's id can be logged and repeated as it is: short, and visible ASCII.

@@ -24,7 +24,7 @@ struct RequestTracing: RouterMiddleware {
       let response = try await next(request, context)
       if span.isRecording {
         // It is known only now.
-        let route = context.endpointPath ?? "none"
+        let route = context.route
         span.operationName = "\(request.method.rawValue) \(route)"
         span.attributes["http.request.method"] = request.method.rawValue
         span.attributes["http.route"] = route

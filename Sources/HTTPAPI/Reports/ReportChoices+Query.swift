@@ -37,7 +37,7 @@ extension ReportChoices {
     includesSandbox = try query.flag("include_sandbox") ?? includesSandbox
     listsItems = try query.flag("items") ?? listsItems
     column = query["column"]
-    limit = try query.integer("limit", in: Self.limitRange) ?? limit
+    limit = try query.integer("limit", in: Self.limitRange)
   }
 }
 

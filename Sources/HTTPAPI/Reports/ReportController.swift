@@ -26,10 +26,12 @@ struct ReportController: Sendable {
     var mediaType: String {
       switch self {
       case .json: "application/json"
-      case .csv: "text/csv; charset=utf-8"
+      case .csv: ReportController.csvType
       }
     }
   }
+
+  static let csvType = "text/csv; charset=utf-8"
 
   @Sendable
   func list(_ request: Request, context: APIContext) async throws -> Response {
@@ -45,6 +47,10 @@ struct ReportController: Sendable {
     let format = try Self.format(query)
     do {
       let choices = try ReportChoices(of: report, from: query)
+      if format == .csv, choices.limit == nil {
+        return Response(
+          try await reports.file(of: report, choices, at: now()), logger: context.logger)
+      }
       guard let table = try await table(of: report, choices, for: request) else {
         return Self.working
       }

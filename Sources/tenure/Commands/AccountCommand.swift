@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import HTTPAPI
 import LedgerStorage
 import Subscriptions
 
@@ -8,9 +9,12 @@ struct AccountCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "account",
     abstract:
-      "Merges a guest into a member, erases a person, grants entitlements, takes them back.",
+      """
+      Merges a guest into a member, erases a person, grants entitlements, takes them back, gives \
+      out what is known.
+      """,
     discussion: "Each act is recorded with who did it and why, and nothing is asked.",
-    subcommands: [Merge.self, Erase.self, Grant.self, Revoke.self])
+    subcommands: [Merge.self, Erase.self, Grant.self, Revoke.self, Export.self])
 
   /// `tenure account merge`.
   struct Merge: AsyncParsableCommand {
@@ -127,6 +131,31 @@ struct AccountCommand: AsyncParsableCommand {
         try await ledger.revokeGrant(grant, by: act.administrator, terms: terms, at: now)
       }
       print("\(stored.grant.entitlement) of \(stored.accountID) was taken back")
+    }
+  }
+  /// `tenure account export`.
+  struct Export: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Writes all that is known of an account, as JSON.")
+
+    @OptionGroup var options: SettingOptions
+    @OptionGroup var act: AdministratorOptions
+
+    @Argument(help: "The account, or its pseudonym.")
+    var account: String
+
+    func run() async throws {
+      try await options.withLedger { ledger, terms, now in
+        guard let found = try await ledger.account(account) else {
+          throw LedgerError.unknownAccount(account)
+        }
+        let export = try await AccountExport(
+          of: found, by: act.administrator, from: ledger, terms: terms, at: now)
+        try await export.write { piece in
+          try FileHandle.standardOutput.write(contentsOf: Data(piece))
+        }
+      }
+      print()
     }
   }
 }

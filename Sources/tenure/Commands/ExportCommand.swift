@@ -60,12 +60,9 @@ struct ExportCommand: AsyncParsableCommand {
   private func exportOwners(of ledger: Ledger) async throws {
     var rows = try RowWriter(
       to: output, format, columns: ["environment", "original_transaction_id", "account_id"])
-    var place: LineID?
-    repeat {
-      let page = try await ledger.exportOwners(after: place)
-      for row in page.rows { try rows.write(Self.fields(row.line) + [row.accountID]) }
-      place = page.next
-    } while place != nil
+    try await Self.eachPage(ledger.exportOwners) { page in
+      for row in page { try rows.write(Self.fields(row.line) + [row.accountID]) }
+    }
     try rows.finish()
   }
 
@@ -75,15 +72,12 @@ struct ExportCommand: AsyncParsableCommand {
       columns: [
         "environment", "original_transaction_id", "account_id", "given_up_at", "reason",
       ])
-    var place: LineID?
-    repeat {
-      let page = try await ledger.exportUnverified(after: place)
-      for row in page.rows {
+    try await Self.eachPage(ledger.exportUnverified) { page in
+      for row in page {
         try rows.write(
           Self.fields(row.line) + [row.accountID, row.givenUpAt?.description, row.reason])
       }
-      place = page.next
-    } while place != nil
+    }
     try rows.finish()
   }
 
@@ -96,12 +90,11 @@ struct ExportCommand: AsyncParsableCommand {
         "account_id", "entitlement", "active", "until", "state", "product_id", "environment",
         "original_transaction_id", "source",
       ])
-    var place: String?
-    repeat {
-      let page = try await ledger.exportAccounts(
-        after: place, limit: EntitlementReader.maximumBatch)
-      let all = try await reader.entitlements(of: page.rows, now: now)
-      for (account, entitlements) in zip(page.rows, all) {
+    try await Self.eachPage { (last: String?) in
+      try await ledger.exportAccounts(after: last, limit: EntitlementReader.maximumBatch)
+    } write: { page in
+      let all = try await reader.entitlements(of: page, now: now)
+      for (account, entitlements) in zip(page, all) {
         for entitlement in entitlements {
           try rows.write([
             account, entitlement.name, "\(entitlement.isActive)",
@@ -111,8 +104,7 @@ struct ExportCommand: AsyncParsableCommand {
           ])
         }
       }
-      place = page.next
-    } while place != nil
+    }
     try rows.finish()
   }
 
@@ -123,10 +115,8 @@ struct ExportCommand: AsyncParsableCommand {
         "environment", "original_transaction_id", "transaction_id", "product_id", "purchased_at",
         "expires_at", "revoked_at", "account_id", "rule",
       ])
-    var place: TransactionKey?
-    repeat {
-      let page = try await ledger.exportCharges(after: place)
-      for row in page.rows {
+    try await Self.eachPage(ledger.exportCharges) { page in
+      for row in page {
         try rows.write(
           Self.fields(row.key.line) + [
             row.key.transactionID.rawValue, row.key.productID.rawValue,
@@ -134,9 +124,23 @@ struct ExportCommand: AsyncParsableCommand {
             row.accountID, row.rule.rawValue,
           ])
       }
+    }
+    try rows.finish()
+  }
+
+  // MARK: Pages and rows
+
+  /// Reads page by page up to the last one.
+  private static func eachPage<Row: Sendable, Place: Sendable>(
+    _ read: (Place?) async throws -> Ledger.ExportPage<Row, Place>,
+    write: ([Row]) async throws -> Void
+  ) async throws {
+    var place: Place?
+    repeat {
+      let page = try await read(place)
+      try await write(page.rows)
       place = page.next
     } while place != nil
-    try rows.finish()
   }
 
   private static func fields(_ line: LineID) -> [String?] {

@@ -47,12 +47,18 @@ struct ReportCommand: AsyncParsableCommand {
     let logger = Logger.bootstrapTenure(
       level: settings.logLevel, format: settings.logFormat)
     do {
-      let text = try await withDatabase(settings, logger: logger) { database -> String? in
+      try await withDatabase(settings, logger: logger) { database in
         let reports = ReportReader(database: database)
-        guard !definition else { return try await reports.definitions()[name].map { $0 + "\n" } }
-        return try await reports.table(of: name, choices, at: .now).text(format)
+        if definition {
+          print(try await reports.definitions()[name].map { $0 + "\n" } ?? "", terminator: "")
+        } else if format == .csv, choices.limit == nil {
+          let file = try await reports.file(of: name, choices, at: .now)
+          print(file.head, terminator: "")
+          while let lines = try await file.next() { print(lines, terminator: "") }
+        } else {
+          print(try await reports.table(of: name, choices, at: .now).text(format), terminator: "")
+        }
       }
-      print(text ?? "", terminator: "")
     } catch let fault as ReportFault {
       throw fault.asValidationError
     }

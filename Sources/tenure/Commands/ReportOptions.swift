@@ -58,8 +58,8 @@ struct ReportOptions: ParsableArguments {
   @Option(help: "With --items, only what this column of the report counts.")
   var column: String?
 
-  @Option(help: "The most rows to print.")
-  var limit = ReportChoices().limit
+  @Option(help: "The most rows to print; 1000 unless given, as CSV all of them.")
+  var limit: Int?
 
   /// What was given, as the report's choices.
   ///

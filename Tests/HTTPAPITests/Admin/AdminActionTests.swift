@@ -329,4 +329,23 @@ struct AdminActionTests {
       #expect(try await acts(api).map(\.administrator) == ["ops"])
     }
   }
+
+  @Test(arguments: [".", ".."])
+  func `what is known of an account that no path can name can be taken along`(name: String)
+    async throws
+  {
+    try await TestAPI.run { api in
+      _ = try await api.ledger.findOrCreateAccount(name, at: api.api.now())
+      var browser = try await AdminBrowser.loggedIn(api)
+      let path = PageAddress.account(name, form: "export")
+      let page = try await browser.get(PageAddress.account(name))
+      #expect(page.contains("href=\"\(path)\""))
+      let file = try await browser.get(path)
+      #expect(file.status == 200)
+      #expect(file.headers[.contentDisposition] == #"attachment; filename="account.json""#)
+      let json = try JSONValue(parsing: Array(file.text.utf8))
+      #expect(json["account"]?["account_id"]?.string == name)
+      #expect(try await browser.get("/admin/account-forms/export?id=nobody").status == 404)
+    }
+  }
 }

@@ -93,6 +93,17 @@ final class RawConnection {
     }
   }
 
+  /// What comes until a text is among it; all that is left where it never is.
+  func received(until text: String) async -> String {
+    while received.firstRange(of: text) == nil {
+      // However the connection ends.
+      guard let part = try? await inbound.next(isolation: #isolation) else { break }
+      received += String(buffer: part)
+    }
+    defer { received = "" }
+    return received
+  }
+
   private func complete(hasBody: Bool) -> Answer? {
     guard let end = received.firstRange(of: "\r\n\r\n") else { return nil }
     var answer = Answer(

@@ -1,3 +1,4 @@
+import Intake
 import Logging
 import Synchronization
 
@@ -42,7 +43,9 @@ final class RecordedLog: Sendable {
     }
 
     func log(event: LogEvent) {
-      let metadata = metadata.merging(event.metadata ?? [:]) { $1 }
+      let metadata =
+        metadata.merging(Occasion.metadataProvider.get()) { $1 }
+        .merging(event.metadata ?? [:]) { $1 }
       let line = Line(
         level: event.level, message: "\(event.message)",
         metadata: metadata.mapValues { "\($0)" })

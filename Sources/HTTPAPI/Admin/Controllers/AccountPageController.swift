@@ -66,10 +66,8 @@ struct AccountPageController: Sendable {
     }
     // Nothing can be given any more to an account that was merged into another.
     let gifts = [link("Grant…", "grant"), link("Merge…", "merge")]
-    // The document of an id that no path can have is left to the API.
-    let isInPath = account.id != "." && account.id != ".."
     return (account.mergedInto == nil ? gifts : [])
-      + (isInPath ? [link("Export", "export")] : []) + [link("Erase…", "erase", isDanger: true)]
+      + [link("Export", "export"), link("Erase…", "erase", isDanger: true)]
   }
 
   private static func properties(of account: Account) -> [Property] {

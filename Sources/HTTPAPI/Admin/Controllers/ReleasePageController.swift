@@ -44,17 +44,7 @@ struct ReleasePageController: Sendable {
       title: "Release a charge", action: charge.id.releaseHref,
       lead: "Takes the charge away from whoever has it. It is unclaimed then, and whoever's app "
         + "submits it next has it.",
-      properties: [
-        Property(
-          label: "Transaction", value: charge.id.transactionID.rawValue, href: charge.id.href,
-          isCode: true),
-        Property(label: "Product", value: charge.productID.rawValue, isCode: true),
-        Property(label: "Charged", value: Moment(charge.date).text),
-        Property(
-          label: "Owner", value: report.ownerAccountID ?? "nobody",
-          href: report.ownerAccountID.map { PageAddress.account($0) }),
-        Property(label: "Because", value: report.because),
-      ],
+      properties: report.facts,
       fields: [ActionForm.reason], buttonLabel: "Release", isDanger: true,
       subject: PageLink(
         label: charge.id.line.originalTransactionID.rawValue, href: charge.id.href))

@@ -51,18 +51,7 @@ struct TransferPageController: Sendable {
       title: "Transfer a charge", action: charge.id.transferHref,
       lead: "Says whose the charge is, whatever the rule says. Charges of the same original "
         + "transaction that are made from now on follow the new owner.",
-      properties: [
-        Property(
-          label: "Transaction", value: charge.id.transactionID.rawValue, href: charge.id.href,
-          isCode: true),
-        Property(label: "Product", value: charge.productID.rawValue, isCode: true),
-        Property(label: "Charged", value: Moment(charge.date).text),
-        Property(label: "Price", value: Price.text(of: report.transaction)),
-        Property(
-          label: "Owner", value: report.ownerAccountID ?? "nobody",
-          href: report.ownerAccountID.map { PageAddress.account($0) }),
-        Property(label: "Because", value: report.because),
-      ],
+      properties: report.facts,
       fields: [
         ActionField(
           id: "account-id", name: "account_id", label: "To the account", isInput: true,

@@ -39,7 +39,11 @@ struct ReportPageController: Sendable {
     let report = try context.report()
     var asked = ReportRequest(report, query: request.uri.query, at: pages.now())
     if asked.faults.isEmpty, Query(request.uri)?["format"] == "csv" {
-      return try await file(report, asked.choices)
+      do {
+        return try await file(report, asked.choices, context)
+      } catch let fault as ReportFault {
+        asked.note(fault)
+      }
     }
     var outcome: ReportDesk.Outcome?
     if asked.faults.isEmpty {
@@ -68,7 +72,7 @@ struct ReportPageController: Sendable {
     }
     do {
       let cell = try asked.cell()
-      if asked.fields["format"] == "csv" { return try await file(cell) }
+      if asked.fields["format"] == "csv" { return try await file(cell, context) }
       let offset = min(max(asked.fields["offset"].flatMap(Int.init) ?? 0, 0), Self.farthest)
       let question = ReportQuestion.items(cell, from: offset, limit: Self.itemsAtOnce)
       switch await desk.outcome(question) {
@@ -158,26 +162,18 @@ struct ReportPageController: Sendable {
 
   // MARK: Files
 
-  private func file(_ report: Report, _ choices: ReportChoices) async throws -> Response {
-    var choices = choices
-    choices.limit = ReportChoices.limitRange.upperBound
-    return Self.file(
-      try await reports.table(of: report, choices, at: pages.now()), "\(report.rawValue).csv")
-  }
-
-  private func file(_ cell: ReportCell) async throws -> Response {
-    let found = try await reports.items(
-      of: cell, limit: ReportChoices.limitRange.upperBound, at: pages.now())
-    return Self.file(found.items, "\(cell.report.rawValue)-\(cell.column).csv")
-  }
-
-  private static func file(_ table: ReportTable, _ name: String) -> Response {
+  private func file(
+    _ report: Report, _ choices: ReportChoices, _ context: APIContext
+  ) async throws -> Response {
     Response(
-      status: .ok,
-      headers: [
-        .contentType: "text/csv; charset=utf-8",
-        .contentDisposition: "attachment; filename=\"\(name)\"",
-      ], body: ResponseBody(byteBuffer: ByteBuffer(string: table.text(.csv))))
+      try await reports.file(of: report, choices, at: pages.now()),
+      named: "\(report.rawValue).csv", logger: context.logger)
+  }
+
+  private func file(_ cell: ReportCell, _ context: APIContext) async throws -> Response {
+    Response(
+      try await reports.file(of: cell, at: pages.now()),
+      named: "\(cell.report.rawValue)-\(cell.column).csv", logger: context.logger)
   }
 }
 

@@ -82,6 +82,24 @@ enum Price {
   }
 }
 
+extension ChargeReport {
+  /// What a form says of the charge that it is about.
+  var facts: [Property] {
+    [
+      Property(
+        label: "Transaction", value: charge.id.transactionID.rawValue, href: charge.id.href,
+        isCode: true),
+      Property(label: "Product", value: charge.productID.rawValue, isCode: true),
+      Property(label: "Charged", value: Moment(charge.date).text),
+      Property(label: "Price", value: Price.text(of: transaction)),
+      Property(
+        label: "Owner", value: ownerAccountID ?? "nobody",
+        href: ownerAccountID.map { PageAddress.account($0) }),
+      Property(label: "Because", value: because),
+    ]
+  }
+}
+
 extension Charge.ID {
   /// The name of the charge in the page of its original transaction: letters, digits and hyphens.
   var anchor: String {
