@@ -75,6 +75,8 @@ struct JobRunner: Sendable {
     case .trimEvents: return try await trimEvents(job)
     case .foldMovements: return try await foldMovements(job)
     case .mergeAccount(let account): return try await merge(account, for: job)
+    case .writeOwnership(let line): return try await writeOwnership(of: line, job)
+    case .answerConsumption(_, let id): return try await answerConsumption(askedBy: id, job)
     }
   }
 

@@ -29,6 +29,10 @@ package struct Job: Hashable, Sendable {
     case foldMovements
     /// Go on placing the charges of an account with the one that it was merged into.
     case mergeAccount(AccountKey)
+    /// Tell Apple to whom a line belongs.
+    case writeOwnership(LineID)
+    /// Tell Apple what became of a purchase, as a notification asks.
+    case answerConsumption(Environment, notificationID: String)
   }
 
   /// What waits for each other: none of a lane's jobs takes the place of another lane's.
@@ -41,6 +45,9 @@ package struct Job: Hashable, Sendable {
     case sandboxPolls = "sandbox_polls"
     case webhooks
     case upkeep
+    /// What Apple is told: slower than what it is asked, for nobody waits for it.
+    case tellings
+    case sandboxTellings = "sandbox_tellings"
   }
 
   package let id: Int64
@@ -70,6 +77,8 @@ extension Job.Task {
     case trimEvents = "trim_events"
     case foldMovements = "fold_movements"
     case mergeAccount = "merge_account"
+    case writeOwnership = "write_ownership"
+    case answerConsumption = "answer_consumption"
   }
 
   package var kind: Kind {
@@ -85,6 +94,8 @@ extension Job.Task {
     case .trimEvents: .trimEvents
     case .foldMovements: .foldMovements
     case .mergeAccount: .mergeAccount
+    case .writeOwnership: .writeOwnership
+    case .answerConsumption: .answerConsumption
     }
   }
 
@@ -93,10 +104,12 @@ extension Job.Task {
     switch self {
     case .verifySubmission(let id): id.uuidString.lowercased()
     case .processNotification(let id): id
-    case .pollLine(let line):
+    case .pollLine(let line), .writeOwnership(let line):
       "\(line.environment.rawValue)/\(line.originalTransactionID.rawValue)"
     case .compareNotifications(let bundleID, let environment):
       "\(environment.rawValue)/\(bundleID)"
+    case .answerConsumption(let environment, let notificationID):
+      "\(environment.rawValue)/\(notificationID)"
     case .tellAccount(let key), .mergeAccount(let key): key.rawValue.uuidString.lowercased()
     case .expireOrder(let id): id.uuidString.lowercased()
     case .deliverEvents(let stream): stream
@@ -112,6 +125,10 @@ extension Job.Task {
     case .tellAccount, .expireOrder: .clock
     case .deliverEvents: .webhooks
     case .compareNotifications, .survey, .trimEvents, .foldMovements, .mergeAccount: .upkeep
+    case .writeOwnership(let line):
+      line.environment == .production ? .tellings : .sandboxTellings
+    case .answerConsumption(let environment, _):
+      environment == .production ? .tellings : .sandboxTellings
     }
   }
 
@@ -148,6 +165,12 @@ extension Job.Task {
     case .mergeAccount:
       guard let key = UUID(uuidString: subject) else { return nil }
       self = .mergeAccount(AccountKey(rawValue: key))
+    case .writeOwnership:
+      guard let parts else { return nil }
+      self = .writeOwnership(LineID(parts.environment, OriginalTransactionID(rawValue: parts.rest)))
+    case .answerConsumption:
+      guard let parts else { return nil }
+      self = .answerConsumption(parts.environment, notificationID: parts.rest)
     case nil: return nil
     }
   }

@@ -56,6 +56,8 @@ struct RetryTests {
     (.trimEvents,                                 nil),
     (.foldMovements,                              nil),
     (.mergeAccount(AccountKey(rawValue: UUID())), nil),
+    (.writeOwnership(LineID(.production, "1")),   .days(30)),
+    (.answerConsumption(.production, notificationID: "n"), nil),
   ]
 
   @Test("how long each kind is tried", arguments: patiences)
