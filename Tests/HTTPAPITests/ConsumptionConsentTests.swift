@@ -1,5 +1,7 @@
 import AppStore
+import AppStoreSimulator
 import HTTPTypes
+import Subscriptions
 import Testing
 
 @testable import HTTPAPI
