@@ -1,5 +1,6 @@
 import AppStoreSimulator
 import Intake
+import LedgerStorage
 import Postgres
 import Subscriptions
 import Testing
