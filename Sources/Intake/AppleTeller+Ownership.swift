@@ -8,8 +8,8 @@ import struct Foundation.UUID
 extension AppleTeller {
   /// Puts the token of the account to which a line is bound in the place of Apple's.
   ///
-  /// Apple's renewals carry it from then on, and so does what the app asks StoreKit. Nothing is sent
-  /// where Apple's latest word has the token already, nor where Apple takes none.
+  /// Apple's renewals carry it from then on, and so does what the app asks StoreKit. Nothing is
+  /// sent where Apple's latest word has the token already, nor where Apple takes none.
   ///
   /// - Parameters:
   ///   - line: The line.

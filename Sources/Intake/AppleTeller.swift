@@ -7,9 +7,9 @@ package import Subscriptions
 /// Tells Apple by itself what is known here: to whom a line belongs, and what became of a purchase
 /// whose money a customer asks for.
 ///
-/// Both are off unless a setting says otherwise. What is to be told is looked up when it is told, so
-/// that a job that waited for Apple tells what is right then; and whatever comes of it leaves a row
-/// behind.
+/// Both are off unless a setting says otherwise. What is to be told is looked up when it is told,
+/// so that a job that waited for Apple tells what is right then; and whatever comes of it leaves a
+/// row behind.
 package struct AppleTeller: Sendable {
   /// What doing a job came to.
   package enum Outcome: Hashable, Sendable {

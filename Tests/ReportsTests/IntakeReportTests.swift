@@ -76,9 +76,9 @@ struct IntakeReportTests {
         '2026-03-31 11:00Z', NULL, 'Apple is in trouble.'),
       ('answer_consumption', 'sandbox/n9', 'sandbox_tellings', now() + interval '1 hour', now(),
         NULL, NULL);
-    INSERT INTO tenure.apple_telling (environment, original_transaction_id, kind, told_at, bundle_id,
-      transaction_id, notification_id, account_key, outcome, reason, http_status, error_code,
-      delivery_status)
+    INSERT INTO tenure.apple_telling (environment, original_transaction_id, kind, told_at,
+      bundle_id, transaction_id, notification_id, account_key, outcome, reason, http_status,
+      error_code, delivery_status)
     VALUES
       ('production', '1', 'ownership', '2026-03-31 10:00Z', 'com.a', NULL, NULL,
         gen_random_uuid(), 'accepted', NULL, NULL, NULL, NULL),
