@@ -96,11 +96,11 @@ struct Assembly: Sendable {
     notifications = NotificationIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, serverAPI: serverAPI, apps: apps,
       catalogue: catalogue, sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
-    poll = LinePoll(
-      ledger: ledger, serverAPI: serverAPI, receipts: receipts, apps: apps, catalogue: catalogue,
-      sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
     teller = AppleTeller(
       ledger: ledger, serverAPI: serverAPI, apps: apps, catalogue: catalogue,
+      sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
+    poll = LinePoll(
+      ledger: ledger, serverAPI: serverAPI, receipts: receipts, apps: apps, catalogue: catalogue,
       sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
     entitlements = EntitlementReader(
       ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess)
