@@ -15,7 +15,11 @@ extension Ledger {
   /// seen.
   package func consumptionConsent(of accountID: String) async throws -> ConsumptionConsent? {
     guard let known = try await account(accountID) else { return nil }
-    let account = try await successor(of: known)
+    return try await consumptionConsent(of: successor(of: known))
+  }
+
+  /// The consent of an account itself, whatever it was merged into.
+  package func consumptionConsent(of account: Account) async throws -> ConsumptionConsent {
     let row = try await database.query(Self.selectConsent(of: account.key))
       .decodeFirst(Bool.self, Timestamp.self)
     return ConsumptionConsent(

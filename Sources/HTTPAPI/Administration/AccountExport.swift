@@ -25,7 +25,7 @@ struct AccountExport: Sendable {
   @concurrent
   func write(to writer: inout any ResponseBodyWriter) async throws {
     let grants = try await ledger.storedGrants(of: account.id)
-    let consent = try await ledger.consumptionConsent(of: account.id)
+    let consent = try await ledger.consumptionConsent(of: account)
     try await send(to: &writer) { json in
       json.write(json: "{")
       json.member("exported_at", exportedAt)
