@@ -185,6 +185,17 @@ CREATE TABLE IF NOT EXISTS purchase_order_account (
 );
 COMMENT ON TABLE purchase_order_account IS 'Look-up: whose order it is. [by order_id]';
 
+-- Whether a customer lets the app tell Apple what became of a purchase whose money is asked for: as the
+-- app's server said last. It goes when the account is erased.
+CREATE TABLE IF NOT EXISTS consumption_consent (
+    account_key  uuid        NOT NULL PRIMARY KEY,
+    is_given     boolean     NOT NULL,
+    -- Since when it is so.
+    decided_at   timestamptz NOT NULL
+);
+COMMENT ON TABLE consumption_consent IS
+    'Who lets Apple be told of consumption. [by account_key]';
+
 -- ------------------------------------------------------------------------------------------------
 -- Intake: the audit trail of what arrived, durable before Apple is asked.
 -- ------------------------------------------------------------------------------------------------
@@ -585,6 +596,53 @@ CREATE TABLE IF NOT EXISTS history_revision (
 );
 COMMENT ON TABLE history_revision IS
     'How far Apple''s histories were read. [by original_transaction_id]';
+
+-- What Apple was told without having to be asked by anybody but a job: one row for each time, whatever came
+-- of it. It has accounts by their keys alone, so that erasing a person changes nothing here.
+CREATE TABLE IF NOT EXISTS apple_telling (
+    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    original_transaction_id text        NOT NULL
+        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    telling_id              bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    -- To whom the line belongs, by an appAccountToken; or what became of a purchase whose money a
+    -- customer asks for.
+    kind                    text        NOT NULL CHECK (kind IN ('ownership', 'consumption')),
+    told_at                 timestamptz NOT NULL,
+    -- The app; null: not known.
+    bundle_id               text        CHECK (length(bundle_id) BETWEEN 1 AND 255),
+    -- Of consumption, what Apple asked about, and by which notification.
+    transaction_id          text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
+    notification_id         text        CHECK (length(notification_id) BETWEEN 1 AND 128),
+    -- Whose token it is, or whose purchase; null: nobody's.
+    account_key             uuid,
+    -- Apple took it, Apple refused it, or nothing was sent.
+    outcome                 text        NOT NULL
+        CHECK (outcome IN ('accepted', 'refused', 'skipped')),
+    -- Why nothing was sent.
+    reason                  text        CHECK (length(reason) BETWEEN 1 AND 64),
+    -- What Apple said where it refused; the code is missing where Apple sent none.
+    http_status             integer,
+    error_code              bigint,
+    -- Of consumption that was sent, what was said of delivery, in Apple's words.
+    delivery_status         text        CHECK (length(delivery_status) BETWEEN 1 AND 64),
+    PRIMARY KEY (environment, original_transaction_id, telling_id),
+    CONSTRAINT apple_telling_of_a_kind CHECK (
+        (kind = 'consumption') = (notification_id IS NOT NULL)
+        AND (kind = 'consumption') = (transaction_id IS NOT NULL)),
+    CONSTRAINT apple_telling_skipped_has_reason
+        CHECK ((outcome = 'skipped') = (reason IS NOT NULL)),
+    CONSTRAINT apple_telling_sent_is_of_an_account
+        CHECK (outcome = 'skipped' OR account_key IS NOT NULL),
+    CONSTRAINT apple_telling_refused_by_apple
+        CHECK (outcome = 'refused' OR http_status IS NULL AND error_code IS NULL)
+);
+COMMENT ON TABLE apple_telling IS
+    'What Apple was told, and what was not sent. Only ever appended. [by original_transaction_id]';
+-- What was told of an account's purchases: administrators alone ask for it, so that it may fan out.
+CREATE INDEX IF NOT EXISTS apple_telling_by_account
+    ON apple_telling (account_key, telling_id) WHERE account_key IS NOT NULL;
+CREATE INDEX IF NOT EXISTS apple_telling_by_day
+    ON apple_telling (((told_at AT TIME ZONE 'UTC')::date));
 
 -- ------------------------------------------------------------------------------------------------
 -- The ledger: what was learned and what was decided.
@@ -1490,13 +1548,13 @@ CREATE TABLE IF NOT EXISTS job (
     kind         text        NOT NULL CHECK (kind IN (
         'verify_submission', 'process_notification', 'poll_line', 'compare_notifications',
         'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
-        'fold_movements', 'merge_account', 'age_out')),
+        'fold_movements', 'merge_account', 'age_out', 'write_ownership', 'answer_consumption')),
     -- What the job is about; one job of a kind for each.
     subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 512),
     -- Jobs of one lane wait for each other only: none of them takes the place of another lane's.
     lane         text        NOT NULL CHECK (lane IN (
         'submissions', 'notifications', 'clock', 'polls', 'sandbox_polls', 'webhooks',
-        'upkeep')),
+        'upkeep', 'tellings', 'sandbox_tellings')),
     -- The most urgent is 0, and is claimed first, however long the others are due.
     priority     smallint    NOT NULL DEFAULT 0 CHECK (priority BETWEEN 0 AND 2),
     run_at       timestamptz NOT NULL,
@@ -1690,7 +1748,20 @@ UNION ALL
 SELECT CASE WHEN parked_at IS NULL THEN 'jobs_overdue' ELSE 'jobs_parked' END, NULL, NULL, kind,
     NULL, subject, coalesce(parked_at, run_at), 1, attempts, NULL, last_error
 FROM job
-WHERE parked_at IS NOT NULL OR run_at <= now() AND locked_until IS NULL;
+WHERE parked_at IS NOT NULL OR run_at <= now() AND locked_until IS NULL
+UNION ALL
+-- What Apple is still to be told. Each has its job.
+SELECT 'tellings_open', split_part(subject, '/', 1), NULL, kind, NULL, subject, created_at, 1,
+    attempts, NULL, last_error
+FROM job
+WHERE kind IN ('write_ownership', 'answer_consumption')
+UNION ALL
+-- What Apple took, refused, or was not sent, with the kind and Apple's code or the reason.
+SELECT 'tellings_' || outcome, environment, bundle_id,
+    concat_ws(' ', kind, coalesce(reason, delivery_status), coalesce(error_code, http_status)),
+    (told_at AT TIME ZONE 'UTC')::date, original_transaction_id, told_at, 1, NULL, NULL,
+    transaction_id
+FROM apple_telling;
 COMMENT ON VIEW report_intake_item IS
     'Report: each thing that report_intake counts. Columns as there; subject names the thing.';
 
@@ -1707,14 +1778,16 @@ COMMENT ON VIEW report_intake IS
     'How intake does: one row for each measure, environment, app, cause and day (UTC). Open now, and '
     'without a day: submissions_open and notifications_open (not decided or processed yet, with the '
     'cause of their retries), deliveries_waiting and deliveries_parked (events for the webhook), '
-    'jobs_overdue (due by the database''s clock, and not taken up) and jobs_parked (given up). By the '
+    'jobs_overdue (due by the database''s clock, and not taken up), jobs_parked (given up) and '
+    'tellings_open (what Apple is still to be told, by the kind of job). By the '
     'day of the verdict: submissions_rejected and notifications_rejected (Apple does not vouch for '
     'them, by its code). By the day: apple_failures (requests about receipts to which no answer of use '
     'came), notifications_refused (what was posted and is no notification of Apple''s), '
     'notifications_listed (in Apple''s history, each reading of it counted; readings overlap), '
-    'notifications_missed (of those what had not arrived, late by the time since Apple signed it) and '
-    'notifications_unbelievable (of those what has wrong signatures). Environment and app are null where '
-    'they are not known (yet).';
+    'notifications_missed (of those what had not arrived, late by the time since Apple signed it), '
+    'notifications_unbelievable (of those what has wrong signatures), and of what Apple was told of '
+    'ownership and consumption tellings_accepted, tellings_refused (with Apple''s code) and '
+    'tellings_skipped (not sent, and why). Environment and app are null where they are not known (yet).';
 
 -- What the reports have in common. Each counts by days of a time zone, from from_date to to_date (both
 -- inclusive), a row for each day, ISO week or month; the first and the last row may be cut short.
@@ -3972,7 +4045,8 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
         GRANT USAGE ON SCHEMA tenure TO tenure_program;
         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tenure TO tenure_program;
-        REVOKE UPDATE, DELETE ON ledger_entry, ledger_checkpoint, administrator_action
+        REVOKE UPDATE, DELETE
+            ON ledger_entry, ledger_checkpoint, administrator_action, apple_telling
             FROM tenure_program;
         -- What arrived stays as it arrived; the owner ages it out. The bodies of a person's
         -- submissions go with the person, by the owner's own function.
@@ -4008,7 +4082,8 @@ BEGIN
             FROM tenure_reader;
     END IF;
     EXECUTE format(
-        'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, ledger_checkpoint, administrator_action FROM %I',
+        'REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, ledger_checkpoint, administrator_action, '
+            'apple_telling FROM %I',
         current_user);
     EXECUTE format('REVOKE UPDATE, DELETE, TRUNCATE ON movement FROM %I', current_user);
     EXECUTE format('GRANT UPDATE (known_until, closed_by) ON movement TO %I', current_user);

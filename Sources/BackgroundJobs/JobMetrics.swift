@@ -44,7 +44,7 @@ final class JobMetrics: Sendable {
         return (kind, timer)
       })
     func budgets(_ name: String) -> [Job.Lane: Counter] {
-      let lanes: [Job.Lane] = [.polls, .sandboxPolls]
+      let lanes: [Job.Lane] = [.polls, .sandboxPolls, .tellings, .sandboxTellings]
       return Dictionary(
         uniqueKeysWithValues: lanes.map { lane in
           (
@@ -65,7 +65,7 @@ final class JobMetrics: Sendable {
     durations[kind]?.recordNanoseconds(Int64(time / .nanoseconds(1)))
   }
 
-  /// Part of the polls that were wished for is allowed.
+  /// Part of what was wished to be asked or told is allowed.
   func budget(of lane: Job.Lane, granted count: Int, of wanted: Int) {
     granted[lane]?.increment(by: count)
     denied[lane]?.increment(by: wanted - count)

@@ -76,6 +76,8 @@ struct JobRunner: Sendable {
     case .foldMovements: return try await foldMovements(job)
     case .ageOut: return try await ageOut(job)
     case .mergeAccount(let account): return try await merge(account, for: job)
+    case .writeOwnership(let line): return try await writeOwnership(of: line, job)
+    case .answerConsumption(_, let id): return try await answerConsumption(askedBy: id, job)
     }
   }
 

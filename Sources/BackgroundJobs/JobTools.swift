@@ -16,6 +16,8 @@ package struct JobTools: Sendable {
   package var notifications: NotificationIntake
   /// What asks Apple about lines.
   package var poll: LinePoll
+  /// What tells Apple of owners and of what became of purchases.
+  package var teller: AppleTeller
   /// What pushes events; nil: whoever has one pushes them.
   package var webhook: WebhookSender?
   /// How long events are kept.
@@ -29,8 +31,8 @@ package struct JobTools: Sendable {
 
   package init(
     ledger: Ledger, submissions: SubmissionIntake, notifications: NotificationIntake,
-    poll: LinePoll, webhook: WebhookSender? = nil, eventRetention: Duration = Self.eventRetention,
-    rawRetention: RawRetention = RawRetention(),
+    poll: LinePoll, teller: AppleTeller, webhook: WebhookSender? = nil,
+    eventRetention: Duration = Self.eventRetention, rawRetention: RawRetention = RawRetention(),
     metrics: any MetricsFactory = MetricsSystem.factory,
     terms: @escaping @Sendable () -> AccessTerms
   ) {
@@ -40,6 +42,7 @@ package struct JobTools: Sendable {
     self.submissions = submissions
     self.notifications = notifications
     self.poll = poll
+    self.teller = teller
     self.webhook = webhook
     self.eventRetention = eventRetention
     self.rawRetention = rawRetention

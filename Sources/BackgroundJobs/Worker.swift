@@ -17,7 +17,7 @@ package struct Worker: Service {
   /// alone.
   package static let slots: [Job.Lane: Int] = [
     .submissions: 4, .notifications: 2, .clock: 4, .polls: 4, .sandboxPolls: 2, .webhooks: 8,
-    .upkeep: 2,
+    .upkeep: 2, .tellings: 2, .sandboxTellings: 1,
   ]
   /// How long a dead worker's jobs stay where they are; a living one holds on to them as long as it
   /// needs.

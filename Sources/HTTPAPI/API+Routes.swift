@@ -54,6 +54,12 @@ extension API {
       .get("/v1/accounts/{account_id}", use: accounts.show)
       .get("/v1/accounts/{account_id}/transactions", use: accounts.transactions)
 
+    let consents = ConsumptionConsentController(ledger: ledger, now: now)
+    app
+      .put("/v1/accounts/{account_id}/consumption-consent", use: consents.put)
+      .get("/v1/accounts/{account_id}/consumption-consent", use: consents.show)
+      .delete("/v1/accounts/{account_id}/consumption-consent", use: consents.delete)
+
     let transactions = TransactionController(ledger: ledger, catalogue: catalogue, now: now)
     app
       .get("/v1/transactions/{transaction_id}", use: transactions.show)

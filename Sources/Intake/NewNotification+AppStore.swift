@@ -32,6 +32,11 @@ extension NewNotification {
 extension SignedNotification {
   /// The name under which it is stored, whether Apple delivered it or lists it.
   var storedID: String { notificationUUID.lowercased() }
+
+  /// The line of the purchase of which Apple wants to know what became of it; nil: it asks nothing.
+  var lineAskedAbout: LineID? {
+    notificationType == .consumptionRequest ? transaction?.record.key.line : nil
+  }
 }
 
 extension String {

@@ -144,7 +144,8 @@ package struct NotificationIntake: Sendable {
     if isNew, !evidence.isEmpty {
       await recordNow(
         Ledger.VerifiedNotification(
-          id: new.id, evidence: evidence, source: LineSource(bundleID: notification.bundleID)))
+          id: new.id, evidence: evidence, source: LineSource(bundleID: notification.bundleID),
+          asksAbout: notification.lineAskedAbout))
     }
     return (new.id, isNew)
   }
@@ -197,7 +198,8 @@ package struct NotificationIntake: Sendable {
       try await record(
         Ledger.VerifiedNotification(
           id: id, evidence: notification.evidence,
-          source: LineSource(bundleID: notification.bundleID)))
+          source: LineSource(bundleID: notification.bundleID),
+          asksAbout: notification.lineAskedAbout))
       return nil
     case .one:
       guard case .unsigned(let notification) = NotificationBody(parsing: stored.body.utf8),

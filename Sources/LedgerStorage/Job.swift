@@ -31,6 +31,10 @@ package struct Job: Hashable, Sendable {
     case mergeAccount(AccountKey)
     /// Age out raw bodies that are older than their retention. It comes again every day.
     case ageOut
+    /// Tell Apple to whom a line belongs.
+    case writeOwnership(LineID)
+    /// Tell Apple what became of a purchase, as a notification asks.
+    case answerConsumption(Environment, notificationID: String)
   }
 
   /// What waits for each other: none of a lane's jobs takes the place of another lane's.
@@ -43,6 +47,9 @@ package struct Job: Hashable, Sendable {
     case sandboxPolls = "sandbox_polls"
     case webhooks
     case upkeep
+    /// What Apple is told: slower than what it is asked, for nobody waits for it.
+    case tellings
+    case sandboxTellings = "sandbox_tellings"
   }
 
   package let id: Int64
@@ -73,6 +80,8 @@ extension Job.Task {
     case foldMovements = "fold_movements"
     case mergeAccount = "merge_account"
     case ageOut = "age_out"
+    case writeOwnership = "write_ownership"
+    case answerConsumption = "answer_consumption"
   }
 
   package var kind: Kind {
@@ -89,6 +98,8 @@ extension Job.Task {
     case .foldMovements: .foldMovements
     case .mergeAccount: .mergeAccount
     case .ageOut: .ageOut
+    case .writeOwnership: .writeOwnership
+    case .answerConsumption: .answerConsumption
     }
   }
 
@@ -97,10 +108,12 @@ extension Job.Task {
     switch self {
     case .verifySubmission(let id): id.uuidString.lowercased()
     case .processNotification(let id): id
-    case .pollLine(let line):
+    case .pollLine(let line), .writeOwnership(let line):
       "\(line.environment.rawValue)/\(line.originalTransactionID.rawValue)"
     case .compareNotifications(let bundleID, let environment):
       "\(environment.rawValue)/\(bundleID)"
+    case .answerConsumption(let environment, let notificationID):
+      "\(environment.rawValue)/\(notificationID)"
     case .tellAccount(let key), .mergeAccount(let key): key.rawValue.uuidString.lowercased()
     case .expireOrder(let id): id.uuidString.lowercased()
     case .deliverEvents(let stream): stream
@@ -117,6 +130,10 @@ extension Job.Task {
     case .deliverEvents: .webhooks
     case .compareNotifications, .survey, .trimEvents, .foldMovements, .mergeAccount, .ageOut:
       .upkeep
+    case .writeOwnership(let line):
+      line.environment == .production ? .tellings : .sandboxTellings
+    case .answerConsumption(let environment, _):
+      environment == .production ? .tellings : .sandboxTellings
     }
   }
 
@@ -154,6 +171,12 @@ extension Job.Task {
       guard let key = UUID(uuidString: subject) else { return nil }
       self = .mergeAccount(AccountKey(rawValue: key))
     case .ageOut: self = .ageOut
+    case .writeOwnership:
+      guard let parts else { return nil }
+      self = .writeOwnership(LineID(parts.environment, OriginalTransactionID(rawValue: parts.rest)))
+    case .answerConsumption:
+      guard let parts else { return nil }
+      self = .answerConsumption(parts.environment, notificationID: parts.rest)
     case nil: return nil
     }
   }

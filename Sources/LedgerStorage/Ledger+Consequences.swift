@@ -2,8 +2,8 @@ import Postgres
 import Subscriptions
 
 extension Ledger {
-  /// What follows from a recording beyond the tables of its lines: what is told to whom, and when
-  /// Apple is asked next.
+  /// What follows from a recording beyond the tables of its lines: what is told to whom, when
+  /// Apple is asked next, and what Apple is told.
   ///
   /// - Parameters:
   ///   - recording: What was recorded, with what was known before.
@@ -19,8 +19,12 @@ extension Ledger {
     of recording: Recording, orders: [OrderChange], terms: AccessTerms, at now: Timestamp,
     knowing known: [ToldAccount] = [], in transaction: Transaction
   ) async throws -> Consequences {
-    try await news(
-      of: recording, orders: orders, terms: terms, at: now, knowing: known, in: transaction)
-      + appointments(of: recording, at: now)
+    let tellings = ownershipTellings(of: recording, at: now)
+    var consequences =
+      try await news(
+        of: recording, orders: orders, terms: terms, at: now, knowing: known, in: transaction)
+      + appointments(of: recording, at: now) + tellings
+    if !tellings.isEmpty { consequences.channels.insert(.jobs) }
+    return consequences
   }
 }

@@ -226,6 +226,7 @@ extension Ledger {
       WHERE account_key = \(account.key)
       """,
       "DELETE FROM tenure.imported_source WHERE account_key = \(account.key)",
+      "DELETE FROM tenure.consumption_consent WHERE account_key = \(account.key)",
     ]
   }
 

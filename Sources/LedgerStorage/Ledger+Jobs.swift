@@ -204,7 +204,7 @@ extension Ledger {
           """
         ])
       case .pollLine, .compareNotifications, .tellAccount, .expireOrder, .deliverEvents, .survey,
-        .trimEvents, .foldMovements, .mergeAccount, .ageOut:
+        .trimEvents, .foldMovements, .mergeAccount, .ageOut, .writeOwnership, .answerConsumption:
         break
       }
       return true

@@ -97,11 +97,13 @@ extension Ledger {
     package var exchanges: [SubmissionExchange]
     /// What was wrong with it all the same.
     package var problem: String?
+    /// The line of the purchase that it asks about, where Apple wants to know what became of one.
+    package var asksAbout: LineID?
 
     package init(
       id: String, evidence: [Evidence], source: LineSource = LineSource(bundleID: nil),
       switchOff: ReportedSwitchOff? = nil,
-      exchanges: [SubmissionExchange] = [], problem: String? = nil
+      exchanges: [SubmissionExchange] = [], problem: String? = nil, asksAbout: LineID? = nil
     ) {
       self.id = id
       self.evidence = evidence
@@ -109,6 +111,7 @@ extension Ledger {
       self.switchOff = switchOff
       self.exchanges = exchanges
       self.problem = problem
+      self.asksAbout = asksAbout
     }
   }
 
@@ -145,16 +148,18 @@ extension Ledger {
       if let switchOff = verified.switchOff, let evidence = locked.evidence(of: switchOff) {
         locked.evidence.append(evidence)
       }
-      let (recording, writes, isNews) = try await recordUnclaimed(
+      var (recording, writes, isNews) = try await recordUnclaimed(
         verified.evidence, from: EntrySource(.notification, id: verified.id), on: locked, at: now,
         terms: terms, in: transaction)
+      let tellings = consumptionTellings(of: verified, at: now)
+      if !tellings.isEmpty { recording.channels.insert(.jobs) }
       let outcome: NotificationOutcome =
         verified.evidence.isEmpty ? .nothingToRecord : isNews ? .recorded : .known
       try await transaction.commit(
         with: writes + verified.source.upsert(for: verified.evidence)
           + Self.insert(
             verified.exchanges, ofNotification: verified.id, after: standing.lastExchange)
-          + Self.close(verified.id, as: outcome, because: verified.problem, at: now))
+          + Self.close(verified.id, as: outcome, because: verified.problem, at: now) + tellings)
       return ProcessedNotification(outcome: outcome, recording: recording)
     }
     if let processed {

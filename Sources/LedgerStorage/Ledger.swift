@@ -21,20 +21,26 @@ package struct Ledger: Sendable {
 
   /// How long an order waits for its payment before it expires.
   let orderLifetime: Duration
+  /// Of what Apple is told by itself.
+  package let tellings: Set<AppleTelling.Kind>
 
   /// Works on a database whose schema is up to date.
   ///
   /// - Parameters:
   ///   - database: Where everything is.
   ///   - orderLifetime: How long an order waits for its payment.
+  ///   - tellings: Of what Apple is told by itself: whatever else is recorded puts no job into the
+  ///     queue that would.
   ///   - metrics: Where decisions are counted.
   package init(
     database: ConnectionPool, orderLifetime: Duration = StoredOrder.lifetime,
+    tellings: Set<AppleTelling.Kind> = [],
     metrics: any MetricsFactory = MetricsSystem.factory
   ) {
     self.database = database
     self.metrics = LedgerMetrics(metrics)
     self.orderLifetime = orderLifetime
+    self.tellings = tellings
     holdings = HoldingReader(database: database)
     bell = Bell(database: database)
   }

@@ -33,6 +33,8 @@ extension ChargePrice.Source: PostgresEncodable, PostgresDecodable {}
 extension Entitlement.Source: PostgresEncodable, PostgresDecodable {}
 extension Job.Lane: PostgresEncodable, PostgresDecodable {}
 extension Job.Task.Kind: PostgresEncodable {}
+extension AppleTelling.Kind: PostgresEncodable, PostgresDecodable {}
+extension AppleTelling.Reason: PostgresEncodable, PostgresDecodable {}
 extension LedgerEvent.Kind: PostgresEncodable, PostgresDecodable {}
 
 extension RenewalStatus.Phase {

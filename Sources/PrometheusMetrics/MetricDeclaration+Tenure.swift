@@ -68,10 +68,13 @@ extension MetricDeclaration {
       "Requests to the App Store Server API that were not sent, for the hour's limit is reached"),
     MetricDeclaration(
       "tenure_apple_budget_granted_total", .counter, by: ["lane"],
-      "Polls that TENURE_POLLS_PER_HOUR allowed"),
+      "Polls that TENURE_POLLS_PER_HOUR allowed, and tellings that Apple's limit did"),
     MetricDeclaration(
       "tenure_apple_budget_denied_total", .counter, by: ["lane"],
-      "Polls that had to wait for TENURE_POLLS_PER_HOUR"),
+      "Polls that had to wait for TENURE_POLLS_PER_HOUR, and tellings for Apple's limit"),
+    MetricDeclaration(
+      "tenure_apple_tellings_total", .counter, by: ["kind", "outcome"],
+      "What Apple was told of ownership and consumption: accepted, refused, or not sent"),
   ]
 
   private static let ledger = [
@@ -151,7 +154,7 @@ extension MetricDeclaration {
       "How long ago a server last said that it is alive"),
     MetricDeclaration(
       "tenure_apple_budget_left", .gauge, by: ["name"], isReading: true,
-      "Polls that may be made at once, as far as the last one left them"),
+      "Polls and tellings that may be made at once, as far as the last one left them"),
   ]
 
   private static let process = [

@@ -57,6 +57,8 @@ struct RetryTests {
     (.foldMovements,                              nil),
     (.ageOut,                                     nil),
     (.mergeAccount(AccountKey(rawValue: UUID())), nil),
+    (.writeOwnership(LineID(.production, "1")),   .days(30)),
+    (.answerConsumption(.production, notificationID: "n"), nil),
   ]
 
   @Test("how long each kind is tried", arguments: patiences)

@@ -316,6 +316,8 @@ struct QueueTests {
       .tellAccount(AccountKey(rawValue: id)), .expireOrder(id),
       .deliverEvents(stream: "line/production/1"), .survey, .trimEvents,
       .foldMovements, .mergeAccount(AccountKey(rawValue: id)), .ageOut,
+      .writeOwnership(LineID(.sandbox, "1")),
+      .answerConsumption(.production, notificationID: "a/b"),
     ]
     #expect(tasks.map(\.kind) == Job.Task.Kind.allCases)
     for task in tasks {

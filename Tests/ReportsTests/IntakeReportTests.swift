@@ -71,7 +71,29 @@ struct IntakeReportTests {
     INSERT INTO tenure.job (kind, subject, lane, run_at, created_at, parked_at, last_error)
     VALUES ('trim_events', 'all', 'upkeep', now() - interval '1 hour', now(), NULL, NULL),
       ('poll_line', 'production/1', 'polls', now(), now(), '2026-03-31 11:00Z', 'Gave up.'),
-      ('poll_line', 'production/2', 'polls', now() + interval '1 hour', now(), NULL, NULL);
+      ('poll_line', 'production/2', 'polls', now() + interval '1 hour', now(), NULL, NULL),
+      ('write_ownership', 'production/3', 'tellings', now() + interval '1 hour',
+        '2026-03-31 11:00Z', NULL, 'Apple is in trouble.'),
+      ('answer_consumption', 'sandbox/n9', 'sandbox_tellings', now() + interval '1 hour', now(),
+        NULL, NULL);
+    INSERT INTO tenure.apple_telling (environment, original_transaction_id, kind, told_at,
+      bundle_id, transaction_id, notification_id, account_key, outcome, reason, http_status,
+      error_code, delivery_status)
+    VALUES
+      ('production', '1', 'ownership', '2026-03-31 10:00Z', 'com.a', NULL, NULL,
+        gen_random_uuid(), 'accepted', NULL, NULL, NULL, NULL),
+      ('production', '2', 'ownership', '2026-03-30 10:00Z', 'com.a', NULL, NULL,
+        gen_random_uuid(), 'accepted', NULL, NULL, NULL, NULL),
+      ('production', '2', 'ownership', '2026-03-30 11:00Z', 'com.a', NULL, NULL,
+        gen_random_uuid(), 'refused', NULL, 400, 4000185, NULL),
+      ('production', '4', 'consumption', '2026-03-30 11:00Z', 'com.a', '5', 'n5', NULL, 'skipped',
+        'unowned', NULL, NULL, NULL),
+      ('production', '4', 'consumption', '2026-03-30 12:00Z', 'com.a', '5', 'n6',
+        gen_random_uuid(), 'accepted', NULL, NULL, NULL, 'DELIVERED'),
+      ('sandbox', '4', 'ownership', '2026-03-30 12:00Z', 'com.a', NULL, NULL, NULL, 'skipped',
+        'turned_off', NULL, NULL, NULL),
+      ('production', '6', 'ownership', '2026-02-01 12:00Z', 'com.a', NULL, NULL, NULL, 'skipped',
+        'unowned', NULL, NULL, NULL);
     """
 
   private func withReports(
@@ -133,6 +155,11 @@ struct IntakeReportTests {
           "submissions_open | - | apple_unavailable | 2 | 9 | Down since eleven.",
           "submissions_open | - | - | 1 | 0 | -",
           "submissions_rejected | - | receipt_rejected 21003 | 2 | 2 | No.",
+          "tellings_accepted | production | ownership | 2 | - | -",
+          "tellings_accepted | production | consumption DELIVERED | 1 | - | 5",
+          "tellings_open | production | write_ownership | 1 | 0 | Apple is in trouble.",
+          "tellings_refused | production | ownership 4000185 | 1 | - | -",
+          "tellings_skipped | production | consumption unowned | 1 | - | 5",
         ])
       #expect(
         lines(table, "first_at", "last_at", "oldest_age_ms", "longest_delay_ms")[12]

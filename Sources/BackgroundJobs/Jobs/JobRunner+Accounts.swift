@@ -14,8 +14,8 @@ extension JobRunner {
       case .tellAccount: accounts.append(job)
       case .expireOrder: orders.append(job)
       case .verifySubmission, .processNotification, .pollLine, .compareNotifications,
-        .deliverEvents, .survey, .trimEvents, .foldMovements, .mergeAccount,
-        .ageOut:
+        .deliverEvents, .survey, .trimEvents, .foldMovements, .mergeAccount, .ageOut,
+        .writeOwnership, .answerConsumption:
         left.append(job)
       }
     }

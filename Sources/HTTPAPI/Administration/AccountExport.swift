@@ -59,6 +59,7 @@ package struct AccountExport: Sendable {
   @concurrent
   func write(to writer: inout any ResponseBodyWriter) async throws {
     let grants = try await ledger.storedGrants(of: account.id)
+    let consent = try await ledger.consumptionConsent(of: account)
     try await send(to: &writer) { json in
       json.write(json: "{")
       json.member("exported_at", exportedAt)
@@ -71,6 +72,7 @@ package struct AccountExport: Sendable {
       }
       json.member("entitlements", entitlements)
       json.member("grants", grants)
+      json.member("consumption_consent", consent)
     }
     try await list("orders", to: &writer) { (last: UUID?) in
       try await ledger.orders(of: account, after: last, limit: Self.page)
@@ -86,6 +88,13 @@ package struct AccountExport: Sendable {
       $0
     } piece: {
       try await submission($0)
+    }
+    try await list("apple_tellings", to: &writer) { (last: Int64?) in
+      try await ledger.appleTellings(of: account.key, after: last, limit: Self.page)
+    } cursor: {
+      $0.id
+    } piece: {
+      $0.telling
     }
     try await list("events", to: &writer) { (last: Int64?) in
       try await ledger.events(of: account.key, after: last, limit: Self.page)
@@ -183,6 +192,25 @@ private struct PieceWriter: ResponseBodyWriter {
   func write(_ buffer: ByteBuffer) async throws { try take(Array(buffer.readableBytesView)) }
 
   consuming func finish(_ trailingHeaders: HTTPFields?) async throws {}
+}
+
+extension AppleTelling: JSONWritable {
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("kind", kind.rawValue)
+      json.member("told_at", toldAt)
+      json.member("environment", line.environment)
+      json.member("original_transaction_id", line.originalTransactionID)
+      json.member("transaction_id", request?.transactionID)
+      json.member("outcome", outcome.name)
+      switch outcome {
+      case .accepted: break
+      case .refused(_, let code): json.member("apple_error_code", code)
+      case .skipped(let reason): json.member("reason", reason.rawValue)
+      }
+      json.member("delivery_status", deliveryStatus)
+    }
+  }
 }
 
 /// What is JSON already.

@@ -47,7 +47,8 @@ final class LedgerGauges: Sendable {
     unfolded = meter("tenure_movements_unfolded")
     heartbeatAge = meter("tenure_server_heartbeat_age_seconds")
     budgets = meters(
-      "tenure_apple_budget_left", by: "name", ["polls/production", "polls/sandbox"], \.self)
+      "tenure_apple_budget_left", by: "name",
+      ["polls/production", "polls/sandbox", "tellings/production", "tellings/sandbox"], \.self)
     connections = meters(
       "tenure_database_connections", by: "state", ["idle", "busy", "leased", "connecting"], \.self)
     inFlight = meter("tenure_database_requests_in_flight")

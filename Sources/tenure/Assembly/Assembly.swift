@@ -20,6 +20,8 @@ struct Assembly: Sendable {
   let notifications: NotificationIntake
   /// What asks Apple how lines stand.
   let poll: LinePoll
+  /// What tells Apple of owners and of what became of purchases.
+  let teller: AppleTeller
   let entitlements: EntitlementReader
   /// What verifies signed transactions and notifications.
   let signedData: SignedDataVerifier
@@ -83,7 +85,8 @@ struct Assembly: Sendable {
       logger.warning("The time is what the file of TENURE_CLOCK_FILE says: for development only")
     }
     self.webhook = webhook
-    ledger = Ledger(database: database, orderLifetime: settings.orderExpiry)
+    ledger = Ledger(
+      database: database, orderLifetime: settings.orderExpiry, tellings: settings.tellings)
     catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     intake = SubmissionIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, catalogue: catalogue,
@@ -98,6 +101,9 @@ struct Assembly: Sendable {
     notifications = NotificationIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, serverAPI: serverAPI, apps: apps,
       catalogue: catalogue, sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
+    teller = AppleTeller(
+      ledger: ledger, serverAPI: serverAPI, apps: apps, catalogue: catalogue,
+      sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
     poll = LinePoll(
       ledger: ledger, serverAPI: serverAPI, receipts: receipts, apps: apps, catalogue: catalogue,
       sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
@@ -165,7 +171,7 @@ struct Assembly: Sendable {
       settings.pollsPerHour > 0
       ? Worker.slots : Worker.slots.filter { $0.key != .polls && $0.key != .sandboxPolls }
     let worker = Worker(
-      tools: jobTools, name: Self.workerName, slots: slots, budget: pollBudget,
+      tools: jobTools, name: Self.workerName, slots: slots, budget: appleBudget,
       recurring: recurringJobs, logger: logger, clock: clock)
     guard webhook != nil else { return [worker] }
     return [EventPusher(ledger: ledger, logger: logger, now: clock.now), worker]
@@ -175,21 +181,21 @@ struct Assembly: Sendable {
   var jobTools: JobTools {
     let (catalogue, sandboxAccess) = (catalogue, settings.sandboxAccess)
     return JobTools(
-      ledger: ledger, submissions: intake, notifications: notifications, poll: poll,
+      ledger: ledger, submissions: intake, notifications: notifications, poll: poll, teller: teller,
       webhook: webhook, eventRetention: settings.eventRetention,
       rawRetention: settings.rawRetention,
       terms: { catalogue.terms(sandboxAccess) })
   }
 
-  /// What Apple is asked in an hour at the most, by all programs together.
-  private var pollBudget: JobBudget {
-    .polls(perHour: settings.pollsPerHour, in: ledger, now: clock.now)
+  /// What Apple is asked and told in an hour at the most, by all programs together.
+  private var appleBudget: JobBudget {
+    .apple(pollsPerHour: settings.pollsPerHour, in: ledger, now: clock.now)
   }
 
   /// One pass over what is due to be polled; `patience` is how long it may wait for the budget.
   func pollPass(patience: Duration) -> PollPass {
     PollPass(
-      tools: jobTools, budget: pollBudget, name: Self.workerName, patience: patience,
+      tools: jobTools, budget: appleBudget, name: Self.workerName, patience: patience,
       logger: logger, now: clock.now)
   }
 

@@ -36,7 +36,7 @@ extension SettingOptions {
     let settings = try await settings()
     let logger = Logger.bootstrapTenure(level: settings.logLevel)
     return try await withDatabase(settings, logger: logger) { database in
-      let ledger = Ledger(database: database)
+      let ledger = Ledger(database: database, tellings: settings.tellings)
       let terms = AccessTerms(
         catalogue: try await ledger.catalogue(), sandboxAccess: settings.sandboxAccess)
       return try await body(ledger, terms, settings.clock.now())

@@ -1,5 +1,6 @@
 import AppStore
 import Foundation
+import LedgerStorage
 
 /// The settings of the App Store Server API.
 extension Settings {
@@ -57,6 +58,25 @@ extension Settings {
         fault: "the file can't be read: name the .p8 file from App Store Connect")
     }
     return String(decoding: data, as: UTF8.self)
+  }
+
+  /// What Apple is to be told by itself, which takes the key.
+  static func tellings(_ source: SettingSource, hasKey: Bool) throws -> Set<AppleTelling.Kind> {
+    let names: [(String, AppleTelling.Kind)] = [
+      ("TENURE_APPSTORE_WRITE_OWNERSHIP", .ownership),
+      ("TENURE_APPSTORE_ANSWER_CONSUMPTION", .consumption),
+    ]
+    var tellings: Set<AppleTelling.Kind> = []
+    for (name, kind) in names where try source.flag(name) ?? false {
+      guard hasKey else {
+        throw SettingError(
+          name: name,
+          fault: "it is on, and without \(issuerID), \(keyID) and \(privateKey) Apple can't be "
+            + "told anything: set them, or turn it off")
+      }
+      tellings.insert(kind)
+    }
+    return tellings
   }
 
   static func serverAPIAddresses(_ source: SettingSource) throws -> ServerAPIAddresses {

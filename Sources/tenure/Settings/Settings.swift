@@ -35,6 +35,8 @@ struct Settings: Sendable {
   /// Where it was read from; nil: it came by itself.
   var serverAPIKeyPath: String?
   var serverAPIAddresses = ServerAPIAddresses.apple
+  /// Of what Apple is told by itself.
+  var tellings: Set<AppleTelling.Kind> = []
   /// What all that Apple signs has to lead back to.
   var trustedRoots = TrustedRoots.apple
   /// The same of app receipts, which have a root of their own.
@@ -92,6 +94,7 @@ struct Settings: Sendable {
     serverAPIKey = try Self.serverAPIKey(source)
     serverAPIKeyPath = try Self.serverAPIKeyPath(source)
     serverAPIAddresses = try Self.serverAPIAddresses(source)
+    tellings = try Self.tellings(source, hasKey: serverAPIKey != nil)
     sandboxAccess = try Self.sandboxAccess(source)
     provisionalAccess = try Self.provisionalAccess(source)
     eventRetention = try Self.eventRetention(source) ?? eventRetention

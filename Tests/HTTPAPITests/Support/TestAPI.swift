@@ -34,6 +34,8 @@ struct TestAPI: Sendable {
     var sandboxAccess = SandboxAccess.all
     /// Nil: no provisional access.
     var provisionalAccess: Duration?
+    /// Of what Apple is told by itself.
+    var tellings: Set<AppleTelling.Kind> = []
   }
 
   /// Runs a test on a fresh one.
@@ -66,7 +68,7 @@ struct TestAPI: Sendable {
     let apple = try apple ?? StandInAppStore()
     let clock = apple.simulation.clock
     let now: @Sendable () -> Timestamp = { clock.now }
-    let ledger = Ledger(database: database)
+    let ledger = Ledger(database: database, tellings: choices.tellings)
     let catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     let app = SimulatedApp.sample
     let apps = try AppStoreApps([

@@ -1,12 +1,18 @@
 import LedgerStorage
 import Subscriptions
 
-/// All entries of a line and of those that Apple links with it, with what brought them, read once.
+/// All entries of a line and of those that Apple links with it, with what brought them and what
+/// Apple was told of it, read once.
 struct LineFacts: Sendable {
+  /// How many tellings of a line are shown, the last ones.
+  private static let mostTellings = 10
+
   /// In the order in which they were recorded.
   let events: [ChargeEvent]
   let names: [AccountKey: String]
   let sources: SourceWords
+  /// The last one first.
+  private let tellings: [AppleTelling]
 
   init(of family: RecordedFamily, in ledger: Ledger) async throws {
     var entries: [(entry: LedgerEntry, source: EntrySource)] = []
@@ -17,7 +23,11 @@ struct LineFacts: Sendable {
       ($0.entry.recordedAt, $0.entry.line, $0.entry.number)
         < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
     }
-    let unnamed = Set(entries.flatMap { $0.entry.content.accounts }).subtracting(family.names.keys)
+    tellings = try await ledger.appleTellings(
+      of: family.line.heads.keys.sorted(), limit: Self.mostTellings)
+    let unnamed = Set(
+      entries.flatMap { $0.entry.content.accounts } + tellings.compactMap(\.account)
+    ).subtracting(family.names.keys)
     let names = family.names.merging(try await ledger.accountIDs(of: unnamed)) { first, _ in first }
     events = entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
     self.names = names
@@ -26,8 +36,19 @@ struct LineFacts: Sendable {
 
   func name(_ account: AccountKey) -> String { names[account] ?? "erased" }
 
-  /// All of them, the latest first, with names for links to them.
-  var rows: [FactRow] { events.reversed().map { row($0, anchor: Self.anchor($0.entry)) } }
+  /// All of them and what Apple was told, the latest first, with names for links to them.
+  var rows: [FactRow] {
+    var rows: [FactRow] = []
+    var told = tellings[...]
+    for event in events.reversed() {
+      while let telling = told.first, telling.toldAt > event.entry.recordedAt {
+        rows.append(FactRow(telling, name: name))
+        told.removeFirst()
+      }
+      rows.append(row(event, anchor: Self.anchor(event.entry)))
+    }
+    return rows + told.map { FactRow($0, name: name) }
+  }
 
   /// What was learned or decided about a charge, in order.
   func rows(about charge: Charge, statusDates: Set<Timestamp>) -> [FactRow] {

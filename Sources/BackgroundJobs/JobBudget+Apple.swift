@@ -1,0 +1,48 @@
+package import LedgerStorage
+package import Subscriptions
+
+extension JobBudget {
+  /// How many tellings an hour may have: four fifths of what Apple takes of Set App Account Token,
+  /// the smaller of its two limits.
+  private static let tellingsPerHour = 57_600
+  /// What part of production's limits Apple's sandbox has.
+  private static let sandboxShare = 10
+
+  /// What Apple answers in an hour to all workers together; in the sandbox a tenth of it.
+  ///
+  /// What Apple is told has a limit of its own, and takes nothing from what it is asked.
+  ///
+  /// - Parameters:
+  ///   - pollsPerHour: How many polls an hour may have; 0: nobody polls.
+  ///   - ledger: Where it is counted.
+  ///   - now: The clock by which it fills up again.
+  /// - Returns: A budget that grants everything to other jobs.
+  package static func apple(
+    pollsPerHour: Int, in ledger: Ledger, now: @escaping @Sendable () -> Timestamp
+  ) -> JobBudget {
+    /// Nil where there is no limit.
+    @Sendable func budget(of lane: Job.Lane) -> AppleBudget? {
+      switch lane {
+      case .polls: AppleBudget("polls/production", perHour: pollsPerHour)
+      case .sandboxPolls: AppleBudget("polls/sandbox", perHour: pollsPerHour / sandboxShare)
+      case .tellings: AppleBudget("tellings/production", perHour: tellingsPerHour)
+      case .sandboxTellings:
+        AppleBudget("tellings/sandbox", perHour: tellingsPerHour / sandboxShare)
+      case .submissions, .notifications, .clock, .webhooks, .upkeep: nil
+      }
+    }
+    @Sendable func isClosed(_ lane: Job.Lane) -> Bool {
+      (lane == .polls || lane == .sandboxPolls) && pollsPerHour == 0
+    }
+    return JobBudget(
+      grant: { lane, wanted in
+        guard !isClosed(lane) else { return 0 }
+        guard let budget = budget(of: lane) else { return wanted }
+        return try await ledger.takeBudget(budget, upTo: wanted, at: now())
+      },
+      giveBack: { lane, unused in
+        guard !isClosed(lane), let budget = budget(of: lane) else { return }
+        try await ledger.returnBudget(budget, unused, at: now())
+      })
+  }
+}
