@@ -224,6 +224,10 @@ let package = Package(
         logging, nioCore,
         nioHTTP1, nioPosix, serviceLifecycle,
       ],
+      exclude: [
+        "Clients/app_server.py", "Clients/app-server.mjs", "Clients/scenario.py",
+        "Clients/scenario.mjs",
+      ],
       resources: [.copy("Resources")], swiftSettings: strict),
     .testTarget(
       name: "ConventionTests", dependencies: ["TestWidth"], swiftSettings: strict),
