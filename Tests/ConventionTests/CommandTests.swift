@@ -54,11 +54,35 @@ struct CommandTests {
     #expect(missing.isEmpty, "the README names suites that no test target has")
   }
 
-  /// The README's table of settings has the names that the program reads, and no others.
-  @Test func everySettingIsInTheREADME() throws {
+  /// What a newcomer reads first is no manual: depth is in the articles.
+  @Test func readmeIsShort() throws {
     let readme = try #require(Repository.text(of: "README.md"))
+    #expect(readme.count { $0 == "\n" } <= 120)
+  }
+
+  /// The README's table of commands has those that the program has.
+  @Test func everyCommandIsInTheREADME() throws {
+    let readme = try #require(Repository.text(of: "README.md"))
+    let rows = readme.split(separator: "\n").filter { $0.hasPrefix("| `tenure ") }
+    let documented = rows.flatMap { $0.split(separator: "|")[0].matches(of: /`tenure ([a-z-]+)/) }
+      .map { String($0.1) }
+    let program = try #require(Repository.text(of: "Sources/tenure/Tenure.swift"))
+    let types = Set(program.matches(of: /(\w+Command)\.self/).map { String($0.1) })
+    // ServeCommand is `serve`, AppStoreCommand `app-store`.
+    let names = types.map { type in
+      type.dropLast("Command".count).reduce(into: "") { name, letter in
+        if letter.isUppercase, !name.isEmpty { name += "-" }
+        name += letter.lowercased()
+      }
+    }
+    #expect(Set(documented) == Set(names))
+  }
+
+  /// The table of settings has the names that the program reads, and no others.
+  @Test func everySettingIsInTheArticle() throws {
+    let article = try #require(Repository.text(of: "Sources/HTTPAPI/HTTPAPI.docc/Settings.md"))
     let name = /`((?:TENURE_|DATABASE_)[A-Z_]+)`/
-    let rows = readme.split(separator: "\n").filter { $0.hasPrefix("| `") }
+    let rows = article.split(separator: "\n").filter { $0.hasPrefix("| `") }
     // The first column; a name in the second is a default.
     let documented = rows.flatMap { $0.split(separator: "|")[0].matches(of: name) }
       .map { String($0.1) }

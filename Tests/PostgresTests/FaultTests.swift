@@ -129,6 +129,80 @@ import Testing
     }
   }
 
+  @Test func aFrozenPrimaryIsLeftForTheOneThatTookItsPlace() async throws {
+    try await withServer { frozen, frozenURI in
+      // The two have nothing in common but that both take writes: that is all a client sees.
+      let sockets = try [frozenURI, await TestServer.uri()].map {
+        try #require($0.firstMatch(of: /host=([^&]*)/)?.output.1)
+      }
+      let either =
+        "postgresql:///postgres?user=postgres&target_session_attrs=read-write&connect_timeout=2"
+        + "&host=\(sockets[0]),\(sockets[1])&port=5432,5432"
+      try await TestServer.withPool(uri: either) {
+        $0.suspicionAfter = .milliseconds(200)
+      } _: { pool in
+        var events = pool.listen(to: ["moved"]).makeAsyncIterator()
+        #expect(await events.next() == .listening)
+        let processes = try await pool.query(
+          "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        ).decode(Int32.self)
+        let postmaster = try #require(await frozen.processID)
+        let all = [postmaster] + processes
+        let directory: SQL = "SHOW data_directory"
+        let first = try await pool.query(directory).decodeOnly(String.self)
+        for process in all { kill(process, SIGSTOP) }
+        defer { for process in all { kill(process, SIGCONT) } }
+        let lost = await postgresError { _ = try await pool.query("SELECT pg_sleep(600)") }
+        #expect(lost?.code == .connectionLost)
+        #expect(lost?.isTransient == true)
+        #expect(try await pool.query(directory).decodeOnly(String.self) != first)
+        #expect(await events.next() == .reconnected)
+      }
+    }
+  }
+
+  @Test func aCommitThatStandbysMayLackIsNotConfirmed() async throws {
+    let server = try await TestServer.start(settings: [
+      "synchronous_commit": "on", "synchronous_standby_names": "nobody",
+    ])
+    let uri = await server.uri()
+    try await TestServer.withPool(uri: uri) {
+      $0.connectionLimit = 1
+    } _: { pool in
+      try await pool.runScript(
+        "BEGIN; SET LOCAL synchronous_commit = local; CREATE TABLE kept (id int); COMMIT")
+      let process = try await pool.query(Self.processID).decodeOnly(Int32.self)
+      let writes: [@Sendable () async throws -> Void] = [
+        { try await pool.execute("INSERT INTO kept VALUES (1)") },
+        {
+          try await pool.withTransaction(maxAttempts: 1) {
+            _ = try await $0.execute("INSERT INTO kept VALUES (1)")
+          }
+        },
+        { try await pool.runScript("INSERT INTO kept VALUES (1)") },
+      ]
+      for write in writes {
+        let victim = Task { await postgresError { try await write() } }
+        try await TestServer.withPool(uri: uri) { other in
+          let isCancelled = try await eventually {
+            try await other.query(
+              """
+              SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+              WHERE pid = \(process) AND wait_event = 'SyncRep'
+              """
+            ).count == 1
+          }
+          #expect(isCancelled)
+        }
+        let error = await victim.value
+        #expect(error?.code == .timedOut)
+        #expect(error?.isTransient == true)
+      }
+      #expect(try await pool.query("TABLE kept").count == writes.count)
+    }
+    await server.stop()
+  }
+
   @Test func idleConnectionsAreAskedWhetherTheyWork() async throws {
     try await withServer { server, uri in
       try await TestServer.withPool(uri: uri) {

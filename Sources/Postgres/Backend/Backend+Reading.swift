@@ -116,6 +116,9 @@ extension Backend {
 
   private func finish(_ request: Request) {
     guard !request.isHousekeeping else { return }
+    if handle.takeUnreplicatedCommit() {
+      request.fail(.unreplicatedCommit, at: request.statements.count - 1)
+    }
     if let failure = request.failure, let owner, mayRepeat(request, after: failure) {
       request.prepareToRepeat()
       return owner.backend(self, wantsRepeat: request)

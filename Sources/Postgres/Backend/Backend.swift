@@ -24,6 +24,9 @@ final class Backend: EventSource {
   let handle: ConnectionHandle
   let descriptor: Int32
   let usesPreparedStatements: Bool
+  let server: ServerName
+  /// Whether the connection was asked for because its server takes writes.
+  let followsPrimary: Bool
   weak var owner: (any BackendOwner)?
   var steps = Deque<Step>()
   var statements: StatementCache
@@ -41,10 +44,16 @@ final class Backend: EventSource {
     _ handle: consuming ConnectionHandle, _ configuration: ConnectionPool.Configuration
   ) {
     descriptor = handle.descriptor
+    server = handle.server
+    followsPrimary = handle.followsPrimary
     self.handle = handle
     usesPreparedStatements = configuration.usesPreparedStatements
-    statements = StatementCache(capacity: configuration.preparedStatementLimit)
+    statements = StatementCache(
+      capacity: configuration.preparedStatementLimit, mark: StatementCache.randomMark())
   }
+
+  /// Since when the server has said nothing though it was asked; nil while it owes no answer.
+  var silentSince: ContinuousClock.Instant? { steps.isEmpty ? nil : headSince }
 
   func start(owner: any BackendOwner) {
     self.owner = owner

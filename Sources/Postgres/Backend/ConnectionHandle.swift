@@ -7,13 +7,18 @@ internal import CLibpq
 @safe
 struct ConnectionHandle: ~Copyable, @unchecked Sendable {
   private let pointer: OpaquePointer
+  /// Set by ``hear``; libpq has its address.
+  private let hasUnreplicatedCommit: UnsafeMutablePointer<Bool>
 
   private init(adopting pointer: OpaquePointer) {
     unsafe self.pointer = unsafe pointer
+    unsafe hasUnreplicatedCommit = .allocate(capacity: 1)
+    unsafe hasUnreplicatedCommit.initialize(to: false)
   }
 
   deinit {
     unsafe PQfinish(pointer)
+    unsafe hasUnreplicatedCommit.deallocate()
   }
 
   /// Connects, blocking the thread.
@@ -25,9 +30,29 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
     guard unsafe PQsetnonblocking(handle.pointer, 1) == 0, handle.enterPipeline() else {
       throw PostgresError(.connectionFailed, handle.errorMessage)
     }
-    // Notices may quote values; libpq would print them to standard error.
-    unsafe PQsetNoticeReceiver(handle.pointer, { _, _ in }, nil)
+    unsafe PQsetNoticeReceiver(handle.pointer, hear, handle.hasUnreplicatedCommit)
     return handle
+  }
+
+  /// Takes notices, of which one matters: that a commit was made to wait no longer for the standbys
+  /// that should have it first.
+  ///
+  /// The server goes on to confirm such a commit, though it can be lost with this one server. The
+  /// notice has no code of its own; the function of the server's source that reports it tells it.
+  /// The others are dropped: they may quote values, and libpq would print them.
+  private static let hear: PQnoticeReceiver = { flag, notice in
+    let function = unsafe PQresultErrorField(notice, Int32(UInt8(ascii: "R")))
+    guard let function = unsafe function, let flag = unsafe flag,
+      unsafe String(cString: function) == "SyncRepWaitForLSN"
+    else { return }
+    unsafe flag.assumingMemoryBound(to: Bool.self).pointee = true
+  }
+
+  /// Whether something was committed since this was last asked that the synchronous standbys may
+  /// not have.
+  func takeUnreplicatedCommit() -> Bool {
+    defer { unsafe hasUnreplicatedCommit.pointee = false }
+    return unsafe hasUnreplicatedCommit.pointee
   }
 
   private static func open(_ parameters: [(name: String, value: String)]) -> Self {
@@ -44,6 +69,28 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
   var descriptor: Int32 { unsafe PQsocket(pointer) }
   var processID: Int32 { unsafe PQbackendPID(pointer) }
   var usesTLS: Bool { unsafe PQsslInUse(pointer) != 0 }
+
+  /// The server at the other end, as one of those that the URI can lead to.
+  var server: ServerName {
+    unsafe ServerName(
+      host: String(cString: PQhost(pointer)), address: String(cString: PQhostaddr(pointer)),
+      port: String(cString: PQport(pointer)))
+  }
+
+  /// Whether the URI asks for the one server, of those that it can lead to, that takes writes.
+  var followsPrimary: Bool {
+    let options = unsafe PQconninfo(pointer)
+    defer { unsafe PQconninfoFree(options) }
+    var next = unsafe options
+    while let option = unsafe next, let keyword = unsafe option.pointee.keyword {
+      if unsafe String(cString: keyword) == "target_session_attrs" {
+        guard let value = unsafe option.pointee.val else { return false }
+        return unsafe ["read-write", "primary"].contains(String(cString: value))
+      }
+      unsafe next = option + 1
+    }
+    return false
+  }
 
   /// libpq's last error on this connection, on one line; it names hosts and users, never a password
   /// or a value.
@@ -137,4 +184,12 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
     guard let cancel = unsafe PQgetCancel(pointer) else { return nil }
     return unsafe Cancellation(adopting: cancel)
   }
+}
+
+/// What tells one server from another where a URI can lead to several.
+struct ServerName: Hashable, Sendable {
+  let host: String
+  /// A name may have several.
+  let address: String
+  let port: String
 }

@@ -97,6 +97,9 @@ final class ExclusiveUse {
     if let result, result.status == PGRES_FATAL_ERROR {
       throw await error(of: result)
     }
+    if result == nil, backend.handle.takeUnreplicatedCommit() {
+      throw PostgresError.unreplicatedCommit
+    }
     return result
   }
 

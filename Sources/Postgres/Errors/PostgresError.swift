@@ -65,6 +65,11 @@ extension PostgresError {
     return error
   }
 
+  /// What was committed is not confirmed: the wait for the synchronous standbys was cut short, and
+  /// without them it can be lost.
+  static let unreplicatedCommit = PostgresError(
+    .timedOut, "the commit did not wait until the synchronous standbys had it")
+
   /// Whether the same work may well succeed when it is repeated, a little later.
   ///
   /// After ``Code/connectionLost`` and ``Code/timedOut`` it may already have been done: repeat only

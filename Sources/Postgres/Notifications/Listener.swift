@@ -46,6 +46,11 @@ final class Listener {
     backend?.close(PoolDriver.closedError)
   }
 
+  /// Gives up a connection to any but one server.
+  func leave(otherThan server: ServerName, _ reason: PostgresError) {
+    if let backend, backend.server != server { backend.close(reason) }
+  }
+
   private func connected(_ backend: Backend) {
     guard !isStopped else { return }
     self.backend = backend

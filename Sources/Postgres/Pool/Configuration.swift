@@ -35,7 +35,10 @@ extension ConnectionPool {
     /// The name that `pg_stat_activity` shows, unless the URI has one.
     package var applicationName = "tenure"
     /// How often an idle connection is asked whether it still works.
-    package var idleHealthCheckInterval = Duration.seconds(30)
+    package var idleHealthCheckInterval = Duration.seconds(10)
+    /// How long a primary may be silent before it is looked whether another server has taken its
+    /// place, where the URI can tell: a frozen one would be waited for until the deadline.
+    package var suspicionAfter = Duration.seconds(3)
 
     package init(uri: String) {
       self.uri = uri
@@ -57,6 +60,12 @@ extension ConnectionPool {
     func parameters(uri: String) -> [(name: String, value: String)] {
       [
         ("connect_timeout", String(max(2, connectTimeout.components.seconds))),
+        // A machine that is gone says nothing, not even that it is: this is how soon the system
+        // gives its connections up, after something was sent in vain, or without.
+        ("tcp_user_timeout", "10000"),
+        ("keepalives_idle", "10"),
+        ("keepalives_interval", "5"),
+        ("keepalives_count", "3"),
         ("fallback_application_name", applicationName),
         ("dbname", uri),
         ("client_encoding", "UTF8"),

@@ -22,6 +22,8 @@ final class PoolDriver {
   private var isSweepScheduled = false
   private var lastConnectFailure: PostgresError?
   private var listeners: [Listener] = []
+  private var isLookingForPrimary = false
+  private var looksForPrimaryAt = ContinuousClock.now
 
   nonisolated init(
     configuration: ConnectionPool.Configuration, logger: Logger, metrics: PoolMetrics
@@ -168,9 +170,7 @@ final class PoolDriver {
     switch outcome {
     case .success(let backend):
       guard phase != .closed else { return }
-      backends[slot] = backend
-      backend.start(owner: self)
-      state.connected(slot, now: now)
+      take(backend, slot, now)
       lastConnectFailure = nil
       metrics.connectsSucceeded.increment()
       logger.debug(
@@ -193,6 +193,15 @@ final class PoolDriver {
     advance()
   }
 
+  private func take(
+    _ backend: Backend, _ slot: Int, _ now: ContinuousClock.Instant
+  ) {
+    backends[slot] = backend
+    backend.start(owner: self)
+    state.connected(slot, now: now)
+    if backend.followsPrimary { leaveOthers(than: backend.server) }
+  }
+
   private func slot(of backend: Backend) -> Int? {
     backends.firstIndex { $0 === backend }
   }
@@ -206,6 +215,45 @@ final class PoolDriver {
     }
     if phase == .open { openConnections(now) }
     if phase == .closing, state.isIdle { closeNow() }
+  }
+
+  // MARK: The primary
+
+  /// Closes the connections to servers that are the primary no more, for a new one has led to
+  /// another: they would be waited for in vain, or, worse, not be.
+  private func leaveOthers(than server: ServerName) {
+    let reason = PostgresError(.connectionLost, "another server is the primary now")
+    for case let backend? in backends where backend.server != server { backend.close(reason) }
+    guard configuration.listenURI == nil else { return }
+    for listener in listeners { listener.leave(otherThan: server, reason) }
+  }
+
+  /// Looks where the primary is when one is silent that should have answered.
+  private func suspectSilence(_ now: ContinuousClock.Instant) {
+    guard phase == .open, !isLookingForPrimary, now >= looksForPrimaryAt else { return }
+    let isSuspect = backends.contains { backend in
+      guard let backend, backend.followsPrimary, let since = backend.silentSince else {
+        return false
+      }
+      return now - since >= configuration.suspicionAfter
+    }
+    guard isSuspect else { return }
+    isLookingForPrimary = true
+    Connecting.start(configuration, uri: configuration.uri) { [weak self] outcome in
+      self?.looked(outcome)
+    }
+  }
+
+  /// A connection that was made to see where it leads is kept where there is room for it.
+  private func looked(_ outcome: Result<Backend, PostgresError>) {
+    let now = Reactor.shared.now
+    isLookingForPrimary = false
+    looksForPrimaryAt = now + configuration.suspicionAfter
+    guard phase == .open, case .success(let backend) = outcome else { return }
+    leaveOthers(than: backend.server)
+    guard let slot = state.slots.firstIndex(where: { $0.status == .empty }) else { return }
+    take(backend, slot, now)
+    advance()
   }
 
   // MARK: Deadlines and health
@@ -228,6 +276,7 @@ final class PoolDriver {
           statement: request.statements.first?.text))
     }
     for backend in backends { backend?.enforceDeadlines(now: now) }
+    suspectSilence(now)
     advance()
     if phase != .closed, !state.isIdle { scheduleSweep() }
   }

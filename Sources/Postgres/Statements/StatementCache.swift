@@ -29,12 +29,23 @@ struct StatementCache {
   }
 
   let capacity: Int
+  /// What the names of this connection's statements end with.
+  private let mark: String
   private var entries: [Key: Entry] = [:]
   private var uses = 0
   private var evicted: [String] = []
 
-  init(capacity: Int) {
+  init(capacity: Int, mark: String = "") {
     self.capacity = max(1, capacity)
+    self.mark = mark
+  }
+
+  /// Makes a mark that no other connection has.
+  ///
+  /// A PgBouncer that pools transactions lets many connections use one session of the server. By
+  /// its name no statement of another is ever found there: one's own is, or none.
+  static func randomMark() -> String {
+    "_" + String(UInt64.random(in: .min ... .max), radix: 36)
   }
 
   var count: Int { entries.count }
@@ -48,7 +59,7 @@ struct StatementCache {
       return .prepared(name: entries.values[index].name)
     }
     if entries.count >= capacity { evictOldest() }
-    let name = "s\(uses)"
+    let name = "s\(uses)\(mark)"
     entries[key] = Entry(name: name, lastUse: uses)
     return .mustPrepare(name: name)
   }

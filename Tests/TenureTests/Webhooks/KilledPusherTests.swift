@@ -58,7 +58,7 @@ struct KilledPusherTests {
       let resource = try #require(
         Bundle.module.url(forResource: "receiver", withExtension: "py", subdirectory: "Resources"))
       try FileManager.default.copyItem(at: resource, to: program)
-      try Readme.writePythonExample(into: directory)
+      try WebhookArticle.writePythonExample(into: directory)
       try Data().write(to: notes)
       try "\(Timestamp.now.milliseconds)".write(to: clock, atomically: true, encoding: .utf8)
       receiver = try ChildProcess(

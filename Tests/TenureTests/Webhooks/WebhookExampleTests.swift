@@ -5,9 +5,9 @@ import Testing
 @testable import BackgroundJobs
 @testable import tenure
 
-/// The README's examples for receivers of webhooks, run.
-@Suite("The README's verification of webhooks")
-struct ReadmeExampleTests {
+/// The examples for receivers of webhooks, run.
+@Suite("The documented verification of webhooks")
+struct WebhookExampleTests {
   private struct Case: Encodable, Sendable {
     var name: String
     var header: String
@@ -63,7 +63,8 @@ struct ReadmeExampleTests {
 
   @Test("in Swift is what is compiled here, and knows what is genuine")
   func swift() throws {
-    let example = try #require(Readme.blocks("swift").first { $0.contains("func isGenuine") })
+    let example = try #require(
+      WebhookArticle.blocks("swift").first { $0.contains("func isGenuine") })
     let source = try String(
       contentsOf: URL(filePath: #filePath).deletingLastPathComponent()
         .appending(path: "WebhookVerification.swift"), encoding: .utf8)
@@ -79,7 +80,7 @@ struct ReadmeExampleTests {
   @Test("in Python knows what is genuine")
   func python() async throws {
     try await withTemporaryDirectory { directory in
-      try Readme.writePythonExample(into: directory)
+      try WebhookArticle.writePythonExample(into: directory)
       let cases = directory.appending(path: "cases.json")
       try JSONEncoder().encode(Self.cases).write(to: cases)
       let program = """
@@ -104,14 +105,16 @@ struct ReadmeExampleTests {
   }
 }
 
-/// The README's examples.
-enum Readme {
+/// The examples of *Receiving webhooks*.
+enum WebhookArticle {
+  private static let path = "Sources/HTTPAPI/HTTPAPI.docc/ReceivingWebhooks.md"
+
   private static var text: String {
     get throws {
       let root = (0..<4).reduce(URL(filePath: #filePath)) { url, _ in
         url.deletingLastPathComponent()
       }
-      return try String(contentsOf: root.appending(path: "README.md"), encoding: .utf8)
+      return try String(contentsOf: root.appending(path: path), encoding: .utf8)
     }
   }
 
