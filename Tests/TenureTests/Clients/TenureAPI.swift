@@ -6,8 +6,8 @@ import NIOHTTP1
 
 /// Calls Tenure from an app's server, with AsyncHTTPClient and swift-crypto; to be copied.
 ///
-/// A call that gets no answer, or one that says "later", is sent again with pauses that double. That
-/// is harmless: each call names what it is about, so the second one finds what the first one did.
+/// A call that gets no answer, or one that says "later", is sent again with pauses that double.
+/// That is harmless: each call names what it is about, so the second one finds what the first did.
 struct TenureAPI: Sendable {
   private static let attempts = 6
   /// Before the second attempt; doubled before each further one.
@@ -110,7 +110,7 @@ struct TenureAPI: Sendable {
     var pause = Self.firstPause
     while submission.status == "pending", ContinuousClock.now < end {
       try await Task.sleep(for: pause)
-      pause = min(2 * pause, Self.longestPause)
+      pause = min(pause * 2, Self.longestPause)
       submission = try await call(.GET, "/v1/receipts/\(submission.submissionId)")
     }
     return submission
@@ -241,7 +241,7 @@ struct TenureAPI: Sendable {
       }
       // Half of it left to chance, so that servers that failed together don't return together.
       try await Task.sleep(for: pause * Double.random(in: 0.5...1))
-      pause = min(2 * pause, Self.longestPause)
+      pause = min(pause * 2, Self.longestPause)
     }
     preconditionFailure("The last attempt returns or throws.")
   }

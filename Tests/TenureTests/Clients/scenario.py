@@ -10,7 +10,8 @@ tenure = Tenure(stage["url"], stage["key"], timeout=stage["timeout_seconds"])
 
 
 def tell(name, value):
-    print(json.dumps({"step": name, "value": str(value)}), flush=True)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    print(json.dumps({"step": name, "value": text}), flush=True)
 
 
 tokens = {tenure.account("4711")["app_account_token"] for _ in range(2)}

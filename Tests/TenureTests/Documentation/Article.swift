@@ -78,7 +78,7 @@ struct Article: Sendable, CustomTestStringConvertible {
           reasonNotRun: reason)
         open = (block, line.count - content.count)
         reason = nil
-      } else if let comment = content.wholeMatch(of: /<!-- Not run: (.+) -->/) {
+      } else if let comment = content.wholeMatch(of: /<!-- Not run(?: here)?: (.+) -->/) {
         reason = String(comment.1)
       } else if content.hasPrefix("#") {
         section = String(content.drop { $0 == "#" }.dropFirst())

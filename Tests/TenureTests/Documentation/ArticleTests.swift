@@ -6,7 +6,7 @@ import Testing
 
 @testable import tenure
 
-/// The code in the articles of the DocC catalogues, run and compared with what they say is answered.
+/// The code in the articles of the DocC catalogues: run, and compared with what it should answer.
 @Suite("The articles")
 struct ArticleTests {
   /// Articles whose blocks run on a database with a schema.
