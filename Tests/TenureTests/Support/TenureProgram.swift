@@ -26,6 +26,13 @@ enum TenureProgram {
   static func run(_ arguments: String..., environment: [String: String] = [:]) async throws
     -> ChildProcess.Outcome
   {
+    try await run(arguments: arguments, environment: environment)
+  }
+
+  /// Runs a command to its end.
+  static func run(arguments: [String], environment: [String: String] = [:]) async throws
+    -> ChildProcess.Outcome
+  {
     try await withTemporaryDirectory { directory in
       try await ChildProcess.run(
         try executable, arguments, environment: environment, in: directory)
