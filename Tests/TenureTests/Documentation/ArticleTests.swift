@@ -15,7 +15,6 @@ struct ArticleTests {
     ArticleRun(name: "HandlingRefunds", needsServer: true),
     ArticleRun(name: "MovingIn", needsServer: true),
     ArticleRun(name: "Reports"),
-    ArticleRun(name: "RunningTheWorker"),
   ]
 
   /// Articles that make their own database, on a server without any.
