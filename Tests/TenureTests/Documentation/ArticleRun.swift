@@ -23,7 +23,7 @@ struct ArticleRun: Sendable, CustomTestStringConvertible {
   static let start = "Start an App Store and a Tenure of your own"
 
   /// The ports that articles name.
-  private static let ports = ["8080", "8090", "9000"]
+  private static let ports = ["8080", "8090", "9100"]
   /// Below those that systems give to outgoing connections.
   private static let freePorts = 20_000...32_000
 
