@@ -1,3 +1,4 @@
+import AppStore
 import AppStoreSimulator
 import AsyncHTTPClient
 import Foundation
