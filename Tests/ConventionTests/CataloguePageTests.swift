@@ -27,14 +27,6 @@ struct CataloguePageTests {
     return links(in: String(text[heading.upperBound...]))
   }
 
-  @Test func theLandingPageNamesEveryArticle() throws {
-    let page = try #require(Repository.text(of: Self.landingPage))
-    let others = Self.articles.filter { $0 != Self.landingPage }.map(Self.address)
-    let topics = Self.topics(in: page)
-    #expect(Set(topics) == Set(others))
-    #expect(topics.count == Set(topics).count)
-  }
-
   @Test func eachCatalogueListsItsArticles() throws {
     for article in Self.articles where article != Self.landingPage {
       let parts = article.split(separator: "/")

@@ -18,6 +18,17 @@ struct CodeBlock: Sendable {
   /// Whether it is given to a program.
   var isRun: Bool { reasonNotRun == nil && ["sh", "sql"].contains(language) }
 
+  /// Whether it is a file of settings, a name and a value in each line.
+  var isSettings: Bool {
+    language.isEmpty && !settings.isEmpty
+      && settings.count == code.split(separator: "\n").count
+  }
+
+  /// The names of such a file.
+  var settings: [String] {
+    code.matches(of: /(?m)^([A-Z][A-Z_]+)=/).map { String($0.1) }
+  }
+
   /// Whether it can be what the block before it answers.
   var isAnswer: Bool { reasonNotRun == nil && ["json", "http", "text"].contains(language) }
 }
@@ -101,7 +112,7 @@ struct Article: Sendable, CustomTestStringConvertible {
         run[last].answer = block
         mayAnswer = false
       } else {
-        if block.reasonNotRun == nil { left.append(block) }
+        if block.reasonNotRun == nil, !block.isSettings { left.append(block) }
         mayAnswer = false
       }
     }

@@ -56,6 +56,26 @@ struct ArticleTests {
     return ["PGHOST": try #require(values["host"]), "PGPORT": try #require(values["port"])]
   }
 
+  @Test("name settings that there are")
+  func settingsAreKnown() throws {
+    let table = try Article.named("Settings").text
+    for article in try Article.all {
+      for block in article.blocks where block.isSettings {
+        for name in block.settings {
+          #expect(table.contains("`\(name)`"), "\(article.path), line \(block.line)")
+        }
+      }
+    }
+  }
+
+  @Test("are all named on the first page of the catalogue")
+  func firstPage() throws {
+    let page = try Article.named("Tenure")
+    let links = page.text.matches(of: /\n- <doc:\/\/(\w+)\/documentation\/(\w+)(?:\/(\w+))?>/)
+    let named = links.map { "Sources/\($0.1)/\($0.2).docc/\($0.3 ?? $0.2).md" }
+    #expect(try named.sorted() == Article.all.map(\.path).filter { $0 != page.path }.sorted())
+  }
+
   @Test("have no code that nobody runs, unless they say why")
   func everyBlockIsRun() throws {
     let known = Set((Self.runs + Self.runsOnBareServer).map(\.name))
