@@ -18,7 +18,7 @@ struct CataloguePageTests {
 
   /// The links between articles in a text.
   private static func links(in text: String) -> [String] {
-    text.matches(of: /<(doc:[^>]+)>|\]\((doc:[^)]+)\)/).map { String($0.1 ?? $0.2 ?? "") }
+    text.matches(of: /<(doc:[^>]+)>|\]\((doc:[^\x29]+)\)/).map { String($0.1 ?? $0.2 ?? "") }
   }
 
   /// What is listed under the heading Topics.
@@ -53,7 +53,7 @@ struct CataloguePageTests {
 
   @Test func whatTheREADMENamesExists() throws {
     let readme = try #require(Repository.text(of: "README.md"))
-    let linked = readme.matches(of: /\]\(([^)#:]+)\)/).map { String($0.1) }
+    let linked = readme.matches(of: /\]\(([^\x29#:]+)\)/).map { String($0.1) }
     let named = readme.matches(of: /`((?:Sources|Tests)\/[^`<* ]+)`/).map { String($0.1) }
     #expect(!linked.isEmpty)
     for path in linked + named {

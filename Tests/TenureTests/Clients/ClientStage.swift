@@ -25,7 +25,7 @@ struct ClientStage: Encodable, Sendable {
   var headers: [String: String]
   var transactionID: String
 
-  private static let key = "the app's secret"
+  private static let key = "app-secret"
 
   /// Serves as long as `body` runs, while Apple does not answer the first questions.
   static func serving(
