@@ -253,7 +253,8 @@ struct TenureAPI: Sendable {
   }
 
   private static func quoted(_ name: String) -> String {
-    let unreserved = CharacterSet(charactersIn: "-._~").union(.alphanumerics)
+    let unreserved = CharacterSet(
+      charactersIn: "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
     return name.addingPercentEncoding(withAllowedCharacters: unreserved) ?? name
   }
 }
