@@ -640,6 +640,14 @@ CREATE INDEX IF NOT EXISTS store_transaction_by_decision
     ON store_transaction (environment, decided_at) WHERE rule IS NOT NULL;
 CREATE INDEX IF NOT EXISTS store_transaction_corrected
     ON store_transaction (environment, corrected_at) WHERE corrected_at IS NOT NULL;
+-- When charges that nobody owns were first seen, and until when they last.
+CREATE INDEX IF NOT EXISTS store_transaction_unclaimed
+    ON store_transaction (environment, original_transaction_id, transaction_id, product_id)
+    INCLUDE (recorded_at, expires_at) WHERE rule IS NOT NULL AND owner_account_key IS NULL;
+-- What orders are compared with.
+CREATE INDEX IF NOT EXISTS store_transaction_ordered
+    ON store_transaction (environment, original_transaction_id, transaction_id, product_id)
+    INCLUDE (charged_at, period_type, price_milliunits, currency) WHERE order_id IS NOT NULL;
 -- Charges of accounts that orders are compared with, or that are to be delivered: of renewals that
 -- Apple names as such there is nothing here.
 CREATE INDEX IF NOT EXISTS store_transaction_for_orders
@@ -1150,9 +1158,21 @@ COMMENT ON TABLE movement IS
     'Projection: dated, signed happenings, each as long as it was known. [by original_transaction_id]';
 -- What happened in a time; what a family comes to is read by the primary key.
 CREATE INDEX IF NOT EXISTS movement_by_time ON movement (environment, kind, at);
--- Charges that nobody owns.
+-- What goes back to a time.
+CREATE INDEX IF NOT EXISTS movement_by_origin ON movement (environment, kind, origin_at)
+    WHERE kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost');
+-- Charges that nobody owns, with all that report_unclaimed says of them: their rows lie apart from one
+-- another, and a look at each would take long.
 CREATE INDEX IF NOT EXISTS movement_unclaimed ON movement (environment, at)
+    INCLUDE (charge_original_transaction_id, transaction_id, product_id, number, ownership_type,
+        period_type, currency, amount_milliunits, price_source, known_from, known_until)
     WHERE kind = 'charged' AND account_key IS NULL;
+-- Trouble with billing, as it is known now, with all that report_billing_issues_item says of it.
+CREATE INDEX IF NOT EXISTS movement_in_trouble ON movement (environment, cause, at)
+    INCLUDE (original_transaction_id, product_id, number, ownership_type, transaction_id,
+        account_key)
+    WHERE kind = 'state' AND cause IN ('in_grace_period', 'in_billing_retry')
+        AND known_until = 'infinity';
 
 -- What a movement is summed up as: a new price is a rise or a fall.
 CREATE OR REPLACE FUNCTION movement_summed_cause(kind text, cause text, mrr_twelfths bigint)
@@ -1662,9 +1682,33 @@ END;
 COMMENT ON FUNCTION movement_item IS
     'Movements of some kinds and days, as known now or at known_at, up to a moment.';
 
--- The same, summed up as far as possible: the one place that decides between the sums by the day and
--- the movements themselves. Sums there are by the days of UTC, of what is known now; of the day of the
--- moment, of which a part lies ahead, the movements are read.
+-- The same by the day that they go back to, whenever they are. A day may begin twice where clocks are
+-- changed at midnight: hence a day more at either end, of what is looked through.
+CREATE OR REPLACE FUNCTION movement_item_of_origin(
+    kinds text[], from_day date, to_day date, time_zone text, product text, environment text,
+    include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    kind text, cause text, at timestamptz, day date, cohort date, origin_at timestamptz,
+    original_transaction_id text, transaction_id text, product_id text, ownership_type text,
+    period_type text, offer_id text, quantity integer, currency text, price_source text,
+    number bigint, amount_milliunits bigint, mrr_twelfths bigint, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT i.kind, i.cause, i.at, i.day, i.cohort, i.origin_at, i.original_transaction_id,
+        i.transaction_id, i.product_id, i.ownership_type, i.period_type, i.offer_id, i.quantity,
+        i.currency, i.price_source, i.number, i.amount_milliunits, i.mrr_twelfths, i.account_key
+    FROM movement_item(kinds, 'origin', NULL, NULL, time_zone, product, environment,
+        include_family_shared, known_at, moment) AS i
+    WHERE i.origin_at >= (from_day - 1)::timestamp AT TIME ZONE time_zone
+        AND i.origin_at < (to_day + 2)::timestamp AT TIME ZONE time_zone
+        AND i.cohort BETWEEN from_day AND to_day;
+END;
+COMMENT ON FUNCTION movement_item_of_origin IS
+    'Movements of some kinds that go back to some days, as known now or at known_at, up to a moment.';
+
+-- The same as movement_item, summed up as far as possible: the one place that decides between the sums
+-- by the day and the movements themselves. Sums there are by the days of UTC, of what is known now; of
+-- the day of the moment, of which a part lies ahead, the movements are read.
 CREATE OR REPLACE FUNCTION movement_sum(
     kinds text[], basis text, from_day date, to_day date, time_zone text, product text,
     environment text, include_family_shared boolean, known_at timestamptz, moment timestamptz)
@@ -2092,10 +2136,9 @@ BEGIN ATOMIC
             i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause, abs(i.number),
             i.account_key
         FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['trial_ended'], 'origin', span.first_day, NULL,
-            time_zone, product, environment, include_family_shared, known_at,
+        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['trial_ended'], span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
             least(as_of, known_at)) AS i
-        WHERE i.cohort BETWEEN span.first_day AND span.last_day
         UNION ALL
         SELECT 'trials', span.last_row, s.product_id, s.original_transaction_id, s.transaction_id,
             s.since, s.origin_at, NULL, s.number, s.account_key
@@ -2561,6 +2604,57 @@ COMMENT ON FUNCTION report_renewals_due IS
 
 -- billing issues ---------------------------------------------------------------------------------
 
+-- Who was in a state of trouble with billing at the end of a day. Whoever comes to such a state leaves
+-- it, if only at a date that lies ahead: in it are those who leave it later, less those who come to it
+-- later. They are few, and would be looked for one by one were the others not read at once.
+CREATE OR REPLACE FUNCTION billing_issue_stock(
+    state text, last_day date, time_zone text, product text, environment text,
+    include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    product_id text, original_transaction_id text, transaction_id text, since timestamptz,
+    until timestamptz, number bigint, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH ending AS (
+        SELECT least(
+            (last_day + 1)::timestamp AT TIME ZONE time_zone - interval '1 microsecond', moment) AS at
+    ),
+    trouble AS NOT MATERIALIZED (
+        SELECT m.product_id, m.original_transaction_id, m.transaction_id, m.at, m.number,
+            m.account_key
+        FROM movement AS m
+        WHERE m.environment = billing_issue_stock.environment AND m.kind = 'state'
+            AND m.cause = billing_issue_stock.state
+            AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+                ELSE m.known_from <= known_at AND known_at < m.known_until END
+            AND (include_family_shared OR m.ownership_type = 'purchased')
+            AND (product IS NULL OR m.product_id = product)
+    ),
+    begun AS MATERIALIZED (
+        SELECT t.product_id, t.original_transaction_id, t.transaction_id, t.at, t.account_key
+        FROM ending
+        JOIN trouble AS t ON t.at <= ending.at
+        WHERE t.number = 1
+    )
+    SELECT DISTINCT ON (s.product_id, s.original_transaction_id)
+        s.product_id, s.original_transaction_id, b.transaction_id, b.at, s.until, s.number,
+        b.account_key
+    FROM (
+        SELECT t.product_id, t.original_transaction_id, -sum(t.number) AS number,
+            min(t.at) FILTER (WHERE t.number = -1) AS until
+        FROM ending
+        JOIN trouble AS t ON t.at > ending.at
+        GROUP BY t.product_id, t.original_transaction_id
+        HAVING sum(t.number) <> 0
+    ) AS s
+    JOIN begun AS b ON b.product_id = s.product_id
+        AND b.original_transaction_id = s.original_transaction_id
+    ORDER BY s.product_id, s.original_transaction_id, b.at DESC;
+END;
+COMMENT ON FUNCTION billing_issue_stock IS
+    'Subscriptions that are in_grace_period or in_billing_retry at the end of a day, since when and '
+    'until when.';
+
 CREATE OR REPLACE FUNCTION report_billing_issues_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
@@ -2578,49 +2672,61 @@ BEGIN ATOMIC
     SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id,
         c.since, c.until, c.number, a.account_id
     FROM (
+        -- Each measure by itself: whoever asks for one does not wait for the others.
         -- What has begun has an end, if only one that is expected: it may lie ahead.
         SELECT 'entered' AS measure,
             calendar_bucket_start(i.cohort, span.first_day, bucket) AS from_day, i.product_id,
             i.original_transaction_id, i.transaction_id, i.origin_at AS since, i.at AS until,
             i.number, i.account_key
         FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['billing_recovered', 'billing_lost'], 'origin',
-            span.first_day, NULL, time_zone, product, environment, include_family_shared, known_at,
-            'infinity') AS i
-        WHERE i.cohort BETWEEN span.first_day AND span.last_day
-            AND i.origin_at <= least(as_of, known_at)
-        UNION ALL
-        SELECT CASE i.kind WHEN 'billing_recovered' THEN 'recovered' ELSE 'lost' END,
-            calendar_bucket_start(i.day, span.first_day, bucket), i.product_id,
-            i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number, i.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['billing_recovered', 'billing_lost'], 'at',
+        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['billing_recovered', 'billing_lost'],
             span.first_day, span.last_day, time_zone, product, environment, include_family_shared,
-            known_at, least(as_of, known_at)) AS i
+            known_at, 'infinity') AS i
+        WHERE i.origin_at <= least(as_of, known_at)
         UNION ALL
-        SELECT CASE i.kind WHEN 'billing_recovered' THEN 'cohort_recovered' ELSE 'cohort_lost' END,
-            calendar_bucket_start(i.cohort, span.first_day, bucket), i.product_id,
-            i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number, i.account_key
+        SELECT 'recovered', calendar_bucket_start(i.day, span.first_day, bucket),
+            i.product_id, i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number,
+            i.account_key
         FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['billing_recovered', 'billing_lost'], 'origin',
-            span.first_day, NULL, time_zone, product, environment, include_family_shared, known_at,
+        CROSS JOIN LATERAL movement_item(ARRAY['billing_recovered'], 'at', span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
             least(as_of, known_at)) AS i
-        WHERE i.cohort BETWEEN span.first_day AND span.last_day
         UNION ALL
-        SELECT s.state, span.last_row, s.product_id, s.original_transaction_id, s.transaction_id,
-            s.since, (
-                SELECT min(m.at) FROM movement AS m
-                WHERE m.environment = report_billing_issues_item.environment
-                    AND m.original_transaction_id = s.original_transaction_id AND m.kind = 'state'
-                    AND m.at > s.since AND m.cause = s.state AND m.number = -1
-                    AND m.product_id = s.product_id
-                    AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
-                        ELSE m.known_from <= known_at AND known_at < m.known_until END),
-            s.number, s.account_key
+        SELECT 'lost', calendar_bucket_start(i.day, span.first_day, bucket),
+            i.product_id, i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number,
+            i.account_key
         FROM span
-        CROSS JOIN LATERAL movement_stock(ARRAY['state'], span.last_day, false, time_zone, product,
+        CROSS JOIN LATERAL movement_item(ARRAY['billing_lost'], 'at', span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+        UNION ALL
+        SELECT 'cohort_recovered', calendar_bucket_start(i.cohort, span.first_day, bucket),
+            i.product_id, i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number,
+            i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['billing_recovered'], span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+        UNION ALL
+        SELECT 'cohort_lost', calendar_bucket_start(i.cohort, span.first_day, bucket),
+            i.product_id, i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number,
+            i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['billing_lost'], span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+        UNION ALL
+        SELECT 'in_grace_period', span.last_row, s.product_id, s.original_transaction_id,
+            s.transaction_id, s.since, s.until, s.number, s.account_key
+        FROM span
+        CROSS JOIN LATERAL billing_issue_stock('in_grace_period', span.last_day, time_zone, product,
             environment, include_family_shared, known_at, least(as_of, known_at)) AS s
-        WHERE s.state IN ('in_grace_period', 'in_billing_retry')
+        UNION ALL
+        SELECT 'in_billing_retry', span.last_row, s.product_id, s.original_transaction_id,
+            s.transaction_id, s.since, s.until, s.number, s.account_key
+        FROM span
+        CROSS JOIN LATERAL billing_issue_stock('in_billing_retry', span.last_day, time_zone, product,
+            environment, include_family_shared, known_at, least(as_of, known_at)) AS s
     ) AS c
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
 END;
@@ -2978,9 +3084,9 @@ BEGIN ATOMIC
             i.period_type, i.offer_id, i.ownership_type, abs(i.number), i.currency,
             i.amount_milliunits, i.price_source, i.account_key
         FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
-            environment, include_family_shared, known_at, least(as_of, known_at)) AS i
-        WHERE i.cohort BETWEEN span.first_day AND span.last_day
+        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['refunded'], span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
     ) AS c
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
 END;
@@ -3093,10 +3199,10 @@ BEGIN ATOMIC
             i.at AS refunded_at, -i.number AS number, i.currency, i.amount_milliunits,
             i.price_source, i.account_key
         FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
-            environment, include_family_shared, known_at, least(as_of, known_at)) AS i
-        WHERE i.cohort BETWEEN span.first_day AND span.last_day
-            AND (include_trials OR i.period_type <> 'trial')
+        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['refunded'], span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+        WHERE include_trials OR i.period_type <> 'trial'
         UNION ALL
         SELECT 'paid', calendar_bucket_start(i.day, span.first_day, bucket), i.product_id, NULL, NULL,
             i.original_transaction_id, i.transaction_id, i.at, NULL, i.number, i.currency,
@@ -3432,24 +3538,37 @@ RETURNS TABLE (
     currency text, amount_milliunits bigint, price_source text)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT coalesce(t.expires_at <= t.recorded_at, false),
-        CASE WHEN seen.age < interval '1 hour' THEN '1: under an hour'
-            WHEN seen.age < interval '1 day' THEN '2: under a day'
-            WHEN seen.age < interval '7 days' THEN '3: under 7 days'
-            WHEN seen.age < interval '30 days' THEN '4: under 30 days'
-            ELSE '5: 30 days and more' END,
-        m.product_id, m.charge_original_transaction_id, m.transaction_id, m.at, t.recorded_at,
-        t.expires_at, m.number::bigint, m.currency, m.amount_milliunits, m.price_source
+    SELECT coalesce(t.expires_at <= t.recorded_at, false), age.class, m.product_id,
+        m.charge_original_transaction_id, m.transaction_id, m.at, t.recorded_at, t.expires_at,
+        m.number::bigint, m.currency, m.amount_milliunits, m.price_source
     FROM movement AS m
-    -- One by one: of all transactions few are unclaimed.
-    CROSS JOIN LATERAL (
+    LEFT JOIN store_transaction AS u ON u.environment = m.environment
+        AND u.original_transaction_id = m.charge_original_transaction_id
+        AND u.transaction_id = m.transaction_id AND u.product_id = m.product_id
+        AND u.rule IS NOT NULL AND u.owner_account_key IS NULL
+    -- One by one those that nobody owned at known_at, and somebody does now.
+    LEFT JOIN LATERAL (
         SELECT s.recorded_at, s.expires_at FROM store_transaction AS s
-        WHERE s.environment = m.environment
+        WHERE known_at IS NOT NULL AND u.recorded_at IS NULL AND s.environment = m.environment
             AND s.original_transaction_id = m.charge_original_transaction_id
             AND s.transaction_id = m.transaction_id AND s.product_id = m.product_id
         LIMIT 1
+    ) AS c ON true
+    CROSS JOIN LATERAL (
+        SELECT coalesce(u.recorded_at, c.recorded_at) AS recorded_at,
+            coalesce(u.expires_at, c.expires_at) AS expires_at
     ) AS t
-    CROSS JOIN LATERAL (SELECT least(as_of, known_at) - t.recorded_at AS age) AS seen
+    -- Rows, and no condition: so that a plan knows how few classes there are.
+    JOIN (VALUES
+        ('1: under an hour', least(as_of, known_at) - interval '1 hour', 'infinity'),
+        ('2: under a day', least(as_of, known_at) - interval '24 hours',
+            least(as_of, known_at) - interval '1 hour'),
+        ('3: under 7 days', least(as_of, known_at) - interval '168 hours',
+            least(as_of, known_at) - interval '24 hours'),
+        ('4: under 30 days', least(as_of, known_at) - interval '720 hours',
+            least(as_of, known_at) - interval '168 hours'),
+        ('5: 30 days and more', '-infinity', least(as_of, known_at) - interval '720 hours')
+    ) AS age (class, after, until) ON t.recorded_at > age.after AND t.recorded_at <= age.until
     WHERE m.environment = report_unclaimed_item.environment AND m.kind = 'charged'
         AND m.account_key IS NULL AND m.at <= least(as_of, known_at)
         AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
@@ -3524,6 +3643,8 @@ BEGIN ATOMIC
         AND t.environment = o.environment
         AND t.original_transaction_id = o.original_transaction_id
         AND t.transaction_id = o.transaction_id AND t.product_id = o.product_id
+        -- It names the order in its turn; and there is an index of those that do.
+        AND t.order_id IS NOT NULL
     CROSS JOIN LATERAL unnest(CASE o.status
         WHEN 'open' THEN ARRAY['opened', 'open']
         WHEN 'expired' THEN ARRAY['opened', 'expired']
@@ -3654,17 +3775,20 @@ RETURNS TABLE (
     previous_account_id text, reason text, data text, number bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT span.from_day, t.administrator, t.action, t.acted_at, t.subject, a.account_id,
-        p.account_id,
+    SELECT calendar_bucket_start((t.acted_at AT TIME ZONE time_zone)::date, span.first_day, bucket),
+        t.administrator, t.action, t.acted_at, t.subject, a.account_id, p.account_id,
         -- Accounts stand in it by their keys.
         replace(replace(t.reason,
             coalesce('{account:' || t.account_key || '}', ''), coalesce(a.account_id, 'erased')),
             coalesce('{account:' || t.previous_account_key || '}', ''),
             coalesce(p.account_id, 'erased')),
         t.data, 1::bigint
-    FROM calendar_bucket(from_date, to_date, bucket, time_zone, as_of) AS span
+    FROM (
+        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day
+        FROM calendar_bucket(from_date, to_date, bucket, time_zone, as_of) AS b
+    ) AS span
     JOIN administrator_action AS t
-        ON (t.acted_at AT TIME ZONE time_zone)::date BETWEEN span.from_day AND span.to_day
+        ON (t.acted_at AT TIME ZONE time_zone)::date BETWEEN span.first_day AND span.last_day
     LEFT JOIN account_by_key AS a ON a.account_key = t.account_key
     LEFT JOIN account_by_key AS p ON p.account_key = t.previous_account_key
     WHERE t.acted_at <= as_of

@@ -5,10 +5,450 @@
 
 SET LOCAL search_path TO tenure;
 
+-- Indexes and functions with which reports of a large ledger answer at once.
+
+CREATE INDEX movement_by_origin ON movement (environment, kind, origin_at)
+    WHERE kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost');
+DROP INDEX movement_unclaimed;
+CREATE INDEX movement_unclaimed ON movement (environment, at)
+    INCLUDE (charge_original_transaction_id, transaction_id, product_id, number, ownership_type,
+        period_type, currency, amount_milliunits, price_source, known_from, known_until)
+    WHERE kind = 'charged' AND account_key IS NULL;
+CREATE INDEX movement_in_trouble ON movement (environment, cause, at)
+    INCLUDE (original_transaction_id, product_id, number, ownership_type, transaction_id,
+        account_key)
+    WHERE kind = 'state' AND cause IN ('in_grace_period', 'in_billing_retry')
+        AND known_until = 'infinity';
+CREATE INDEX store_transaction_unclaimed
+    ON store_transaction (environment, original_transaction_id, transaction_id, product_id)
+    INCLUDE (recorded_at, expires_at) WHERE rule IS NOT NULL AND owner_account_key IS NULL;
+CREATE INDEX store_transaction_ordered
+    ON store_transaction (environment, original_transaction_id, transaction_id, product_id)
+    INCLUDE (charged_at, period_type, price_milliunits, currency) WHERE order_id IS NOT NULL;
+
+CREATE FUNCTION movement_item_of_origin(
+    kinds text[], from_day date, to_day date, time_zone text, product text, environment text,
+    include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    kind text, cause text, at timestamptz, day date, cohort date, origin_at timestamptz,
+    original_transaction_id text, transaction_id text, product_id text, ownership_type text,
+    period_type text, offer_id text, quantity integer, currency text, price_source text,
+    number bigint, amount_milliunits bigint, mrr_twelfths bigint, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT i.kind, i.cause, i.at, i.day, i.cohort, i.origin_at, i.original_transaction_id,
+        i.transaction_id, i.product_id, i.ownership_type, i.period_type, i.offer_id, i.quantity,
+        i.currency, i.price_source, i.number, i.amount_milliunits, i.mrr_twelfths, i.account_key
+    FROM movement_item(kinds, 'origin', NULL, NULL, time_zone, product, environment,
+        include_family_shared, known_at, moment) AS i
+    WHERE i.origin_at >= (from_day - 1)::timestamp AT TIME ZONE time_zone
+        AND i.origin_at < (to_day + 2)::timestamp AT TIME ZONE time_zone
+        AND i.cohort BETWEEN from_day AND to_day;
+END;
+COMMENT ON FUNCTION movement_item_of_origin IS
+    'Movements of some kinds that go back to some days, as known now or at known_at, up to a moment.';
+
+CREATE OR REPLACE FUNCTION report_trials_item(
+    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
+    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
+    include_family_shared boolean DEFAULT false,
+    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    measure text, from_day date, product_id text, original_transaction_id text, transaction_id text,
+    at timestamptz, origin_at timestamptz, cause text, number bigint, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH span AS (
+        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day, max(b.from_day) AS last_row
+        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
+    )
+    SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id, c.at,
+        c.origin_at, c.cause, c.number, a.account_id
+    FROM (
+        SELECT m.measure, calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
+            i.product_id, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
+            abs(i.number) AS number, i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item(ARRAY['trial_started', 'trial_ended'], 'at', span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+        CROSS JOIN LATERAL unnest(CASE
+            WHEN i.kind = 'trial_started' THEN ARRAY['started', 'cohort_started']
+            WHEN i.cause = 'converted' THEN ARRAY['converted']
+            ELSE ARRAY['expired'] END) AS m (measure)
+        UNION ALL
+        SELECT CASE i.cause WHEN 'converted' THEN 'cohort_converted' ELSE 'cohort_expired' END,
+            calendar_bucket_start(i.cohort, span.first_day, bucket), i.product_id,
+            i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause, abs(i.number),
+            i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['trial_ended'], span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+        UNION ALL
+        SELECT 'trials', span.last_row, s.product_id, s.original_transaction_id, s.transaction_id,
+            s.since, s.origin_at, NULL, s.number, s.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_stock(ARRAY['trial_started', 'trial_ended'], span.last_day,
+            false, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS s
+    ) AS c
+    LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
+END;
+
+CREATE FUNCTION billing_issue_stock(
+    state text, last_day date, time_zone text, product text, environment text,
+    include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    product_id text, original_transaction_id text, transaction_id text, since timestamptz,
+    until timestamptz, number bigint, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH ending AS (
+        SELECT least(
+            (last_day + 1)::timestamp AT TIME ZONE time_zone - interval '1 microsecond', moment) AS at
+    ),
+    trouble AS NOT MATERIALIZED (
+        SELECT m.product_id, m.original_transaction_id, m.transaction_id, m.at, m.number,
+            m.account_key
+        FROM movement AS m
+        WHERE m.environment = billing_issue_stock.environment AND m.kind = 'state'
+            AND m.cause = billing_issue_stock.state
+            AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+                ELSE m.known_from <= known_at AND known_at < m.known_until END
+            AND (include_family_shared OR m.ownership_type = 'purchased')
+            AND (product IS NULL OR m.product_id = product)
+    ),
+    begun AS MATERIALIZED (
+        SELECT t.product_id, t.original_transaction_id, t.transaction_id, t.at, t.account_key
+        FROM ending
+        JOIN trouble AS t ON t.at <= ending.at
+        WHERE t.number = 1
+    )
+    SELECT DISTINCT ON (s.product_id, s.original_transaction_id)
+        s.product_id, s.original_transaction_id, b.transaction_id, b.at, s.until, s.number,
+        b.account_key
+    FROM (
+        SELECT t.product_id, t.original_transaction_id, -sum(t.number) AS number,
+            min(t.at) FILTER (WHERE t.number = -1) AS until
+        FROM ending
+        JOIN trouble AS t ON t.at > ending.at
+        GROUP BY t.product_id, t.original_transaction_id
+        HAVING sum(t.number) <> 0
+    ) AS s
+    JOIN begun AS b ON b.product_id = s.product_id
+        AND b.original_transaction_id = s.original_transaction_id
+    ORDER BY s.product_id, s.original_transaction_id, b.at DESC;
+END;
+COMMENT ON FUNCTION billing_issue_stock IS
+    'Subscriptions that are in_grace_period or in_billing_retry at the end of a day, since when and '
+    'until when.';
+
+CREATE OR REPLACE FUNCTION report_billing_issues_item(
+    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
+    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
+    include_family_shared boolean DEFAULT false,
+    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    measure text, from_day date, product_id text, original_transaction_id text, transaction_id text,
+    since timestamptz, until timestamptz, number bigint, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH span AS (
+        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day, max(b.from_day) AS last_row
+        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
+    )
+    SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id,
+        c.since, c.until, c.number, a.account_id
+    FROM (
+        -- Each measure by itself: whoever asks for one does not wait for the others.
+        -- What has begun has an end, if only one that is expected: it may lie ahead.
+        SELECT 'entered' AS measure,
+            calendar_bucket_start(i.cohort, span.first_day, bucket) AS from_day, i.product_id,
+            i.original_transaction_id, i.transaction_id, i.origin_at AS since, i.at AS until,
+            i.number, i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['billing_recovered', 'billing_lost'],
+            span.first_day, span.last_day, time_zone, product, environment, include_family_shared,
+            known_at, 'infinity') AS i
+        WHERE i.origin_at <= least(as_of, known_at)
+        UNION ALL
+        SELECT 'recovered', calendar_bucket_start(i.day, span.first_day, bucket),
+            i.product_id, i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number,
+            i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item(ARRAY['billing_recovered'], 'at', span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+        UNION ALL
+        SELECT 'lost', calendar_bucket_start(i.day, span.first_day, bucket),
+            i.product_id, i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number,
+            i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item(ARRAY['billing_lost'], 'at', span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+        UNION ALL
+        SELECT 'cohort_recovered', calendar_bucket_start(i.cohort, span.first_day, bucket),
+            i.product_id, i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number,
+            i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['billing_recovered'], span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+        UNION ALL
+        SELECT 'cohort_lost', calendar_bucket_start(i.cohort, span.first_day, bucket),
+            i.product_id, i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number,
+            i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['billing_lost'], span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+        UNION ALL
+        SELECT 'in_grace_period', span.last_row, s.product_id, s.original_transaction_id,
+            s.transaction_id, s.since, s.until, s.number, s.account_key
+        FROM span
+        CROSS JOIN LATERAL billing_issue_stock('in_grace_period', span.last_day, time_zone, product,
+            environment, include_family_shared, known_at, least(as_of, known_at)) AS s
+        UNION ALL
+        SELECT 'in_billing_retry', span.last_row, s.product_id, s.original_transaction_id,
+            s.transaction_id, s.since, s.until, s.number, s.account_key
+        FROM span
+        CROSS JOIN LATERAL billing_issue_stock('in_billing_retry', span.last_day, time_zone, product,
+            environment, include_family_shared, known_at, least(as_of, known_at)) AS s
+    ) AS c
+    LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
+END;
+
+CREATE OR REPLACE FUNCTION report_revenue_item(
+    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
+    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
+    include_family_shared boolean DEFAULT false, known_at timestamptz DEFAULT NULL,
+    as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    measure text, from_day date, product_id text, original_transaction_id text, transaction_id text,
+    at timestamptz, origin_at timestamptz, cause text, period_type text, offer_id text,
+    ownership_type text, number bigint, currency text, amount_milliunits bigint, price_source text,
+    account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH span AS (
+        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day
+        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
+    )
+    SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id, c.at,
+        c.origin_at, c.cause, c.period_type, c.offer_id, c.ownership_type, c.number, c.currency,
+        c.amount_milliunits, c.price_source, a.account_id
+    FROM (
+        SELECT m.measure, calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
+            i.product_id, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
+            i.period_type, i.offer_id, i.ownership_type, abs(i.number) AS number, i.currency,
+            i.amount_milliunits, i.price_source, i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item(ARRAY['charged', 'refunded'], 'at', span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+        CROSS JOIN LATERAL unnest(CASE
+            WHEN i.kind = 'refunded' THEN ARRAY['refunds']
+            WHEN i.ownership_type = 'family_shared' THEN ARRAY['family_shared']
+            WHEN i.period_type = 'trial' THEN ARRAY['trials']
+            WHEN i.period_type IN ('intro', 'offer') THEN ARRAY['charges', 'offers']
+            ELSE ARRAY['charges'] END) AS m (measure)
+        UNION ALL
+        SELECT 'refunds_of_charges', calendar_bucket_start(i.cohort, span.first_day, bucket),
+            i.product_id, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
+            i.period_type, i.offer_id, i.ownership_type, abs(i.number), i.currency,
+            i.amount_milliunits, i.price_source, i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['refunded'], span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+    ) AS c
+    LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
+END;
+
+CREATE OR REPLACE FUNCTION report_refunds_item(
+    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
+    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
+    include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
+    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    measure text, from_day date, product_id text, reason text, days_after text,
+    original_transaction_id text, transaction_id text, charged_at timestamptz,
+    refunded_at timestamptz, number bigint, currency text, amount_milliunits bigint,
+    price_source text, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH span AS (
+        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day
+        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
+    )
+    SELECT c.measure, c.from_day, c.product_id, c.reason, c.days_after, c.original_transaction_id,
+        c.transaction_id, c.charged_at, c.refunded_at, c.number, c.currency, c.amount_milliunits,
+        c.price_source, a.account_id
+    FROM (
+        SELECT 'refunded' AS measure, calendar_bucket_start(i.cohort, span.first_day, bucket)
+                AS from_day,
+            i.product_id, i.cause AS reason, refund_delay(i.day - i.cohort) AS days_after,
+            i.original_transaction_id, i.transaction_id, i.origin_at AS charged_at,
+            i.at AS refunded_at, -i.number AS number, i.currency, i.amount_milliunits,
+            i.price_source, i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['refunded'], span.first_day,
+            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+        WHERE include_trials OR i.period_type <> 'trial'
+        UNION ALL
+        SELECT 'paid', calendar_bucket_start(i.day, span.first_day, bucket), i.product_id, NULL, NULL,
+            i.original_transaction_id, i.transaction_id, i.at, NULL, i.number, i.currency,
+            i.amount_milliunits, i.price_source, i.account_key
+        FROM span
+        CROSS JOIN LATERAL movement_item(ARRAY['charged'], 'at', span.first_day, span.last_day,
+            time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS i
+        WHERE include_trials OR i.period_type <> 'trial'
+    ) AS c
+    LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
+END;
+
+CREATE OR REPLACE FUNCTION report_unclaimed_item(
+    product text DEFAULT NULL, environment text DEFAULT 'production',
+    include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
+    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    was_over boolean, age text, product_id text, original_transaction_id text, transaction_id text,
+    charged_at timestamptz, first_seen_at timestamptz, expires_at timestamptz, number bigint,
+    currency text, amount_milliunits bigint, price_source text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT coalesce(t.expires_at <= t.recorded_at, false), age.class, m.product_id,
+        m.charge_original_transaction_id, m.transaction_id, m.at, t.recorded_at, t.expires_at,
+        m.number::bigint, m.currency, m.amount_milliunits, m.price_source
+    FROM movement AS m
+    LEFT JOIN store_transaction AS u ON u.environment = m.environment
+        AND u.original_transaction_id = m.charge_original_transaction_id
+        AND u.transaction_id = m.transaction_id AND u.product_id = m.product_id
+        AND u.rule IS NOT NULL AND u.owner_account_key IS NULL
+    -- One by one those that nobody owned at known_at, and somebody does now.
+    LEFT JOIN LATERAL (
+        SELECT s.recorded_at, s.expires_at FROM store_transaction AS s
+        WHERE known_at IS NOT NULL AND u.recorded_at IS NULL AND s.environment = m.environment
+            AND s.original_transaction_id = m.charge_original_transaction_id
+            AND s.transaction_id = m.transaction_id AND s.product_id = m.product_id
+        LIMIT 1
+    ) AS c ON true
+    CROSS JOIN LATERAL (
+        SELECT coalesce(u.recorded_at, c.recorded_at) AS recorded_at,
+            coalesce(u.expires_at, c.expires_at) AS expires_at
+    ) AS t
+    -- Rows, and no condition: so that a plan knows how few classes there are.
+    JOIN (VALUES
+        ('1: under an hour', least(as_of, known_at) - interval '1 hour', 'infinity'),
+        ('2: under a day', least(as_of, known_at) - interval '24 hours',
+            least(as_of, known_at) - interval '1 hour'),
+        ('3: under 7 days', least(as_of, known_at) - interval '168 hours',
+            least(as_of, known_at) - interval '24 hours'),
+        ('4: under 30 days', least(as_of, known_at) - interval '720 hours',
+            least(as_of, known_at) - interval '168 hours'),
+        ('5: 30 days and more', '-infinity', least(as_of, known_at) - interval '720 hours')
+    ) AS age (class, after, until) ON t.recorded_at > age.after AND t.recorded_at <= age.until
+    WHERE m.environment = report_unclaimed_item.environment AND m.kind = 'charged'
+        AND m.account_key IS NULL AND m.at <= least(as_of, known_at)
+        AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+            ELSE m.known_from <= known_at AND known_at < m.known_until END
+        AND (include_family_shared OR m.ownership_type = 'purchased')
+        AND (include_trials OR m.period_type <> 'trial')
+        AND (product IS NULL OR m.product_id = product);
+END;
+
+CREATE OR REPLACE FUNCTION order_item(
+    from_date date, to_date date, bucket text, time_zone text, product text, environment text,
+    known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    measure text, from_day date, product_id text, order_id uuid, original_transaction_id text,
+    transaction_id text, at timestamptz, charged_at timestamptz, wait_ms bigint, period_type text,
+    currency text, amount_milliunits bigint, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH span AS (
+        SELECT min(b.from_day)::timestamp AT TIME ZONE time_zone AS first_moment,
+            (max(b.to_day) + 1)::timestamp AT TIME ZONE time_zone AS last_moment,
+            min(b.from_day) AS first_day, max(b.to_day) AS last_day
+        FROM calendar_bucket(from_date, to_date, bucket, time_zone, moment) AS b
+    )
+    SELECT m.measure,
+        calendar_bucket_start((o.created_at AT TIME ZONE time_zone)::date, span.first_day, bucket),
+        o.product_id, o.order_id, o.original_transaction_id, o.transaction_id, o.created_at,
+        t.charged_at, (extract(epoch FROM t.charged_at - o.created_at) * 1000)::bigint,
+        t.period_type, t.currency, t.price_milliunits, o.account_key
+    FROM span
+    JOIN (
+        SELECT p.order_id, p.product_id, p.created_at, p.account_key, p.environment,
+            p.original_transaction_id, p.transaction_id,
+            CASE WHEN known_at IS NULL THEN p.status
+                WHEN p.fulfilled_at <= known_at THEN 'fulfilled' ELSE 'open' END AS status
+        FROM purchase_order AS p
+        WHERE coalesce(p.environment, order_item.environment) = order_item.environment
+            AND p.created_at <= moment AND (product IS NULL OR p.product_id = product)
+    ) AS o ON o.created_at >= span.first_moment AND o.created_at < span.last_moment
+    LEFT JOIN store_transaction AS t ON o.status IN ('fulfilled', 'refunded')
+        AND t.environment = o.environment
+        AND t.original_transaction_id = o.original_transaction_id
+        AND t.transaction_id = o.transaction_id AND t.product_id = o.product_id
+        -- It names the order in its turn; and there is an index of those that do.
+        AND t.order_id IS NOT NULL
+    CROSS JOIN LATERAL unnest(CASE o.status
+        WHEN 'open' THEN ARRAY['opened', 'open']
+        WHEN 'expired' THEN ARRAY['opened', 'expired']
+        WHEN 'refunded' THEN ARRAY['opened', 'paid', 'refunded']
+        ELSE ARRAY['opened', 'paid'] END) AS m (measure)
+    UNION ALL
+    SELECT t.measure,
+        calendar_bucket_start((t.at AT TIME ZONE time_zone)::date, span.first_day, bucket),
+        t.product_id, t.order_id, t.original_transaction_id, t.transaction_id, t.at, t.at, NULL,
+        t.period_type, t.currency, t.amount_milliunits, t.account_key
+    FROM span
+    CROSS JOIN LATERAL charge_item(span.first_day, span.last_day, time_zone, product, environment,
+        false, known_at, moment) AS t
+    WHERE t.measure IN ('paid_without_order', 'not_delivered');
+END;
+
+CREATE OR REPLACE FUNCTION report_audit_item(
+    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
+    time_zone text DEFAULT 'UTC', as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    from_day date, administrator text, action text, at timestamptz, subject text, account_id text,
+    previous_account_id text, reason text, data text, number bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT calendar_bucket_start((t.acted_at AT TIME ZONE time_zone)::date, span.first_day, bucket),
+        t.administrator, t.action, t.acted_at, t.subject, a.account_id, p.account_id,
+        -- Accounts stand in it by their keys.
+        replace(replace(t.reason,
+            coalesce('{account:' || t.account_key || '}', ''), coalesce(a.account_id, 'erased')),
+            coalesce('{account:' || t.previous_account_key || '}', ''),
+            coalesce(p.account_id, 'erased')),
+        t.data, 1::bigint
+    FROM (
+        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day
+        FROM calendar_bucket(from_date, to_date, bucket, time_zone, as_of) AS b
+    ) AS span
+    JOIN administrator_action AS t
+        ON (t.acted_at AT TIME ZONE time_zone)::date BETWEEN span.first_day AND span.last_day
+    LEFT JOIN account_by_key AS a ON a.account_key = t.account_key
+    LEFT JOIN account_by_key AS p ON p.account_key = t.previous_account_key
+    WHERE t.acted_at <= as_of
+    ORDER BY t.acted_at DESC, t.action_id DESC;
+END;
+
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
+        GRANT EXECUTE ON FUNCTION movement_item_of_origin, billing_issue_stock TO tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
+    END IF;
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_reader') THEN
+        GRANT EXECUTE ON FUNCTION movement_item_of_origin, billing_issue_stock TO tenure_reader;
     END IF;
 END
 $$;
