@@ -229,7 +229,7 @@ let package = Package(
       ],
       resources: [.copy("Resources")], swiftSettings: strict),
     .testTarget(
-      name: "ConventionTests", dependencies: ["TestWidth"], swiftSettings: strict),
+      name: "ConventionTests", dependencies: ["TestWidth", yams], swiftSettings: strict),
   ],
   swiftLanguageModes: [.v6]
 )

@@ -29,7 +29,8 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
     switch self {
     case .unknownProduct(let id): "Product \(id) is not in the catalogue."
     case .unknownSubmission(let id): "There is no submission \(id)."
-    case .unknownAccount(let id): "Account \(id) was never seen; PUT creates it."
+    case .unknownAccount(let id):
+      "Account \(id) was never seen; PUT /v1/accounts/{account_id} creates it."
     case .erasedAccount(let id): "Account \(id) is that of a person who was erased."
     case .mergedAccount(let id, let other): "Account \(id) was merged into account \(other)."
     case .mergesIntoItself(let id): "Account \(id) can't be merged into itself."

@@ -67,6 +67,11 @@ struct Assembly: Sendable {
         transport: transport, addresses: settings.serverAPIAddresses, key: key,
         verifier: signedData, timeout: settings.appStoreTimeout, logger: logger, now: now)
     }
+    if !settings.unread.isEmpty {
+      logger.warning(
+        "What is set is no setting: a name may be misspelt",
+        metadata: ["names": "\(settings.unread.joined(separator: " "))"])
+    }
     if settings.acceptsXcode {
       logger.warning(
         """

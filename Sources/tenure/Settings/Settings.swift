@@ -54,6 +54,8 @@ struct Settings: Sendable {
   var clock = WorkClock { .now }
   /// Whether somebody else sets ``clock``: for development only.
   var isClockSet = false
+  /// What is set and means nothing.
+  var unread: [String] = []
   private var apiKeyText: String?
   /// Which setting names the apps.
   private var appsSetting = "TENURE_BUNDLE_IDS"
@@ -96,6 +98,7 @@ struct Settings: Sendable {
       clock = .jumping { file.now }
       isClockSet = true
     }
+    unread = source.unread
   }
 
   /// The keys of `serve`, which refuses to start without any.
