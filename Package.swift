@@ -182,7 +182,10 @@ let package = Package(
       swiftSettings: strict),
     .testTarget(
       name: "LedgerStorageTests",
-      dependencies: ["LedgerStorage", "Postgres", "ScratchDatabases", "Subscriptions", logging],
+      dependencies: [
+        "LedgerStorage", "Postgres", "PrivatePostgres", "ScratchDatabases", "Subscriptions", crypto,
+        logging,
+      ],
       resources: [.copy("Schemas")], swiftSettings: strict),
     .testTarget(
       name: "ReportsTests",
@@ -229,7 +232,7 @@ let package = Package(
       ],
       resources: [.copy("Resources")], swiftSettings: strict),
     .testTarget(
-      name: "ConventionTests", dependencies: ["TestWidth"], swiftSettings: strict),
+      name: "ConventionTests", dependencies: ["TestWidth", yams], swiftSettings: strict),
   ],
   swiftLanguageModes: [.v6]
 )

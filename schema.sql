@@ -44,9 +44,23 @@ SET LOCAL search_path TO tenure;
 -- The version of the schema, one row for each step that was applied.
 CREATE TABLE IF NOT EXISTS schema_version (
     version    integer     NOT NULL PRIMARY KEY CHECK (version > 0),
-    applied_at timestamptz NOT NULL
+    applied_at timestamptz NOT NULL,
+    -- The oldest programs that may go on working with this version, by the version that they know; null:
+    -- those that know this one alone.
+    serves_since integer
+        CONSTRAINT schema_version_serves_since CHECK (serves_since BETWEEN 1 AND version)
 );
 COMMENT ON TABLE schema_version IS 'Which steps of the schema were applied, and when. [reference]';
+
+-- How far a step has come that is applied in several parts; one row for each part that was applied,
+-- but for the last one, which comes with the version.
+CREATE TABLE IF NOT EXISTS schema_part (
+    version    integer     NOT NULL CHECK (version > 0),
+    part       integer     NOT NULL CHECK (part > 0),
+    applied_at timestamptz NOT NULL,
+    PRIMARY KEY (version, part)
+);
+COMMENT ON TABLE schema_part IS 'Which parts of steps of the schema were applied, and when. [reference]';
 
 -- ------------------------------------------------------------------------------------------------
 -- Catalogue: what can be sold, and what it entitles to.
@@ -228,9 +242,16 @@ CREATE TABLE IF NOT EXISTS submission_payload (
         cardinality(signed_renewal_info) BETWEEN 0 AND 1000
         AND array_position(signed_renewal_info, NULL) IS NULL
         AND length(array_to_string(signed_renewal_info, '')) <= 16777216),
+    -- When it was aged out, and what it was: the SHA-256 and the length in bytes of the receipt, or of
+    -- the transactions and then the renewal infos with line feeds between them. Null: it is there.
+    aged_out_at         timestamptz,
+    sha256              bytea CHECK (length(sha256) = 32),
+    bytes               bigint CHECK (bytes >= 0),
     CONSTRAINT submission_payload_is_of_one_kind CHECK (
-        (receipt_data IS NULL) <> (signed_transactions IS NULL)
-        AND (signed_transactions IS NULL) = (signed_renewal_info IS NULL))
+        ((receipt_data IS NULL) <> (signed_transactions IS NULL)) = (aged_out_at IS NULL)
+        AND (signed_transactions IS NULL) = (signed_renewal_info IS NULL)),
+    CONSTRAINT submission_payload_aged_out CHECK (
+        (aged_out_at IS NULL) = (sha256 IS NULL) AND (aged_out_at IS NULL) = (bytes IS NULL))
 );
 COMMENT ON TABLE submission_payload IS
     'What was submitted, apart from the submission so that it can be aged out. [by submission_id]';
@@ -247,7 +268,14 @@ CREATE TABLE IF NOT EXISTS submission_exchange (
     answer        bytea,
     -- Why there is no answer, or why it could not be used.
     fault         text        CHECK (length(fault) BETWEEN 1 AND 1000),
-    PRIMARY KEY (submission_id, number)
+    -- When the answer was aged out, and what it was: its SHA-256 and length in bytes. Null: it was not.
+    aged_out_at   timestamptz,
+    sha256        bytea       CHECK (length(sha256) = 32),
+    bytes         bigint      CHECK (bytes >= 0),
+    PRIMARY KEY (submission_id, number),
+    CONSTRAINT submission_exchange_aged_out CHECK (
+        (aged_out_at IS NULL) = (sha256 IS NULL) AND (aged_out_at IS NULL) = (bytes IS NULL)
+        AND (aged_out_at IS NULL OR answer IS NULL))
 );
 COMMENT ON TABLE submission_exchange IS
     'The exchanges with Apple about a submission, in order. [by submission_id]';
@@ -291,14 +319,58 @@ $$;
 COMMENT ON FUNCTION erase_submissions IS
     'Erases what an erased account submitted, and says how much of it there was.';
 
+-- Ages out what was submitted, and what Apple answered about it: the bodies go, and what they were
+-- stays. Of those that are named in `kept` only the answers go. The programs may change nothing of what
+-- arrived: this runs with the owner's rights, and looks for itself that each is old and decided, and
+-- that nothing is still to be done with it.
+CREATE OR REPLACE FUNCTION age_out_submissions(
+    ids uuid[], kept uuid[], before timestamptz, moment timestamptz)
+RETURNS TABLE (payloads bigint, exchanges bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    id uuid;
+    changed bigint;
+BEGIN
+    payloads := 0;
+    exchanges := 0;
+    FOREACH id IN ARRAY ids LOOP
+        PERFORM FROM submission
+        WHERE submission_id = id AND status <> 'pending' AND received_at < before
+            AND decided_at < before
+        FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND OR EXISTS (
+            SELECT FROM job WHERE kind = 'verify_submission' AND subject = id::text);
+        UPDATE submission_exchange SET answer = NULL, aged_out_at = moment,
+            sha256 = sha256(answer), bytes = octet_length(answer)
+        WHERE submission_id = id AND answer IS NOT NULL;
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        exchanges := exchanges + changed;
+        CONTINUE WHEN id = ANY (kept);
+        UPDATE submission_payload SET receipt_data = NULL, signed_transactions = NULL,
+            signed_renewal_info = NULL, aged_out_at = moment,
+            sha256 = sha256(convert_to(coalesce(receipt_data,
+                array_to_string(signed_transactions || signed_renewal_info, E'\n')), 'UTF8')),
+            bytes = octet_length(coalesce(receipt_data,
+                array_to_string(signed_transactions || signed_renewal_info, E'\n')))
+        WHERE submission_id = id AND aged_out_at IS NULL;
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        payloads := payloads + changed;
+    END LOOP;
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION age_out_submissions IS
+    'Ages out the bodies of submissions that are old and decided, and says how many.';
+
 -- The inbox of Apple's notifications: durable before 200 is said, processed exactly once.
 CREATE TABLE IF NOT EXISTS notification (
     -- Apple's notificationUUID; of version 1, which has none, `v1:` and the SHA-256 of the body.
     notification_id text        NOT NULL PRIMARY KEY CHECK (length(notification_id) BETWEEN 1 AND 128),
     version         smallint    NOT NULL CHECK (version IN (1, 2)),
     received_at     timestamptz NOT NULL,
-    -- What Apple signed; of version 1 the JSON without its password.
-    body            text        NOT NULL CHECK (length(body) BETWEEN 1 AND 16777216),
+    -- What Apple signed; of version 1 the JSON without its password. Null: it was aged out.
+    body            text        CHECK (length(body) BETWEEN 1 AND 16777216),
     processed_at    timestamptz,
     -- Why it is not processed yet, or what was wrong with it.
     problem         text        CHECK (length(problem) BETWEEN 1 AND 1000),
@@ -320,6 +392,13 @@ CREATE TABLE IF NOT EXISTS notification (
     -- purchase, or Apple does not vouch for the receipt in it.
     outcome         text        CHECK (outcome IN
         ('recorded', 'known', 'nothing_to_record', 'rejected')),
+    -- When the body was aged out, and what it was: its SHA-256 and length in bytes.
+    aged_out_at     timestamptz,
+    sha256          bytea       CHECK (length(sha256) = 32),
+    bytes           bigint      CHECK (bytes >= 0),
+    CONSTRAINT notification_aged_out CHECK (
+        (aged_out_at IS NULL) = (sha256 IS NULL) AND (aged_out_at IS NULL) = (bytes IS NULL)
+        AND (aged_out_at IS NULL) = (body IS NOT NULL)),
     CONSTRAINT notification_processed_has_outcome
         CHECK ((processed_at IS NULL) = (outcome IS NULL)),
     CONSTRAINT notification_rejected_has_problem CHECK (outcome <> 'rejected' OR problem IS NOT NULL)
@@ -343,10 +422,53 @@ CREATE TABLE IF NOT EXISTS notification_exchange (
     answer          bytea,
     -- Why there is no answer, or why it could not be used.
     fault           text        CHECK (length(fault) BETWEEN 1 AND 1000),
-    PRIMARY KEY (notification_id, number)
+    -- As in submission_exchange.
+    aged_out_at     timestamptz,
+    sha256          bytea       CHECK (length(sha256) = 32),
+    bytes           bigint      CHECK (bytes >= 0),
+    PRIMARY KEY (notification_id, number),
+    CONSTRAINT notification_exchange_aged_out CHECK (
+        (aged_out_at IS NULL) = (sha256 IS NULL) AND (aged_out_at IS NULL) = (bytes IS NULL)
+        AND (aged_out_at IS NULL OR answer IS NULL))
 );
 COMMENT ON TABLE notification_exchange IS
     'The exchanges with Apple about a notification, in order. [by notification_id]';
+
+-- The same for notifications. Of those that are named in `kept` the body stays.
+CREATE OR REPLACE FUNCTION age_out_notifications(
+    ids text[], kept text[], before timestamptz, moment timestamptz)
+RETURNS TABLE (bodies bigint, exchanges bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    id text;
+    changed bigint;
+BEGIN
+    bodies := 0;
+    exchanges := 0;
+    FOREACH id IN ARRAY ids LOOP
+        PERFORM FROM notification
+        WHERE notification_id = id AND processed_at < before AND received_at < before
+        FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND OR EXISTS (
+            SELECT FROM job WHERE kind = 'process_notification' AND subject = id);
+        UPDATE notification_exchange SET answer = NULL, aged_out_at = moment,
+            sha256 = sha256(answer), bytes = octet_length(answer)
+        WHERE notification_id = id AND answer IS NOT NULL;
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        exchanges := exchanges + changed;
+        CONTINUE WHEN id = ANY (kept);
+        UPDATE notification SET body = NULL, aged_out_at = moment,
+            sha256 = sha256(convert_to(body, 'UTF8')), bytes = octet_length(body)
+        WHERE notification_id = id AND body IS NOT NULL;
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        bodies := bodies + changed;
+    END LOOP;
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION age_out_notifications IS
+    'Ages out the bodies of notifications that are old and processed, and says how many.';
 
 -- What arrived as a notification and was refused. Anybody may post anything: so nothing of what was
 -- posted is kept, and the table grows by a few rows an hour, whatever is posted.
@@ -1368,7 +1490,7 @@ CREATE TABLE IF NOT EXISTS job (
     kind         text        NOT NULL CHECK (kind IN (
         'verify_submission', 'process_notification', 'poll_line', 'compare_notifications',
         'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
-        'fold_movements', 'merge_account')),
+        'fold_movements', 'merge_account', 'age_out')),
     -- What the job is about; one job of a kind for each.
     subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 512),
     -- Jobs of one lane wait for each other only: none of them takes the place of another lane's.
@@ -1429,7 +1551,10 @@ CREATE TABLE IF NOT EXISTS feed (
     -- Events up to this place were deleted: they were older than the retention.
     trimmed_to  bigint  NOT NULL DEFAULT 0 CHECK (trimmed_to BETWEEN 0 AND position),
     -- Events up to this place have their webhook_delivery; null: webhooks were never on.
-    pushed_to   bigint  CHECK (pushed_to BETWEEN 0 AND position)
+    pushed_to   bigint  CHECK (pushed_to BETWEEN 0 AND position),
+    -- When the event at trimmed_to was stored: cursors are told from those of another history by it.
+    -- Null: nothing was deleted since such cursors are given.
+    trimmed_stored_at timestamptz
 );
 COMMENT ON TABLE feed IS 'How far the feed of changes goes. [local]';
 INSERT INTO feed DEFAULT VALUES ON CONFLICT DO NOTHING;
@@ -3824,7 +3949,7 @@ COMMENT ON FUNCTION report_audit IS
 -- ------------------------------------------------------------------------------------------------
 
 -- Functions are everybody's unless this is said.
-REVOKE EXECUTE ON FUNCTION erase_submissions FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION erase_submissions, age_out_submissions, age_out_notifications FROM PUBLIC;
 
 DO $$
 DECLARE
@@ -3854,7 +3979,9 @@ BEGIN
         REVOKE UPDATE, DELETE
             ON submission_payload, submission_exchange, notification, notification_exchange
             FROM tenure_program;
-        GRANT EXECUTE ON FUNCTION erase_submissions TO tenure_program;
+        GRANT EXECUTE
+            ON FUNCTION erase_submissions, age_out_submissions, age_out_notifications
+            TO tenure_program;
         GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
         -- What was known stays known: a movement is closed, and neither changed nor deleted.
         REVOKE UPDATE, DELETE ON movement FROM tenure_program;
@@ -3863,7 +3990,7 @@ BEGIN
         REVOKE UPDATE ON charge_change FROM tenure_program;
         REVOKE DELETE ON movement_day, charge_day FROM tenure_program;
         REVOKE INSERT, UPDATE, DELETE ON exchange_rate, grant_movement FROM tenure_program;
-        REVOKE INSERT, UPDATE, DELETE ON schema_version FROM tenure_program;
+        REVOKE INSERT, UPDATE, DELETE ON schema_version, schema_part FROM tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_program;
     END IF;
@@ -3871,7 +3998,9 @@ BEGIN
         GRANT USAGE ON SCHEMA tenure TO tenure_reader;
         GRANT SELECT ON ALL TABLES IN SCHEMA tenure TO tenure_reader;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_reader;
-        REVOKE EXECUTE ON FUNCTION erase_submissions FROM tenure_reader;
+        REVOKE EXECUTE
+            ON FUNCTION erase_submissions, age_out_submissions, age_out_notifications
+            FROM tenure_reader;
         -- Raw receipts, answers and bodies are no business of reports.
         REVOKE SELECT
             ON submission_payload, submission_exchange, notification, notification_exchange,
@@ -3896,7 +4025,7 @@ BEGIN
 END
 $$;
 
-INSERT INTO schema_version (version, applied_at)
-SELECT 5, now() WHERE NOT EXISTS (SELECT FROM schema_version);
+INSERT INTO schema_version (version, applied_at, serves_since)
+SELECT 5, now(), 5 WHERE NOT EXISTS (SELECT FROM schema_version);
 
 COMMIT;

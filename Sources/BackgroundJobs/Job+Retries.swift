@@ -10,7 +10,7 @@ extension Job.Task {
     case .deliverEvents: .forEver
     // Nobody would miss them in time, and start them again.
     case .tellAccount, .expireOrder, .compareNotifications, .survey, .trimEvents, .foldMovements,
-      .mergeAccount:
+      .mergeAccount, .ageOut:
       .forEver
     }
   }

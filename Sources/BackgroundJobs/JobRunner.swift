@@ -74,6 +74,7 @@ struct JobRunner: Sendable {
     case .deliverEvents: return try await deliverEvents(job)
     case .trimEvents: return try await trimEvents(job)
     case .foldMovements: return try await foldMovements(job)
+    case .ageOut: return try await ageOut(job)
     case .mergeAccount(let account): return try await merge(account, for: job)
     }
   }

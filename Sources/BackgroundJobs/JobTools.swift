@@ -20,6 +20,8 @@ package struct JobTools: Sendable {
   package var webhook: WebhookSender?
   /// How long events are kept.
   package var eventRetention: Duration
+  /// How long raw bodies are kept.
+  package var rawRetention: RawRetention
   /// By what it is judged now what accounts may use.
   package var terms: @Sendable () -> AccessTerms
   let metrics: JobMetrics
@@ -28,6 +30,7 @@ package struct JobTools: Sendable {
   package init(
     ledger: Ledger, submissions: SubmissionIntake, notifications: NotificationIntake,
     poll: LinePoll, webhook: WebhookSender? = nil, eventRetention: Duration = Self.eventRetention,
+    rawRetention: RawRetention = RawRetention(),
     metrics: any MetricsFactory = MetricsSystem.factory,
     terms: @escaping @Sendable () -> AccessTerms
   ) {
@@ -39,6 +42,7 @@ package struct JobTools: Sendable {
     self.poll = poll
     self.webhook = webhook
     self.eventRetention = eventRetention
+    self.rawRetention = rawRetention
     self.terms = terms
   }
 }

@@ -29,6 +29,8 @@ package struct Job: Hashable, Sendable {
     case foldMovements
     /// Go on placing the charges of an account with the one that it was merged into.
     case mergeAccount(AccountKey)
+    /// Age out raw bodies that are older than their retention. It comes again every day.
+    case ageOut
   }
 
   /// What waits for each other: none of a lane's jobs takes the place of another lane's.
@@ -70,6 +72,7 @@ extension Job.Task {
     case trimEvents = "trim_events"
     case foldMovements = "fold_movements"
     case mergeAccount = "merge_account"
+    case ageOut = "age_out"
   }
 
   package var kind: Kind {
@@ -85,6 +88,7 @@ extension Job.Task {
     case .trimEvents: .trimEvents
     case .foldMovements: .foldMovements
     case .mergeAccount: .mergeAccount
+    case .ageOut: .ageOut
     }
   }
 
@@ -100,7 +104,7 @@ extension Job.Task {
     case .tellAccount(let key), .mergeAccount(let key): key.rawValue.uuidString.lowercased()
     case .expireOrder(let id): id.uuidString.lowercased()
     case .deliverEvents(let stream): stream
-    case .survey, .trimEvents, .foldMovements: "all"
+    case .survey, .trimEvents, .foldMovements, .ageOut: "all"
     }
   }
 
@@ -111,7 +115,8 @@ extension Job.Task {
     case .pollLine(let line): line.environment == .production ? .polls : .sandboxPolls
     case .tellAccount, .expireOrder: .clock
     case .deliverEvents: .webhooks
-    case .compareNotifications, .survey, .trimEvents, .foldMovements, .mergeAccount: .upkeep
+    case .compareNotifications, .survey, .trimEvents, .foldMovements, .mergeAccount, .ageOut:
+      .upkeep
     }
   }
 
@@ -148,6 +153,7 @@ extension Job.Task {
     case .mergeAccount:
       guard let key = UUID(uuidString: subject) else { return nil }
       self = .mergeAccount(AccountKey(rawValue: key))
+    case .ageOut: self = .ageOut
     case nil: return nil
     }
   }

@@ -64,43 +64,55 @@ extension Ledger {
   /// Reads on in the feed, after giving what is new its places.
   ///
   /// - Parameters:
-  ///   - cursor: The place behind which to read on; nil: from the oldest event that is kept.
+  ///   - cursor: Behind which event to read on; nil: from the oldest one that is kept.
   ///   - limit: How many events at the most.
   /// - Returns: The events, or that the cursor is of no use any more.
   /// - Throws: What the database says.
-  package func events(after cursor: Int64?, limit: Int) async throws -> FeedReading {
+  package func events(after cursor: FeedCursor?, limit: Int) async throws -> FeedReading {
     try await placeEvents()
     // One statement, so that nothing can be deleted between the look at what is kept and the rest.
     let rows = try await database.query(
       """
-      SELECT f.trimmed_to, f.position, e.position, \(SQL.eventInFeed)
+      SELECT f.trimmed_to, f.position, \(SQL.microseconds("s.stored_at")), e.position,
+        \(SQL.microseconds("e.stored_at")), \(SQL.eventInFeed)
       FROM tenure.feed AS f
       LEFT JOIN LATERAL (
-        SELECT event_id, position, type, occurred_at, account_key, data FROM tenure.event
-        WHERE position > coalesce(\(cursor), f.trimmed_to)
+        SELECT coalesce(
+          (SELECT stored_at FROM tenure.event
+            WHERE position = coalesce(\(cursor?.position), f.trimmed_to)),
+          CASE WHEN coalesce(\(cursor?.position), f.trimmed_to) = f.trimmed_to
+            THEN f.trimmed_stored_at END) AS stored_at
+      ) AS s ON true
+      LEFT JOIN LATERAL (
+        SELECT event_id, position, type, occurred_at, account_key, data, stored_at
+        FROM tenure.event WHERE position > coalesce(\(cursor?.position), f.trimmed_to)
         ORDER BY position LIMIT \(limit)
       ) AS e ON true
       LEFT JOIN tenure.account_by_key AS a ON a.account_key = e.account_key
       ORDER BY e.position
       """
-    ).decode(Int64.self, Int64.self, Int64?.self, String?.self)
-    guard let (trimmedTo, end, _, _) = rows.first else {
+    ).decode(Int64.self, Int64.self, Int64?.self, Int64?.self, Int64?.self, String?.self)
+    guard let (trimmedTo, end, storedAt, _, _, _) = rows.first else {
       preconditionFailure("The feed has its row from the schema.")
     }
-    let start = cursor ?? trimmedTo
-    guard (trimmedTo...end).contains(start) else { return .cursorExpired }
-    return .page(
-      FeedPage(
-        events: rows.compactMap(\.3), next: rows.compactMap(\.2).last ?? start))
+    let start = FeedCursor(position: cursor?.position ?? trimmedTo, storedAt: storedAt)
+    guard start.position <= end else { return .cursorUnknown }
+    guard start.position >= trimmedTo else { return .cursorExpired }
+    if let noted = cursor?.storedAt, let storedAt, noted != storedAt { return .cursorUnknown }
+    let last = rows.last.flatMap { row in
+      row.3.map { FeedCursor(position: $0, storedAt: row.4) }
+    }
+    return .page(FeedPage(events: rows.compactMap(\.5), next: last ?? start))
   }
 }
 
 /// What came of reading on in the feed.
 package enum FeedReading: Hashable, Sendable {
   case page(FeedPage)
-  /// Events behind the cursor are older than the retention, and deleted; or the feed does not reach
-  /// as far, since the database was set back.
+  /// Events behind the cursor are older than the retention, and deleted.
   case cursorExpired
+  /// The feed does not reach as far, or another event has that place: the database was set back.
+  case cursorUnknown
 }
 
 /// Some events in their order.
@@ -108,10 +120,15 @@ package struct FeedPage: Hashable, Sendable {
   /// Each as an object of JSON, in the form of the HTTP API.
   package let events: [String]
   /// The cursor behind which to read on.
-  package let next: Int64
+  package let next: FeedCursor
 }
 
 extension SQL {
+  /// A moment as microseconds since 1970; null of null.
+  fileprivate static func microseconds(_ moment: SQL) -> SQL {
+    "(extract(epoch FROM \(moment)) * 1000000)::bigint"
+  }
+
   /// An event `e` of the account `a` as the HTTP API tells it.
   static let eventInFeed: SQL = """
     '{"id":"' || e.event_id || '","type":"' || e.type || '","occurred_at":"'

@@ -212,7 +212,7 @@ extension Ledger {
           """
         ])
       case .pollLine, .compareNotifications, .tellAccount, .expireOrder, .deliverEvents, .survey,
-        .trimEvents, .foldMovements, .mergeAccount:
+        .trimEvents, .foldMovements, .mergeAccount, .ageOut:
         break
       }
       return true

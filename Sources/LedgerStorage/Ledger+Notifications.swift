@@ -45,7 +45,8 @@ extension Ledger {
   package func notification(_ id: String) async throws -> StoredNotification? {
     let rows = try await database.query(
       """
-      SELECT version, received_at, body, notification_type, bundle_id, attempts, outcome, problem
+      SELECT version, received_at, coalesce(body, ''), notification_type, bundle_id, attempts,
+        outcome, problem
       FROM tenure.notification WHERE notification_id = \(id)
       """)
     guard

@@ -77,7 +77,8 @@ extension Ledger {
           retry_at = \(now), problem = NULL, problem_detail = NULL, apple_status = NULL
         WHERE s.submission_id = ANY (\(ids)) AND s.status = 'rejected' AND s.erased_at IS NULL
           AND EXISTS (
-            SELECT FROM tenure.submission_payload AS p WHERE p.submission_id = s.submission_id)
+            SELECT FROM tenure.submission_payload AS p
+            WHERE p.submission_id = s.submission_id AND p.aged_out_at IS NULL)
         RETURNING s.submission_id
         """
       ).decode(UUID.self)

@@ -45,7 +45,7 @@ extension Ledger {
     return try await database.query(
       """
       WITH next AS (
-        SELECT e.position, e.stored_at >= now() - make_interval(secs => \(seconds))
+        SELECT e.position, e.stored_at, e.stored_at >= now() - make_interval(secs => \(seconds))
           OR e.position > f.pushed_to
             AND e.stored_at >= now() - make_interval(secs => \(unpushedSeconds)) AS stays
         FROM tenure.feed AS f
@@ -58,7 +58,10 @@ extension Ledger {
         FROM next
       )
       UPDATE tenure.feed AS f
-      SET trimmed_to = greatest(f.trimmed_to, coalesce(o.kept - 1, o.looked_at, 0))
+      SET trimmed_to = greatest(f.trimmed_to, coalesce(o.kept - 1, o.looked_at, 0)),
+        trimmed_stored_at = coalesce(
+          (SELECT n.stored_at FROM next AS n WHERE n.position = coalesce(o.kept - 1, o.looked_at)),
+          f.trimmed_stored_at)
       FROM oldest AS o
       RETURNING o.kept IS NULL AND o.count = \(Self.trimmingBatch)
       """

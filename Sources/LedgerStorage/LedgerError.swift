@@ -22,12 +22,15 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
   case unreadableEntry(line: LineID, number: Int)
   /// The database's schema is not the one that this version works with.
   case schemaVersion(found: Int?, needed: Int)
+  /// The tables that the step to this version changes were in use for as long as it was tried.
+  case schemaInUse(version: Int)
 
   package var description: String {
     switch self {
     case .unknownProduct(let id): "Product \(id) is not in the catalogue."
     case .unknownSubmission(let id): "There is no submission \(id)."
-    case .unknownAccount(let id): "Account \(id) was never seen; PUT creates it."
+    case .unknownAccount(let id):
+      "Account \(id) was never seen; PUT /v1/accounts/{account_id} creates it."
     case .erasedAccount(let id): "Account \(id) is that of a person who was erased."
     case .mergedAccount(let id, let other): "Account \(id) was merged into account \(other)."
     case .mergesIntoItself(let id): "Account \(id) can't be merged into itself."
@@ -45,6 +48,9 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
     case .schemaVersion(let found?, let needed):
       "The database's schema is version \(found), newer than the \(needed) that this Tenure knows: "
         + "update Tenure."
+    case .schemaInUse(let version):
+      "Others use the tables that the step to version \(version) changes: end long transactions "
+        + "(pg_stat_activity), and run `tenure migrate` again."
     }
   }
 }

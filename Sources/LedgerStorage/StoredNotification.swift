@@ -64,6 +64,7 @@ package struct StoredNotification: Sendable {
   package let id: String
   package let version: NotificationVersion
   package let receivedAt: Timestamp
+  /// Empty: it was aged out.
   package let body: String
   package let notificationType: String?
   /// The configured app that it belongs to; nil where that is not known.

@@ -89,6 +89,8 @@ package struct SubmissionExchange: Hashable, Sendable {
   package var httpStatus: Int?
   package var answer: [UInt8]?
   package let fault: String?
+  /// What is left of the answer, where it was aged out.
+  package internal(set) var agedOut: AgedOut?
 
   /// A fault of any length and content is made fit for storing.
   package init(
@@ -106,18 +108,23 @@ package struct SubmissionExchange: Hashable, Sendable {
 
 extension SubmissionExchange {
   /// Of the tables of exchanges; ``Rows/decodeExchanges()`` reads them.
-  static let columns: SQL = "endpoint, asked_at, duration_ms, http_status, answer, fault"
+  static let columns: SQL = """
+    endpoint, asked_at, duration_ms, http_status, answer, fault, aged_out_at, sha256, bytes
+    """
 }
 
 extension Rows {
   /// - Throws: `PostgresError` for what no version of ours wrote.
   func decodeExchanges() throws -> [SubmissionExchange] {
     try decode(
-      String.self, Timestamp.self, Int64.self, Int?.self, [UInt8]?.self, String?.self
+      String.self, Timestamp.self, Int64.self, Int?.self, [UInt8]?.self, String?.self,
+      Timestamp?.self, [UInt8]?.self, Int64?.self
     ).map {
-      SubmissionExchange(
+      var exchange = SubmissionExchange(
         endpoint: $0, askedAt: $1, duration: .milliseconds($2), httpStatus: $3, answer: $4,
         fault: $5)
+      exchange.agedOut = AgedOut(at: $6, sha256: $7, bytes: $8)
+      return exchange
     }
   }
 }

@@ -1,5 +1,6 @@
 package import Foundation
 import Postgres
+import Subscriptions
 
 /// What was submitted, as it was sent: a receipt or signed data, never both.
 package enum SubmissionPayload: Hashable, Sendable {
@@ -29,12 +30,13 @@ extension SubmissionPayload {
 }
 
 extension Ledger {
-  /// What was submitted; nil if it was aged out.
+  /// What was submitted; nil if it was aged out or erased.
   package func payload(of submission: UUID) async throws -> SubmissionPayload? {
     let rows = try await database.query(
       """
       SELECT receipt_data, signed_transactions, signed_renewal_info
-      FROM tenure.submission_payload WHERE submission_id = \(submission)
+      FROM tenure.submission_payload
+      WHERE submission_id = \(submission) AND aged_out_at IS NULL
       """)
     guard
       let (receiptData, transactions, renewalInfo) = try rows.decodeFirst(
@@ -45,5 +47,16 @@ extension Ledger {
       preconditionFailure("A payload is a receipt or signed data: the table sees to it.")
     }
     return .signedData(transactions: transactions, renewalInfo: renewalInfo)
+  }
+
+  /// What is left of what was submitted; nil unless it was aged out.
+  package func agedOutPayload(of submission: UUID) async throws -> AgedOut? {
+    try await database.query(
+      """
+      SELECT aged_out_at, sha256, bytes FROM tenure.submission_payload
+      WHERE submission_id = \(submission)
+      """
+    ).decodeFirst(Timestamp?.self, [UInt8]?.self, Int64?.self)
+      .flatMap { AgedOut(at: $0, sha256: $1, bytes: $2) }
   }
 }

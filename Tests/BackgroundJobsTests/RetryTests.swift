@@ -55,6 +55,7 @@ struct RetryTests {
     (.survey,                                     nil),
     (.trimEvents,                                 nil),
     (.foldMovements,                              nil),
+    (.ageOut,                                     nil),
     (.mergeAccount(AccountKey(rawValue: UUID())), nil),
   ]
 

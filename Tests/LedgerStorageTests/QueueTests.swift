@@ -315,7 +315,7 @@ struct QueueTests {
       .compareNotifications(bundleID: "com.example/app", .sandbox),
       .tellAccount(AccountKey(rawValue: id)), .expireOrder(id),
       .deliverEvents(stream: "line/production/1"), .survey, .trimEvents,
-      .foldMovements, .mergeAccount(AccountKey(rawValue: id)),
+      .foldMovements, .mergeAccount(AccountKey(rawValue: id)), .ageOut,
     ]
     #expect(tasks.map(\.kind) == Job.Task.Kind.allCases)
     for task in tasks {

@@ -39,7 +39,7 @@ struct SchemaTests {
       try await database.runScript(
         """
         ALTER TABLE tenure.schema_version DROP CONSTRAINT schema_version_version_check;
-        UPDATE tenure.schema_version SET version = \(version);
+        UPDATE tenure.schema_version SET version = \(version), serves_since = NULL;
         DROP TABLE tenure.apple_budget;
         """)
       #expect(try Self.psql(database).status != 0)
@@ -69,10 +69,10 @@ struct SchemaTests {
   private static let current = SchemaMigrator.currentVersion
 
   private static let steps = [
-    SchemaMigrator.Step(
+    SchemaStep(
       version: current + 1,
       sql: "CREATE TABLE tenure.second (id integer); INSERT INTO tenure.second VALUES (1)"),
-    SchemaMigrator.Step(
+    SchemaStep(
       version: current + 2, sql: "ALTER TABLE tenure.second ADD COLUMN name text;"),
   ]
 
@@ -105,7 +105,7 @@ struct SchemaTests {
   @Test("a step that fails is undone, and the version is that of the step before")
   func failingStep() async throws {
     try await withScratchDatabase { database in
-      let failing = SchemaMigrator.Step(
+      let failing = SchemaStep(
         version: Self.current + 2,
         sql: "ALTER TABLE tenure.second ADD COLUMN name text; SELECT 1 / 0;")
       let migrator = SchemaMigrator(
@@ -200,6 +200,52 @@ struct SchemaTests {
         """
       ).decodeOnly(Bool.self, Bool.self, Bool.self, Bool.self)
       #expect(rights == (true, false, false, false))
+    }
+  }
+
+  @Test("the role for BI tools reads everything but what arrived as it came, and changes nothing")
+  func reader() async throws {
+    try await withScratchDatabase { database in
+      func names(_ condition: SQL) async throws -> [String] {
+        try await database.query(
+          """
+          SELECT c.relname::text FROM pg_class AS c
+          WHERE c.relnamespace = 'tenure'::regnamespace AND c.relkind IN ('r', 'v')
+            AND \(condition)
+          ORDER BY 1
+          """
+        ).decode(String.self).map(\.self)
+      }
+      let unread = try await names("NOT has_table_privilege('tenure_reader', c.oid, 'SELECT')")
+      #expect(
+        unread == [
+          "imported_source", "notification", "notification_exchange", "submission_exchange",
+          "submission_payload",
+        ])
+      let written = try await names(
+        """
+        has_table_privilege('tenure_reader', c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+          OR has_any_column_privilege('tenure_reader', c.oid, 'INSERT, UPDATE')
+        """)
+      #expect(written == [])
+      let forbidden = try await database.query(
+        """
+        SELECT proname::text FROM pg_proc
+        WHERE pronamespace = 'tenure'::regnamespace
+          AND has_function_privilege('tenure_reader', oid, 'EXECUTE') = prosecdef
+        """
+      ).decode(String.self).map(\.self)
+      #expect(forbidden == [])
+      try await database.withTransaction { transaction in
+        _ = try await transaction.execute("SET LOCAL ROLE tenure_reader")
+        _ = try await transaction.query("SELECT * FROM tenure.current_entitlement")
+        _ = try await transaction.query(
+          "SELECT * FROM tenure.report_active('2026-01-01')")
+        let error = await #expect(throws: PostgresError.self) {
+          try await transaction.query("SELECT body FROM tenure.notification")
+        }
+        #expect(error?.sqlState == SQLState(rawValue: "42501"))
+      }
     }
   }
 

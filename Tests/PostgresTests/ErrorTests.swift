@@ -56,6 +56,18 @@ import Testing
     }
   }
 
+  @Test func aServerThatIsNotThereIsDescribedWithoutGuesses() async throws {
+    let error = await postgresError {
+      try await TestServer.withPool(uri: "postgresql://nobody@127.0.0.1:1/none") {
+        _ = try await $0.query("SELECT 1")
+      }
+    }
+    #expect(
+      error?.description.contains(
+        /^PostgreSQL can't be reached: .*failed: Connection refused( in: SELECT 1)?$/) == true,
+      "\(String(describing: error))")
+  }
+
   @Test func copyHasAMethodOfItsOwn() async throws {
     try await TestServer.withPool { pool in
       let error = await postgresError { _ = try await pool.query("COPY pg_class TO STDOUT") }

@@ -1,5 +1,6 @@
 import AppStore
 import AppStoreSimulator
+import ArgumentParser
 import Foundation
 import NIOCore
 import NIOPosix
@@ -13,9 +14,9 @@ import Testing
 @Suite("Commands and settings")
 struct CommandTests {
   static let commands = [
-    "serve", "work", "poll", "jobs", "webhooks", "migrate", "audit", "rebuild", "app-store",
-    "demo",
-    "simulate-app-store", "doctor", "metrics", "bench",
+    "serve", "work", "poll", "jobs", "webhooks", "account", "charge", "migrate", "audit", "rebuild",
+    "report", "import", "export", "compare", "app-store", "demo", "simulate-app-store", "doctor",
+    "metrics", "bench", "fuzz",
   ]
 
   @Test("the program's help lists every command")
@@ -35,6 +36,26 @@ struct CommandTests {
     #expect(outcome.output.contains("OVERVIEW: "))
     #expect(outcome.output.contains("USAGE: tenure \(command)"))
     #expect(outcome.errors.isEmpty)
+  }
+
+  @Test(
+    "a wrong argument is answered with the usage of its own command",
+    arguments: [
+      // arguments, command
+      (["account", "grant", "a", "gold", "--until", "tomorrow"], "account grant"),
+      (["account", "grant", "a", "gold", "--id", "1"], "account grant"),
+      (["account", "revoke", "1"], "account revoke"),
+      (["charge", "place", "1", "--account", "a", "--environment", "prod"], "charge place"),
+      (["charge", "release", "1", "--effective-from", "yesterday"], "charge release"),
+    ])
+  func wrongArgument(arguments: [String], command: String) {
+    let error = #expect(throws: (any Error).self) {
+      _ = try Tenure.parseAsRoot(arguments + ["--reason", "r"])
+    }
+    let text = error.map { Tenure.fullMessage(for: $0) } ?? ""
+    #expect(text.contains("is invalid for"), "\(text)")
+    #expect(text.contains(": it is "), "\(text)")
+    #expect(text.contains("\nUsage: tenure \(command) "), "\(text)")
   }
 
   /// Settings with which `serve` must not start.
@@ -122,6 +143,9 @@ struct CommandTests {
     WrongSettings(["TENURE_EVENT_RETENTION": "30"],                            "TENURE_EVENT_RETENTION"),
     WrongSettings(["TENURE_EVENT_RETENTION": "0d"],                            "TENURE_EVENT_RETENTION"),
     WrongSettings(["TENURE_EVENT_RETENTION": "36501d"],                        "TENURE_EVENT_RETENTION"),
+    WrongSettings(["TENURE_RAW_RETENTION": "0d"],                              "TENURE_RAW_RETENTION"),
+    WrongSettings(["TENURE_RAW_RETENTION": "never"],                           "TENURE_RAW_RETENTION"),
+    WrongSettings(["TENURE_NOTIFICATION_RETENTION": "400"],                    "TENURE_NOTIFICATION_RETENTION"),
     WrongSettings(["TENURE_CLOCK_FILE": "/dev/null"],                          "TENURE_CLOCK_FILE"),
     WrongSettings(["TENURE_POLLS_PER_HOUR": "-1"],                             "TENURE_POLLS_PER_HOUR"),
     WrongSettings(["TENURE_LOG_LEVEL": "loud"],                                "TENURE_LOG_LEVEL"),
@@ -157,6 +181,24 @@ struct CommandTests {
     let settings = try Settings(
       await SettingSource(environment: ["TENURE_SANDBOX_ACCESS": text]))
     #expect(settings.sandboxAccess.grants(.sandbox, to: "4711") == isGranted)
+  }
+
+  @Test("what is set and no setting is told, wherever it stands")
+  func misspelt() async throws {
+    try await withTemporaryDirectory { directory in
+      let apps = directory.appending(path: "apps")
+      try "com.example.app".write(to: apps, atomically: true, encoding: .utf8)
+      let file = directory.appending(path: "settings")
+      try "# TENURE_OLD=1\nTENURE_LOG_LEVEL=info\n TENURE_BUNDEL_IDS = a\n".write(
+        to: file, atomically: true, encoding: .utf8)
+      let settings = try Settings(
+        await SettingSource(
+          environment: [
+            "TENURE_SANDBOX_ACCES": "none", "TENURE_TEST_SEED": "1", "PATH": "/",
+            "TENURE_BUNDLE_IDS_FILE": apps.path(percentEncoded: false),
+          ], file: file.path(percentEncoded: false)))
+      #expect(settings.unread == ["TENURE_BUNDEL_IDS", "TENURE_SANDBOX_ACCES"])
+    }
   }
 
   @Test("the roots of a file are trusted instead of Apple's")

@@ -132,7 +132,25 @@ struct DoctorTests {
           "INSERT INTO tenure.schema_version (version, applied_at) VALUES (1000, now())")
         let (report, status) = try await Self.examine(Self.settings(apple, database))
         #expect(status == 1)
-        #expect(report.verdicts(of: "database.schema") == ["fault"])
+        let fault = report.findings.first { $0.check == "database.schema" }
+        #expect(fault?.verdict == "fault")
+        #expect(fault?.remedy?.hasPrefix("Update Tenure") == true)
+      }
+    }
+  }
+
+  @Test("a role that is no member is told to become one")
+  func stranger() async throws {
+    try await withScratchDatabase { database in
+      try await SimulatedApple.serving(from: .now) { apple in
+        // A role that every server has, and that has no right here.
+        let uri = database.configuration.uri + "&options=-c%20role%3Dpg_signal_backend"
+        let settings = Self.settings(apple, database).merging(["DATABASE_URL": uri]) { $1 }
+        let (report, status) = try await Self.examine(settings)
+        #expect(status == 1)
+        let fault = report.findings.first { $0.check == "database.role" }
+        #expect(fault?.verdict == "fault", "\(report.findings)")
+        #expect(fault?.remedy?.contains("GRANT tenure_program TO") == true)
       }
     }
   }

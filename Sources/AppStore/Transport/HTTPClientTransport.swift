@@ -113,8 +113,17 @@ extension AppStoreTransportError {
       case is IOError, is ChannelError, is HTTPParserError: .connectionLost
       default: .other
       }
-    let detail = (error as? NIOConnectionError)?.summary ?? "\(error)"
+    let detail = (error as? NIOConnectionError)?.summary ?? Self.words(of: error)
     self.init(kind, detail: detail, partial: partial)
+  }
+}
+
+extension AppStoreTransportError {
+  /// What an error of the system's says; NIO's words speak of a reset, whatever happened.
+  fileprivate static func words(of error: any Error) -> String {
+    guard let error = error as? IOError else { return "\(error)" }
+    let code = Int(error.errnoCode)
+    return NSError(domain: NSPOSIXErrorDomain, code: code).localizedFailureReason ?? "\(error)"
   }
 }
 
@@ -123,7 +132,7 @@ extension NIOConnectionError {
   fileprivate var summary: String {
     guard let first = connectionErrors.first else { return description }
     return "\(host):\(port), addresses tried: \(connectionErrors.count), of which the first says "
-      + "\(first.error)"
+      + AppStoreTransportError.words(of: first.error)
   }
 }
 

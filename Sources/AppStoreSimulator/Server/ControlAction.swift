@@ -35,9 +35,14 @@ struct ControlAction: Sendable {
         action.parameters.isEmpty ? "" : " {\(action.parameters.joined(separator: ", "))}"
       return "\(method) /simulator/\(name)  \(action.summary)\(fields)"
     }
+    let app = SimulatedApp.sample
+    let products = app.products.map(\.id.rawValue).joined(separator: ", ")
     return """
-      A simulated App Store. Apple's side: POST /verifyReceipt and POST /sandbox/verifyReceipt;
-      the App Store Server API at /inApps/… and /sandbox/inApps/…; notifications, see notify.
+      A simulated App Store. Its app is \(app.bundleID), with the shared secret
+      \(app.sharedSecret), and sells \(products).
+
+      Apple's side: POST /verifyReceipt and POST /sandbox/verifyReceipt; the App Store Server API at
+      /inApps/… and /sandbox/inApps/…; notifications, see notify.
       Yours, with JSON objects (POST) or queries (GET); fields with ? may be left out:
 
       \(lines.joined(separator: "\n"))

@@ -14,7 +14,8 @@ extension JobRunner {
       case .tellAccount: accounts.append(job)
       case .expireOrder: orders.append(job)
       case .verifySubmission, .processNotification, .pollLine, .compareNotifications,
-        .deliverEvents, .survey, .trimEvents, .foldMovements, .mergeAccount:
+        .deliverEvents, .survey, .trimEvents, .foldMovements, .mergeAccount,
+        .ageOut:
         left.append(job)
       }
     }

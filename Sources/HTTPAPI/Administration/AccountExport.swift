@@ -128,6 +128,7 @@ struct AccountExport: Sendable {
     guard let submission = try await ledger.submission(id) else { return nil }
     return ExportedSubmission(
       submission: submission, payload: try await ledger.payload(of: id),
+      agedOut: try await ledger.agedOutPayload(of: id),
       exchanges: try await ledger.exchanges(of: id))
   }
 
@@ -203,6 +204,7 @@ private struct ExportedSubmission: JSONWritable {
   let submission: Submission
   /// Nil: it was aged out, or erased.
   let payload: SubmissionPayload?
+  let agedOut: AgedOut?
   let exchanges: [SubmissionExchange]
 
   func write(to json: inout JSONWriter) {
@@ -221,7 +223,7 @@ private struct ExportedSubmission: JSONWritable {
       case .signedData(let transactions, let renewalInfo):
         json.member("signed_transactions", transactions)
         json.member("signed_renewal_info", renewalInfo)
-      case nil: break
+      case nil: json.memberIfPresent("aged_out", agedOut)
       }
       json.member("exchanges", exchanges)
     }

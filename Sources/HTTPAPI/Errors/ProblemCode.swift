@@ -23,6 +23,7 @@ enum ProblemCode: String, CaseIterable, Sendable {
   case grantDiffers = "grant_differs"
   case webhooksOff = "webhooks_off"
   case cursorExpired = "cursor_expired"
+  case cursorUnknown = "cursor_unknown"
   case contentTooLarge = "content_too_large"
   case unsupportedMediaType = "unsupported_media_type"
   case receiptRejected = "receipt_rejected"
@@ -44,7 +45,7 @@ enum ProblemCode: String, CaseIterable, Sendable {
     case .methodNotAllowed: .methodNotAllowed
     case .ambiguous, .notTheOwner, .accountErased, .accountMerged, .grantDiffers, .webhooksOff:
       .conflict
-    case .cursorExpired: .gone
+    case .cursorExpired, .cursorUnknown: .gone
     case .contentTooLarge: .contentTooLarge
     case .unsupportedMediaType: .unsupportedMediaType
     case .receiptRejected, .wrongBundleID, .invalidSignature: .unprocessableContent
@@ -77,6 +78,7 @@ enum ProblemCode: String, CaseIterable, Sendable {
     case .grantDiffers: "A grant of this id exists, and is another one"
     case .webhooksOff: "Events are not pushed"
     case .cursorExpired: "The feed can't be read on from there"
+    case .cursorUnknown: "The feed was set back, and does not know the cursor"
     case .contentTooLarge: "The request's body is too large"
     case .unsupportedMediaType: "The request's body is not JSON"
     case .receiptRejected: "The receipt was rejected"

@@ -20,10 +20,19 @@ struct EventController: Sendable {
     let deadline = ContinuousClock.now + .seconds(try Self.waitSeconds(request.uri))
     while true {
       let newsCount = watch.newsCount
-      guard case .page(let found) = try await ledger.events(after: cursor, limit: page.limit) else {
+      let found: FeedPage
+      switch try await ledger.events(after: cursor, limit: page.limit) {
+      case .page(let page): found = page
+      case .cursorExpired:
         throw Problem(
           .cursorExpired,
-          "Events behind this cursor are deleted, or never were. Take in what there is now, then "
+          "Events behind this cursor are deleted: they are older than is kept. Take in what there "
+            + "is now, then read on without `after`, from the oldest event that is kept.")
+      case .cursorUnknown:
+        throw Problem(
+          .cursorUnknown,
+          "The feed does not have the event behind which \(cursor?.text ?? "") reads on: the "
+            + "database was restored from a backup that is older. Take in what there is now, then "
             + "read on without `after`, from the oldest event that is kept.")
       }
       let left = deadline - .now
@@ -38,11 +47,11 @@ struct EventController: Sendable {
     }
   }
 
-  private static func cursor(_ text: String) throws -> Int64 {
-    guard text.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let position = Int64(text) else {
+  private static func cursor(_ text: String) throws -> FeedCursor {
+    guard let cursor = FeedCursor(text) else {
       throw Problem.invalid("after", "must be what a page before gave as `next`")
     }
-    return position
+    return cursor
   }
 
   private static func waitSeconds(_ uri: URI) throws -> Int {
@@ -59,7 +68,7 @@ extension FeedPage: JSONWritable {
     json.object { json in
       json.key("events")
       json.array(events) { $0.write(json: $1) }
-      json.member("next", String(next))
+      json.member("next", next.text)
     }
   }
 }

@@ -107,6 +107,21 @@ extension SubmissionExchange: JSONWritable {
       json.member("http_status", httpStatus)
       json.member("answer", answer.map { String(decoding: $0, as: UTF8.self) })
       json.member("fault", fault)
+      json.memberIfPresent("aged_out", agedOut)
+    }
+  }
+}
+
+extension AgedOut: JSONWritable {
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("at", at)
+      json.member(
+        "sha256",
+        sha256.map { byte in
+          (byte < 16 ? "0" : "") + String(byte, radix: 16)
+        }.joined())
+      json.member("bytes", bytes)
     }
   }
 }

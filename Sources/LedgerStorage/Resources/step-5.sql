@@ -5,6 +5,140 @@
 
 SET LOCAL search_path TO tenure;
 
+-- Which programs a version serves, and how far a step of several parts has come.
+ALTER TABLE schema_version ADD COLUMN serves_since integer
+    CONSTRAINT schema_version_serves_since CHECK (serves_since BETWEEN 1 AND version);
+
+CREATE TABLE schema_part (
+    version    integer     NOT NULL CHECK (version > 0),
+    part       integer     NOT NULL CHECK (part > 0),
+    applied_at timestamptz NOT NULL,
+    PRIMARY KEY (version, part)
+);
+COMMENT ON TABLE schema_part IS 'Which parts of steps of the schema were applied, and when. [reference]';
+
+-- What the cursor at the beginning of the feed is told from others by.
+ALTER TABLE feed ADD COLUMN trimmed_stored_at timestamptz;
+
+-- Raw bodies can be aged out: what they were stays.
+ALTER TABLE submission_payload ADD COLUMN aged_out_at timestamptz;
+ALTER TABLE submission_payload ADD COLUMN sha256 bytea CHECK (length(sha256) = 32);
+ALTER TABLE submission_payload ADD COLUMN bytes bigint CHECK (bytes >= 0);
+ALTER TABLE submission_payload DROP CONSTRAINT submission_payload_is_of_one_kind;
+ALTER TABLE submission_payload ADD CONSTRAINT submission_payload_is_of_one_kind CHECK (
+    ((receipt_data IS NULL) <> (signed_transactions IS NULL)) = (aged_out_at IS NULL)
+    AND (signed_transactions IS NULL) = (signed_renewal_info IS NULL));
+ALTER TABLE submission_payload ADD CONSTRAINT submission_payload_aged_out CHECK (
+    (aged_out_at IS NULL) = (sha256 IS NULL) AND (aged_out_at IS NULL) = (bytes IS NULL));
+ALTER TABLE submission_exchange ADD COLUMN aged_out_at timestamptz;
+ALTER TABLE submission_exchange ADD COLUMN sha256 bytea CHECK (length(sha256) = 32);
+ALTER TABLE submission_exchange ADD COLUMN bytes bigint CHECK (bytes >= 0);
+ALTER TABLE submission_exchange ADD CONSTRAINT submission_exchange_aged_out CHECK (
+    (aged_out_at IS NULL) = (sha256 IS NULL) AND (aged_out_at IS NULL) = (bytes IS NULL)
+    AND (aged_out_at IS NULL OR answer IS NULL));
+ALTER TABLE notification_exchange ADD COLUMN aged_out_at timestamptz;
+ALTER TABLE notification_exchange ADD COLUMN sha256 bytea CHECK (length(sha256) = 32);
+ALTER TABLE notification_exchange ADD COLUMN bytes bigint CHECK (bytes >= 0);
+ALTER TABLE notification_exchange ADD CONSTRAINT notification_exchange_aged_out CHECK (
+    (aged_out_at IS NULL) = (sha256 IS NULL) AND (aged_out_at IS NULL) = (bytes IS NULL)
+    AND (aged_out_at IS NULL OR answer IS NULL));
+ALTER TABLE notification ALTER COLUMN body DROP NOT NULL;
+ALTER TABLE notification ADD COLUMN aged_out_at timestamptz;
+ALTER TABLE notification ADD COLUMN sha256 bytea CHECK (length(sha256) = 32);
+ALTER TABLE notification ADD COLUMN bytes bigint CHECK (bytes >= 0);
+ALTER TABLE notification ADD CONSTRAINT notification_aged_out CHECK (
+    (aged_out_at IS NULL) = (sha256 IS NULL) AND (aged_out_at IS NULL) = (bytes IS NULL)
+    AND (aged_out_at IS NULL) = (body IS NOT NULL));
+
+ALTER TABLE job
+    DROP CONSTRAINT job_kind_check,
+    ADD CONSTRAINT job_kind_check CHECK (kind IN (
+        'verify_submission', 'process_notification', 'poll_line', 'compare_notifications',
+        'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
+        'fold_movements', 'merge_account', 'age_out'));
+
+-- Ages out what was submitted, and what Apple answered about it: the bodies go, and what they were
+-- stays. Of those that are named in `kept` only the answers go. The programs may change nothing of what
+-- arrived: this runs with the owner's rights, and looks for itself that each is old and decided, and
+-- that nothing is still to be done with it.
+CREATE OR REPLACE FUNCTION age_out_submissions(
+    ids uuid[], kept uuid[], before timestamptz, moment timestamptz)
+RETURNS TABLE (payloads bigint, exchanges bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    id uuid;
+    changed bigint;
+BEGIN
+    payloads := 0;
+    exchanges := 0;
+    FOREACH id IN ARRAY ids LOOP
+        PERFORM FROM submission
+        WHERE submission_id = id AND status <> 'pending' AND received_at < before
+            AND decided_at < before
+        FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND OR EXISTS (
+            SELECT FROM job WHERE kind = 'verify_submission' AND subject = id::text);
+        UPDATE submission_exchange SET answer = NULL, aged_out_at = moment,
+            sha256 = sha256(answer), bytes = octet_length(answer)
+        WHERE submission_id = id AND answer IS NOT NULL;
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        exchanges := exchanges + changed;
+        CONTINUE WHEN id = ANY (kept);
+        UPDATE submission_payload SET receipt_data = NULL, signed_transactions = NULL,
+            signed_renewal_info = NULL, aged_out_at = moment,
+            sha256 = sha256(convert_to(coalesce(receipt_data,
+                array_to_string(signed_transactions || signed_renewal_info, E'\n')), 'UTF8')),
+            bytes = octet_length(coalesce(receipt_data,
+                array_to_string(signed_transactions || signed_renewal_info, E'\n')))
+        WHERE submission_id = id AND aged_out_at IS NULL;
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        payloads := payloads + changed;
+    END LOOP;
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION age_out_submissions IS
+    'Ages out the bodies of submissions that are old and decided, and says how many.';
+
+-- The same for notifications. Of those that are named in `kept` the body stays.
+CREATE OR REPLACE FUNCTION age_out_notifications(
+    ids text[], kept text[], before timestamptz, moment timestamptz)
+RETURNS TABLE (bodies bigint, exchanges bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
+AS $$
+DECLARE
+    id text;
+    changed bigint;
+BEGIN
+    bodies := 0;
+    exchanges := 0;
+    FOREACH id IN ARRAY ids LOOP
+        PERFORM FROM notification
+        WHERE notification_id = id AND processed_at < before AND received_at < before
+        FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND OR EXISTS (
+            SELECT FROM job WHERE kind = 'process_notification' AND subject = id);
+        UPDATE notification_exchange SET answer = NULL, aged_out_at = moment,
+            sha256 = sha256(answer), bytes = octet_length(answer)
+        WHERE notification_id = id AND answer IS NOT NULL;
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        exchanges := exchanges + changed;
+        CONTINUE WHEN id = ANY (kept);
+        UPDATE notification SET body = NULL, aged_out_at = moment,
+            sha256 = sha256(convert_to(body, 'UTF8')), bytes = octet_length(body)
+        WHERE notification_id = id AND body IS NOT NULL;
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        bodies := bodies + changed;
+    END LOOP;
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION age_out_notifications IS
+    'Ages out the bodies of notifications that are old and processed, and says how many.';
+
+REVOKE EXECUTE ON FUNCTION age_out_submissions, age_out_notifications FROM PUBLIC;
+
 -- Indexes and functions with which reports of a large ledger answer at once.
 
 CREATE INDEX movement_by_origin ON movement (environment, kind, origin_at)
@@ -446,8 +580,11 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_program') THEN
         GRANT EXECUTE ON FUNCTION movement_item_of_origin, billing_issue_stock TO tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
+        GRANT SELECT ON schema_part TO tenure_program;
+        GRANT EXECUTE ON FUNCTION age_out_submissions, age_out_notifications TO tenure_program;
     END IF;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_reader') THEN
+        GRANT SELECT ON schema_part TO tenure_reader;
         GRANT EXECUTE ON FUNCTION movement_item_of_origin, billing_issue_stock TO tenure_reader;
     END IF;
 END

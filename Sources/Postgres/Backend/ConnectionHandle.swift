@@ -96,7 +96,9 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
   /// or a value.
   var errorMessage: String {
     let text = unsafe String(cString: PQerrorMessage(pointer))
-    return text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+    // Lines that begin with a tab only guess at causes.
+    let lines = text.split(separator: "\n").filter { !$0.hasPrefix("\t") }
+    return lines.flatMap { $0.split(whereSeparator: \.isWhitespace) }.joined(separator: " ")
   }
 
   /// Whether the server has answered everything and is in no transaction.

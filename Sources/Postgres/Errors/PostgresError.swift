@@ -117,12 +117,26 @@ extension PostgresError {
   }
 }
 
+extension PostgresError.Code {
+  /// For people who have never seen this program's text.
+  fileprivate var words: String {
+    switch self {
+    case .server, .poolTimeout: "PostgreSQL"
+    case .connectionFailed: "PostgreSQL can't be reached"
+    case .connectionLost: "the connection to PostgreSQL was lost"
+    case .timedOut: "PostgreSQL took too long"
+    case .decoding: "PostgreSQL's answer is another than expected"
+    case .closed: "PostgreSQL is not asked any more"
+    case .invalidRequest: "PostgreSQL can't be asked in this way"
+    }
+  }
+}
+
 extension PostgresError: CustomStringConvertible {
   /// All that is safe to log, on one line.
   package var description: String {
-    var text =
-      sqlState.map { "PostgreSQL \(severity ?? "ERROR") \($0): " } ?? "PostgreSQL \(code): "
-    text += message
+    var text = sqlState.map { "PostgreSQL \(severity ?? "ERROR") \($0)" } ?? code.words
+    text += ": " + message
     let places = [("constraint", constraint), ("table", table), ("column", column)]
     let named = places.compactMap { name, value in value.map { "\(name) \($0)" } }
     if !named.isEmpty { text += " (\(named.joined(separator: ", ")))" }

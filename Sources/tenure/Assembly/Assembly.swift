@@ -67,6 +67,11 @@ struct Assembly: Sendable {
         transport: transport, addresses: settings.serverAPIAddresses, key: key,
         verifier: signedData, timeout: settings.appStoreTimeout, logger: logger, now: now)
     }
+    if !settings.unread.isEmpty {
+      logger.warning(
+        "What is set is no setting: a name may be misspelt",
+        metadata: ["names": "\(settings.unread.joined(separator: " "))"])
+    }
     if settings.acceptsXcode {
       logger.warning(
         """
@@ -128,6 +133,11 @@ struct Assembly: Sendable {
     Heartbeat(ledger: ledger, subjects: histories, logger: logger, now: clock.now)
   }
 
+  /// What notices that the schema is brought further beside this program.
+  func schemaWatch(ending: SchemaWatch.Ending) -> SchemaWatch {
+    SchemaWatch(schema: schema, ending: ending, logger: logger)
+  }
+
   /// Tells workers apart that hold jobs: in containers, hosts and process ids can be the same.
   private static var workerName: String {
     let process = ProcessInfo.processInfo
@@ -153,6 +163,7 @@ struct Assembly: Sendable {
     return JobTools(
       ledger: ledger, submissions: intake, notifications: notifications, poll: poll,
       webhook: webhook, eventRetention: settings.eventRetention,
+      rawRetention: settings.rawRetention,
       terms: { catalogue.terms(sandboxAccess) })
   }
 
@@ -170,7 +181,7 @@ struct Assembly: Sendable {
 
   /// What workers do again and again, without being told by anybody.
   private var recurringJobs: [Job.Task] {
-    [.trimEvents, .foldMovements]
+    [.trimEvents, .foldMovements] + (settings.rawRetention.isEndless ? [] : [.ageOut])
       + histories.map { .compareNotifications(bundleID: $0.bundleID, $0.environment) }
   }
 }

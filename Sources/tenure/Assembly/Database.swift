@@ -25,7 +25,9 @@ struct Database: Sendable {
     }
     let pool = pool(url, settings, logger: logger)
     let migrator = SchemaMigrator(database: pool, logger: logger)
-    try await migrator.check()
+    if case .ahead(let version) = try await migrator.check() {
+      logger.warning("\(SchemaStanding.sentence(on: version))")
+    }
     if try await migrator.roleCanRewriteLedger() {
       logger.warning(
         """

@@ -88,29 +88,23 @@ struct AccountCommand: AsyncParsableCommand {
     @Argument(help: "The entitlement, as the catalogue names it.")
     var entitlement: String
 
-    @Option(help: "When it ends, as in 2026-12-31T00:00:00Z. (default: never)")
-    var until: String?
+    @Option(
+      help: "When it ends, as in 2026-12-31T00:00:00Z. (default: never)",
+      transform: ArgumentText.moment)
+    var until: Timestamp?
 
-    @Option(help: "The grant's id, a UUID: given twice, it is granted once. (default: a new one)")
-    var id: String?
+    @Option(
+      help: "The grant's id, a UUID: given twice, it is granted once. (default: a new one)",
+      transform: ArgumentText.uuid)
+    var id: UUID?
 
     func run() async throws {
-      let end = try until.map { text in
-        guard let end = Timestamp(rfc3339: text) else {
-          throw ValidationError("--until must be a time, as in 2026-12-31T00:00:00Z.")
-        }
-        return end
-      }
-      let id = try id.map { text in
-        guard let id = UUID(uuidString: text) else { throw ValidationError("--id must be a UUID.") }
-        return id
-      }
       let (stored, isNew) = try await options.withLedger { ledger, terms, now in
-        guard end.map({ now < $0 }) ?? true else {
-          throw ValidationError("--until must be in the future.")
+        guard until.map({ now < $0 }) ?? true else {
+          throw SettingError(name: "--until", fault: "it is past: name a time in the future")
         }
         return try await ledger.grant(
-          as: id ?? UUID(), entitlement, to: account, until: end, by: act.administrator,
+          as: id ?? UUID(), entitlement, to: account, until: until, by: act.administrator,
           terms: terms, at: now)
       }
       print("grant  \(stored.grant.id.uuidString.lowercased())\(isNew ? "" : " (given before)")")
@@ -125,15 +119,12 @@ struct AccountCommand: AsyncParsableCommand {
     @OptionGroup var options: SettingOptions
     @OptionGroup var act: AdministratorOptions
 
-    @Argument(help: "The grant's id.")
-    var grant: String
+    @Argument(help: "The grant's id.", transform: ArgumentText.uuid)
+    var grant: UUID
 
     func run() async throws {
-      guard let id = UUID(uuidString: grant) else {
-        throw ValidationError("A grant's id is a UUID.")
-      }
       let stored = try await options.withLedger { ledger, terms, now in
-        try await ledger.revokeGrant(id, by: act.administrator, terms: terms, at: now)
+        try await ledger.revokeGrant(grant, by: act.administrator, terms: terms, at: now)
       }
       print("\(stored.grant.entitlement) of \(stored.accountID) was taken back")
     }

@@ -43,40 +43,37 @@ struct ChargeOptions: ParsableArguments {
   @Argument(help: "A transaction id of the charge.")
   var transaction: String
 
-  @Option(help: "Its environment, production or sandbox; needed where both know it.")
-  var environment: String?
+  @Option(
+    help: "Its environment, production or sandbox; needed where both know it.",
+    transform: ArgumentText.environment)
+  var environment: Subscriptions.Environment?
 
-  @Option(help: "From when on it counts for later charges of the line. (default: now)")
-  var effectiveFrom: String?
+  @Option(
+    help: """
+      From when on it counts for later charges of the line, as in 2026-12-31T00:00:00Z. \
+      (default: now)
+      """,
+    transform: ArgumentText.moment)
+  var effectiveFrom: Timestamp?
 
   fileprivate func place(
     with account: String?, _ act: AdministratorOptions, _ options: SettingOptions
   ) async throws {
-    let environment = try environment.map { text in
-      guard let environment = Subscriptions.Environment(rawValue: text) else {
-        throw ValidationError("--environment must be production or sandbox.")
-      }
-      return environment
-    }
-    let moment = try effectiveFrom.map { text in
-      guard let moment = Timestamp(rfc3339: text) else {
-        throw ValidationError("--effective-from must be a time, as in 2026-12-31T00:00:00Z.")
-      }
-      return moment
-    }
     let id = TransactionID(transaction)
     let isNews = try await options.withLedger { ledger, terms, now in
       let lines = try await ledger.lines(of: id)
         .filter { environment == nil || $0.environment == environment }
       guard Set(lines.map(\.environment)).count <= 1 else {
-        throw ValidationError("Both environments have transaction \(id): name one.")
+        throw SettingError(
+          name: "--environment", fault: "both environments have transaction \(id): name one")
       }
       guard let line = lines.first, let family = try await ledger.family(of: line),
         let key = family.line.history.transactions.map(\.key)
           .first(where: { $0.transactionID == id })
       else { throw LedgerError.unknownTransaction(id) }
       return try await ledger.transfer(
-        key, to: account, effectiveFrom: moment, by: act.administrator, terms: terms, at: now)
+        key, to: account, effectiveFrom: effectiveFrom, by: act.administrator, terms: terms,
+        at: now)
     }
     let owner = account ?? "nobody, until somebody claims it"
     print(isNews ? "owner  \(owner)" : "nothing changes: it is so already")

@@ -160,12 +160,18 @@ struct DifferencePrinter {
       print(fields.map { ($0 ?? "").csvField }.joined(separator: ","), terminator: "\r\n")
     case .json: print(RowWriter.object(Self.names, fields))
     case .table:
-      let there = difference.untilThere.map { " there until \($0)," } ?? ""
-      let here = difference.untilHere.map { " here until \($0)," } ?? ""
-      print(
-        "\(difference.kind.rawValue)  \(difference.accountID)  \(difference.entitlement) "
-          + "\(there)\(here) \(difference.explanation)")
+      let kind = Self.column(difference.kind)
+      let ends = [
+        difference.untilThere.map { "there until \($0)" },
+        difference.untilHere.map { "here until \($0)" },
+      ].compactMap(\.self).joined(separator: ", ")
+      let what = "\(kind)\(difference.accountID)  \(difference.entitlement)"
+      print("\(what)  \(ends.isEmpty ? "" : "\(ends): ")\(difference.explanation)")
     }
+  }
+
+  private static func column(_ kind: AccessDifference.Kind) -> String {
+    kind.rawValue.padding(toLength: 12, withPad: " ", startingAt: 0)
   }
 
   /// Says how many there were of each: for people beside the differences, else on standard error.
@@ -173,7 +179,7 @@ struct DifferencePrinter {
     let numbers =
       ["lines       \(lines)", "unreadable  \(faults)"]
       + AccessDifference.Kind.allCases.map { kind in
-        kind.rawValue.padding(toLength: 12, withPad: " ", startingAt: 0) + "\(counts[kind] ?? 0)"
+        "\(Self.column(kind))\(counts[kind] ?? 0)"
       }
     let text = numbers.joined(separator: "\n") + "\n"
     if format == .table {

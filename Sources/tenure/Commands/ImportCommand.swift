@@ -91,7 +91,8 @@ struct ImportCommand: AsyncParsableCommand {
   ) async throws -> Bool {
     let input = try InputFile(path, now: now())
     let bar = ImportBar(bytes: input.bytes, logger: logger)
-    let faults = ErrorFile(path: errors ?? ((path == "-" ? "import" : path) + ".errors.csv"))
+    let faults = try ErrorFile(
+      path: errors ?? ((path == "-" ? "import" : path) + ".errors.csv"), besides: path)
     let rows = try RowFile(FileBytes(input.handle), columns: OwnerRow.columns)
     let taking = OwnerImport(
       ledger: ledger, terms: terms, source: source ?? input.name,
@@ -130,7 +131,11 @@ struct InputFile {
     guard let handle = try? FileHandle(forReadingFrom: url) else {
       throw FileFault(description: "\(path) can't be read.")
     }
-    let attributes = try FileManager.default.attributesOfItem(atPath: path)
+    let target = url.resolvingSymlinksInPath().path(percentEncoded: false)
+    let attributes = try FileManager.default.attributesOfItem(atPath: target)
+    guard attributes[.type] as? FileAttributeType != .typeDirectory else {
+      throw FileFault(description: "\(path) is a directory: name a file.")
+    }
     self.handle = handle
     name = url.lastPathComponent
     bytes = (attributes[.size] as? NSNumber)?.intValue
@@ -146,17 +151,23 @@ final class ErrorFile {
   let path: String
   private var file: FileHandle?
 
-  init(path: String) {
+  /// - Parameters:
+  ///   - path: Where; what is neither a file nor missing stays.
+  ///   - input: The file that is read.
+  /// - Throws: ``FileFault`` if both are the same.
+  init(path: String, besides input: String) throws {
     self.path = path
-    try? FileManager.default.removeItem(atPath: path)
+    let (file, other) = (URL(filePath: path), URL(filePath: input))
+    guard input == "-" || file.resolvingSymlinksInPath() != other.resolvingSymlinksInPath() else {
+      throw FileFault(description: "\(path) is the file that is read: name another for errors.")
+    }
+    let type = try? FileManager.default.attributesOfItem(atPath: path)[.type] as? FileAttributeType
+    if type == .typeRegular { try? FileManager.default.removeItem(at: file) }
   }
 
   func write(_ error: OwnerImport.LineError) throws {
     if file == nil {
-      guard FileManager.default.createFile(atPath: path, contents: nil) else {
-        throw FileFault(description: "\(path) can't be written.")
-      }
-      file = try FileHandle(forWritingTo: URL(filePath: path))
+      file = try FileHandle(replacingContentsOf: path)
       try file?.write(contentsOf: Data("line,code,reason\r\n".utf8))
     }
     let fields = ["\(error.line)", error.fault.code, error.fault.reason].map(\.csvField)

@@ -9,12 +9,13 @@ struct MigrateCommand: AsyncParsableCommand {
     abstract: "Creates the database's schema or brings it up to date.",
     discussion: """
       Uses TENURE_MIGRATION_DATABASE_URL, the schema's owner, or else DATABASE_URL. Running it \
-      again changes nothing.
+      again changes nothing. Programs go on meanwhile as far as the new schema serves them: it \
+      waits for tables that are in use, and never keeps others waiting for longer than a moment.
       """)
 
   @OptionGroup var options: SettingOptions
 
-  @Flag(help: "Change nothing; exit with 1 unless the schema is up to date.")
+  @Flag(help: "Change nothing; exit with 1 unless the schema serves this program.")
   var check = false
 
   func run() async throws {
@@ -29,12 +30,15 @@ struct MigrateCommand: AsyncParsableCommand {
   private func migrate(_ migrator: SchemaMigrator) async throws {
     let current = SchemaMigrator.currentVersion
     if check {
-      try await migrator.check()
-      print("The schema is up to date: version \(current).")
+      switch try await migrator.check() {
+      case .current: print("The schema is up to date: version \(current).")
+      case .ahead(let version): print(SchemaStanding.sentence(on: version))
+      }
       return
     }
     switch try await migrator.migrate() {
     case nil: print("The schema is created: version \(current).")
+    case let version? where version > current: print(SchemaStanding.sentence(on: version))
     case current?: print("The schema was up to date: version \(current).")
     case let before?: print("The schema is brought from version \(before) to \(current).")
     }

@@ -79,10 +79,9 @@ struct PollCommand: AsyncParsableCommand {
   private func poll(_ id: OriginalTransactionID, with assembly: Assembly) async throws -> Bool {
     let known = try await assembly.ledger.environments(of: id)
     guard let environment = environment ?? (known.count == 1 ? known[0] : nil) else {
-      throw ValidationError(
-        known.isEmpty
-          ? "Nothing is recorded of the original transaction \(id)."
-          : "\(id) is known in both environments: name the --environment.")
+      throw known.isEmpty
+        ? SettingError(name: "--original-transaction-id", fault: "nothing is recorded of \(id)")
+        : SettingError(name: "--environment", fault: "both know \(id): name one of them")
     }
     let line = LineID(environment, id)
     switch try await assembly.poll.pollNow(line) {

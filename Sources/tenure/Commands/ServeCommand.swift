@@ -46,6 +46,7 @@ struct ServeCommand: AsyncParsableCommand {
         }
         return [
           application, CatalogueRefresh(catalogue: assembly.catalogue), assembly.heartbeat(),
+          assembly.schemaWatch(ending: .nothing),
         ] + (withWorker ? assembly.worker() : [])
       }
     } catch {

@@ -18,7 +18,9 @@ struct SimulateAppStoreCommand: AsyncParsableCommand {
       TENURE_APPSTORE_API_URL at http://HOST:PORT and TENURE_APPSTORE_SANDBOX_API_URL at \
       http://HOST:PORT/sandbox. TENURE_APPSTORE_ROOT_CERTIFICATES is what --root-certificate-out \
       wrote, TENURE_APPSTORE_PRIVATE_KEY what --api-key-out did; the keys are new at every start. \
-      GET /simulator tells how to make customers buy, renew, cancel and ask for refunds.
+      TENURE_BUNDLE_IDS is \(SimulatedApp.sample.bundleID), TENURE_APPSTORE_SHARED_SECRET \
+      \(SimulatedApp.sample.sharedSecret). GET /simulator tells how to make customers buy, renew, \
+      cancel and ask for refunds.
       """)
 
   @Option(help: "The address to listen on.")
@@ -76,7 +78,7 @@ struct SimulateAppStoreCommand: AsyncParsableCommand {
       guard ["http", "https"].contains(parts?.scheme?.lowercased()), parts?.host?.isEmpty == false
       else {
         throw ValidationError(
-          "--notify-url is a whole URL, for example http://127.0.0.1:8080/v1/notifications.")
+          "--notify-url is a whole URL, as http://127.0.0.1:8080/v1/appstore/notifications.")
       }
     }
     guard Logger.Level(rawValue: logLevel) != nil else {

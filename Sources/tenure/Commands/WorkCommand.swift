@@ -1,4 +1,5 @@
 import ArgumentParser
+import BackgroundJobs
 import HTTPAPI
 import Hummingbird
 import Logging
@@ -27,7 +28,10 @@ struct WorkCommand: AsyncParsableCommand {
       try await withProgram(settings, logger: logger) { assembly in
         logger.info("Working")
         return metricsServer(assembly.metricsPage(of: registry), settings, logger)
-          + [CatalogueRefresh(catalogue: assembly.catalogue)] + assembly.worker()
+          + [
+            CatalogueRefresh(catalogue: assembly.catalogue),
+            assembly.schemaWatch(ending: .program),
+          ] + assembly.worker()
       }
     } catch {
       throw SettingError(

@@ -24,6 +24,8 @@ extension Doctor {
           findings += try await work(pool)
         }
         return findings
+      } catch let error as PostgresError where error.sqlState == .insufficientPrivilege {
+        return [forbidden(error)]
       } catch {
         return [unreachable("database", error)]
       }
@@ -45,9 +47,22 @@ extension Doctor {
 
   private func unreachable(_ check: String, _ error: any Error) -> DoctorFinding {
     .fault(
-      check, "PostgreSQL can't be asked: \(error).",
+      check, "\(error).",
       remedy: "See whether it runs, whether DATABASE_URL names its host, port, role and database, "
         + "and whether pg_hba.conf lets this machine in.")
+  }
+
+  private func forbidden(_ error: PostgresError) -> DoctorFinding {
+    .fault(
+      "database.role", "The role may not do what the programs do: \(error.message).",
+      remedy: "Make it a member: GRANT tenure_program TO the role that DATABASE_URL names.")
+  }
+
+  private func remedy(_ error: LedgerError) -> String {
+    if case .schemaVersion(let found?, let needed) = error, found > needed {
+      return "Update Tenure: another one has brought the schema further."
+    }
+    return "Run `tenure migrate`, with the schema's owner in TENURE_MIGRATION_DATABASE_URL."
   }
 
   /// Whether one of several hosts answers, whatever its part.
@@ -118,11 +133,10 @@ extension Doctor {
 
   private func durability(_ server: DatabaseExamination) -> DoctorFinding {
     let check = "database.durability"
-    let off = server.durability.filter { $0.value == "off" }.map(\.setting)
+    let off = server.durability.filter { $0.value == "off" }.map { "\($0.setting) is off" }
     guard off.isEmpty else {
-      let names = off.joined(separator: ", ")
       return .warning(
-        check, "A crash can lose what was confirmed: off is \(names).",
+        check, "A crash can lose what was confirmed: \(off.joined(separator: ", ")).",
         remedy: "Reset each in the server's configuration and for the role, then reload.")
     }
     return .ok(check, "What is confirmed outlasts a crash.")
@@ -152,11 +166,12 @@ extension Doctor {
 
   private func schema(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
     let migrator = SchemaMigrator(database: pool, logger: logger)
+    let standing: SchemaStanding
     do {
-      try await migrator.check()
+      standing = try await migrator.check()
     } catch let error as LedgerError {
       return [
-        .fault("database.schema", "\(error)", remedy: "Run `tenure migrate`, or update Tenure.")
+        .fault("database.schema", "\(error)", remedy: remedy(error))
       ]
     }
     let check = "database.role"
@@ -167,9 +182,18 @@ extension Doctor {
         remedy: "Give the programs a login of their own, IN ROLE tenure_program, and the owner's "
           + "URL to TENURE_MIGRATION_DATABASE_URL.")
       : .ok(check, "The role can append to the ledger, and change nothing in it.")
-    return [
-      .ok("database.schema", "The schema is of version \(SchemaMigrator.currentVersion)."), role,
-    ]
+    return [finding(on: standing), role]
+  }
+
+  private func finding(on standing: SchemaStanding) -> DoctorFinding {
+    let check = "database.schema"
+    return switch standing {
+    case .current: .ok(check, "The schema is of version \(SchemaMigrator.currentVersion).")
+    case .ahead(let version):
+      .warning(
+        check, SchemaStanding.sentence(on: version),
+        remedy: "Restart `tenure serve` and `tenure work` with the new Tenure.")
+    }
   }
 
   // MARK: The work

@@ -6,8 +6,17 @@ import Subscriptions
 /// Whether the settings are complete, and fit each other.
 extension Doctor {
   func settingFindings() -> [DoctorFinding] {
-    [apiKeys(), apps(), sharedSecrets(), privateKey()]
+    unread() + [apiKeys(), apps(), sharedSecrets(), privateKey()]
       + rootCertificates() + developmentSettings()
+  }
+
+  private func unread() -> [DoctorFinding] {
+    guard !settings.unread.isEmpty else { return [] }
+    return [
+      .warning(
+        "settings.unread", "Set, and no setting: \(settings.unread.joined(separator: ", ")).",
+        remedy: "See whether a name is misspelt: what was meant has its default.")
+    ]
   }
 
   private func apiKeys() -> DoctorFinding {

@@ -15,13 +15,14 @@ extension Doctor {
           check, "The receiver redirects, and events don't follow.",
           remedy: "Set TENURE_WEBHOOK_URL to where it leads.")
       ]
-    case .success(500...):
+    case .success(let status) where status >= 500 && status != 501:
       return [
         .warning(
-          check, "The receiver answers, but with an error of its own.", remedy: "See its log.")
+          check, "The receiver answers, but with an error of its own (HTTP \(status) to HEAD).",
+          remedy: "See its log: while it fails, events wait, and are given up after three days.")
       ]
     case .success(let status):
-      // Most receivers take POST alone: that they say so is enough.
+      // Most receivers take POST alone: that they say so, be it with 501, is enough.
       return [.ok(check, "The receiver answers (HTTP \(status) to HEAD, without an event).")]
     case .failure(let unreachable):
       return [

@@ -99,7 +99,9 @@ struct RowFile {
           return FileRow(
             line: number,
             values: .failure(
-              .unreadable("it has \(fields.count) fields, the first line names \(width)")))
+              .unreadable(
+                "it has \(fields.count == 1 ? "one field" : "\(fields.count) fields"), "
+                  + "the first line names \(width)")))
         }
         return FileRow(
           line: number,
@@ -213,7 +215,7 @@ struct RowFile {
     do {
       value = try JSONValue(parsing: text)
     } catch {
-      return .failure(.unreadable("it is no JSON: \(error)"))
+      return .failure(.unreadable("it is no JSON and \(error)"))
     }
     guard case .object = value else {
       return .failure(.unreadable("it is JSON, but no object"))

@@ -27,10 +27,7 @@ struct RowWriter: ~Copyable {
     self.format = format
     self.columns = columns
     if let path, path != "-" {
-      guard FileManager.default.createFile(atPath: path, contents: nil) else {
-        throw FileFault(description: "\(path) can't be written.")
-      }
-      file = try FileHandle(forWritingTo: URL(filePath: path))
+      file = try FileHandle(replacingContentsOf: path)
     } else {
       file = .standardOutput
     }

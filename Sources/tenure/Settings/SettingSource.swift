@@ -1,5 +1,6 @@
 import Configuration
 import Foundation
+import Synchronization
 import SystemPackage
 
 /// Reads settings by their names, from flags, the environment and a file, in this order.
@@ -7,6 +8,9 @@ struct SettingSource: Sendable {
   private let flags: [String: String]
   private let environment: EnvironmentVariablesProvider
   private let file: EnvironmentVariablesProvider?
+  /// What the environment and the file name of Tenure's, whatever it is.
+  private let given: Set<String>
+  private let asked = AskedNames()
 
   /// - Parameters:
   ///   - flags: What the command line says, under the settings' names.
@@ -19,6 +23,9 @@ struct SettingSource: Sendable {
   ) async throws {
     self.flags = flags
     self.environment = EnvironmentVariablesProvider(environmentVariables: environment)
+    let lines = file.flatMap { try? String(contentsOfFile: $0, encoding: .utf8) } ?? ""
+    let names = lines.matches(of: /(?m)^\s*(\w+)\s*=/).map { String($0.1) }
+    given = Set(environment.keys).union(names)
     do {
       self.file =
         if let file {
@@ -31,11 +38,22 @@ struct SettingSource: Sendable {
     }
   }
 
+  /// What is set for Tenure and nobody has asked for: mostly a name that was misspelt.
+  var unread: [String] {
+    let names = asked.all
+    return given.filter { name in
+      name.hasPrefix("TENURE_") && !name.hasPrefix("TENURE_TEST_")
+        && !names.contains(name.hasSuffix("_FILE") ? String(name.dropLast(5)) : name)
+        && !names.contains(name)
+    }.sorted()
+  }
+
   /// The value of a setting; nil if it is nowhere or empty.
   ///
   /// - Throws: ``SettingError`` if it is to come from a file that can't be read or is empty, is
   ///   given twice, or is an empty flag.
   func string(_ name: String) throws -> String? {
+    asked.insert(name)
     if let flag = flags[name] {
       guard !flag.isEmpty else {
         throw SettingError(name: name, fault: "its flag is empty: leave it out, or give a value")
@@ -93,5 +111,16 @@ struct SettingSource: Sendable {
     case "off", "false", "no", "0": return false
     default: throw SettingError(name: name, fault: "\"\(text)\" is neither on nor off")
     }
+  }
+}
+
+/// The names that were asked for.
+private final class AskedNames: Sendable {
+  private let names = Mutex<Set<String>>([])
+
+  var all: Set<String> { names.withLock(\.self) }
+
+  func insert(_ name: String) {
+    names.withLock { _ = $0.insert(name) }
   }
 }

@@ -3,6 +3,7 @@ import BackgroundJobs
 import Foundation
 import HTTPAPI
 import Intake
+import LedgerStorage
 import Logging
 import Subscriptions
 
@@ -39,6 +40,8 @@ struct Settings: Sendable {
   var provisionalAccess: Duration?
   /// How long events are kept.
   var eventRetention = JobTools.eventRetention
+  /// How long raw bodies are kept: for ever, unless a setting says otherwise.
+  var rawRetention = RawRetention()
   /// How long an order waits for its payment before it expires.
   var orderExpiry: Duration = .days(7)
   /// Nil: events are not pushed.
@@ -51,6 +54,8 @@ struct Settings: Sendable {
   var clock = WorkClock { .now }
   /// Whether somebody else sets ``clock``: for development only.
   var isClockSet = false
+  /// What is set and means nothing.
+  var unread: [String] = []
   private var apiKeyText: String?
   /// Which setting names the apps.
   private var appsSetting = "TENURE_BUNDLE_IDS"
@@ -81,6 +86,7 @@ struct Settings: Sendable {
     sandboxAccess = try Self.sandboxAccess(source)
     provisionalAccess = try Self.provisionalAccess(source)
     eventRetention = try Self.eventRetention(source) ?? eventRetention
+    rawRetention = try Self.rawRetention(source)
     orderExpiry = try Self.orderExpiry(source) ?? orderExpiry
     webhook = try Self.webhook(source)
     pollsPerHour =
@@ -92,6 +98,7 @@ struct Settings: Sendable {
       clock = .jumping { file.now }
       isClockSet = true
     }
+    unread = source.unread
   }
 
   /// The keys of `serve`, which refuses to start without any.

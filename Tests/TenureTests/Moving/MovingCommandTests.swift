@@ -120,6 +120,7 @@ struct MovingCommandTests {
         (["import", semicolons],                             "commas"),
         (["import", other],                                  "original_transaction_id"),
         (["import", "nowhere.csv"],                          "nowhere.csv"),
+        (["import", "/"],                                    "directory"),
         (["import", other, "--as-of", "yesterday"],          "--as-of"),
         (["export", "everything"],                           "owners"),
         (["compare", other, "--tolerance", "-1"],            "--tolerance"),
@@ -177,6 +178,30 @@ struct MovingCommandTests {
         let again = try await elsewhere(["export", "owners", "--format", "\(format)"])
         #expect(again.output == text)
       }
+    }
+  }
+
+  @Test("what is written to stays what it is: a link a link, and the input the input")
+  func replacesContentsAlone() async throws {
+    try await withProgram { _, directory, run in
+      let text = "environment,original_transaction_id,account_id\r\nproduction,1000,anna\r\n"
+      let file = try write(text, to: "owners.csv", in: directory)
+      #expect(try await run(["import", file, "--errors", file]).status == 1)
+      #expect(try String(contentsOfFile: file, encoding: .utf8) == text)
+      #expect(try await run(["import", file]).status == 0)
+
+      let target = try write("older, and longer: \(text)\(text)", to: "target", in: directory)
+      let link = directory.appending(path: "link").path(percentEncoded: false)
+      try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: target)
+      #expect(try await run(["export", "owners", "-o", link]).status == 0)
+      #expect(try FileManager.default.destinationOfSymbolicLink(atPath: link) == target)
+      #expect(try String(contentsOfFile: target, encoding: .utf8) == text)
+
+      let wrong = try write(text + "production,x y,anna\r\n", to: "wrong.csv", in: directory)
+      #expect(try await run(["import", wrong, "--errors", link]).status == 1)
+      #expect(try FileManager.default.destinationOfSymbolicLink(atPath: link) == target)
+      let errors = try String(contentsOfFile: target, encoding: .utf8)
+      #expect(errors.hasPrefix("line,code,reason\r\n3,"), "\(errors)")
     }
   }
 
@@ -257,6 +282,10 @@ struct MovingCommandTests {
           "\(beginning): \(outcome.output)")
       }
       #expect(outcome.errors.contains(/only_there +5\n/), "\(outcome.errors)")
+      let table = try await run(["compare", file])
+      #expect(
+        table.output.contains("only_there  same  gold  there until \(later): No product"),
+        "\(table.output)")
     }
   }
 

@@ -1,0 +1,166 @@
+import Foundation
+import Postgres
+package import Subscriptions
+
+/// How many raw bodies were aged out.
+package struct AgeingOut: Hashable, Sendable {
+  package fileprivate(set) var payloads = 0
+  package fileprivate(set) var notifications = 0
+  /// Answers of Apple's about either.
+  package fileprivate(set) var answers = 0
+
+  package static let none = AgeingOut()
+}
+
+/// Raw bodies that have been kept for long enough: they go, and their SHA-256 and length stay.
+///
+/// Nothing follows from a raw body but what was recorded when it came, so that neither an audit nor
+/// a rebuild misses it.
+extension Ledger {
+  /// How often it is looked for what is to be aged out.
+  private static let ageingInterval: Duration = .days(1)
+  /// How many rows one look goes through: a second's work for those that are left alone.
+  private static let ageingWindow = 20_000
+  /// How many are aged out in one transaction: some tens of milliseconds' work.
+  private static let ageingBatch = 200
+  /// How long a look may take, which reads all lines once.
+  private static let ageingDeadline: Duration = .minutes(5)
+
+  /// Ages out what is older than the retention, and plans the next time.
+  ///
+  /// What is pending, what a job is still to look at, one that was given up included, and the last
+  /// receipt of each line stay: Apple is asked with them.
+  ///
+  /// - Parameters:
+  ///   - job: Claimed.
+  ///   - retention: How long what is kept.
+  ///   - now: What counts as old is older at this moment.
+  /// - Returns: How many bodies were aged out.
+  /// - Throws: What the database says.
+  package func ageOut(
+    _ job: Job, keeping retention: RawRetention, at now: Timestamp
+  ) async throws -> AgeingOut {
+    var sum = AgeingOut.none
+    if let age = retention.submissions { try await ageOutSubmissions(&sum, before: now - age, now) }
+    if let age = retention.notifications {
+      try await ageOutNotifications(&sum, before: now - age, now)
+    }
+    _ = try await database.batch(
+      retention.isEndless
+        ? job.completion : job.repetition(at: now + Self.ageingInterval, now: now))
+    return sum
+  }
+
+  private func ageOutSubmissions(
+    _ sum: inout AgeingOut, before: Timestamp, _ now: Timestamp
+  ) async throws {
+    var last: UUID?
+    while true {
+      let start: SQL = last.map { "WHERE submission_id > \($0)" } ?? ""
+      let window = try await database.query(
+        """
+        SELECT p.submission_id, s.status <> 'pending' AND s.received_at < \(before) AND (
+          p.aged_out_at IS NULL OR EXISTS (
+            SELECT FROM tenure.submission_exchange AS e
+            WHERE e.submission_id = p.submission_id AND e.answer IS NOT NULL))
+        FROM (
+          SELECT submission_id, aged_out_at FROM tenure.submission_payload \(start)
+          ORDER BY submission_id LIMIT \(Self.ageingWindow)
+        ) AS p
+        JOIN tenure.submission AS s ON s.submission_id = p.submission_id
+        ORDER BY p.submission_id
+        """, deadline: Self.ageingDeadline
+      ).decode(UUID.self, Bool.self).map { (id: $0, isOld: $1) }
+      guard let end = window.last?.id else { return }
+      last = end
+      let old = window.filter(\.isOld).map(\.id)
+      let kept = try await receiptsInUse(amongSubmissions: old)
+      for batch in old.batches(of: Self.ageingBatch) {
+        let (payloads, answers) = try await database.query(
+          """
+          SELECT payloads, exchanges
+          FROM tenure.age_out_submissions(\(batch), \(kept), \(before), \(now))
+          """
+        ).decodeOnly(Int.self, Int.self)
+        sum.payloads += payloads
+        sum.answers += answers
+      }
+    }
+  }
+
+  private func ageOutNotifications(
+    _ sum: inout AgeingOut, before: Timestamp, _ now: Timestamp
+  ) async throws {
+    var last: (Timestamp, String)?
+    while true {
+      let start: SQL = last.map { "AND (received_at, notification_id) > (\($0), \($1))" } ?? ""
+      let window = try await database.query(
+        """
+        SELECT n.notification_id, n.received_at, n.processed_at IS NOT NULL AND (
+          n.body IS NOT NULL OR EXISTS (
+            SELECT FROM tenure.notification_exchange AS e
+            WHERE e.notification_id = n.notification_id AND e.answer IS NOT NULL))
+        FROM (
+          SELECT notification_id, received_at, processed_at, body FROM tenure.notification
+          WHERE received_at < \(before) \(start)
+          ORDER BY received_at, notification_id LIMIT \(Self.ageingWindow)
+        ) AS n
+        ORDER BY n.received_at, n.notification_id
+        """, deadline: Self.ageingDeadline
+      ).decode(String.self, Timestamp.self, Bool.self).map { (id: $0, at: $1, isOld: $2) }
+      guard let end = window.last else { return }
+      last = (end.at, end.id)
+      let old = window.filter(\.isOld).map(\.id)
+      let kept = try await receiptsInUse(amongNotifications: old)
+      for batch in old.batches(of: Self.ageingBatch) {
+        let (bodies, answers) = try await database.query(
+          """
+          SELECT bodies, exchanges
+          FROM tenure.age_out_notifications(\(batch), \(kept), \(before), \(now))
+          """
+        ).decodeOnly(Int.self, Int.self)
+        sum.notifications += bodies
+        sum.answers += answers
+      }
+    }
+  }
+
+  // MARK: What polls need
+
+  /// Which of some submissions hold the last receipt of a line.
+  ///
+  /// There is no index to find a line by its receipt: it would cost every recording, and this looks
+  /// once for many.
+  private func receiptsInUse(amongSubmissions ids: [UUID]) async throws -> [UUID] {
+    guard !ids.isEmpty else { return [] }
+    return try await database.query(
+      """
+      SELECT receipt_submission_id FROM tenure.line_source
+      WHERE receipt_submission_id = ANY (\(ids))
+      UNION
+      SELECT c.submission_id FROM tenure.claim AS c
+      WHERE c.submission_id = ANY (\(ids)) AND NOT EXISTS (
+        SELECT FROM tenure.line_source AS l
+        WHERE l.environment = c.environment
+          AND l.original_transaction_id = c.original_transaction_id)
+      """, deadline: Self.ageingDeadline
+    ).decode(UUID.self).map(\.self)
+  }
+
+  private func receiptsInUse(amongNotifications ids: [String]) async throws -> [String] {
+    guard !ids.isEmpty else { return [] }
+    return try await database.query(
+      """
+      SELECT DISTINCT receipt_notification_id FROM tenure.line_source
+      WHERE receipt_notification_id = ANY (\(ids))
+      """, deadline: Self.ageingDeadline
+    ).decode(String.self).map(\.self)
+  }
+}
+
+extension Array {
+  /// Its elements in order, so many together.
+  fileprivate func batches(of size: Int) -> [[Element]] {
+    stride(from: 0, to: count, by: size).map { Array(self[$0..<Swift.min($0 + size, count)]) }
+  }
+}

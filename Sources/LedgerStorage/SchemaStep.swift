@@ -1,0 +1,56 @@
+/// What leads from the version before to ``version``; `schema.sql` has it built in.
+///
+/// Mostly it is one part. Several are for large tables that programs use meanwhile: each is applied
+/// once, and a step that was interrupted goes on where it was.
+struct SchemaStep: Sendable {
+  enum Part: Hashable, Sendable {
+    /// Statements that are applied in one transaction, together with the note of it.
+    case transaction(String)
+    /// One CREATE INDEX CONCURRENTLY, which keeps nobody from writing and can't be in a
+    /// transaction.
+    case index(String)
+  }
+
+  let version: Int
+  /// The oldest programs that go on working once it is applied, by the version that they know.
+  let servesSince: Int
+  /// At least one.
+  let parts: [Part]
+
+  /// - Parameters:
+  ///   - version: Where it leads.
+  ///   - servesSince: The oldest programs that go on working; nil: those that know it alone.
+  ///   - sql: Its parts, each under a line that says `-- part: transaction` or `-- part: index`;
+  ///     without such a line it is one transaction.
+  init(version: Int, servesSince: Int? = nil, sql: String) {
+    self.version = version
+    self.servesSince = servesSince ?? version
+    parts = Self.parts(of: sql)
+    precondition(!parts.isEmpty, "Step \(version) of the schema is empty.")
+  }
+
+  private static func parts(of sql: String) -> [Part] {
+    var parts: [Part] = []
+    var lines: [Substring] = []
+    var isIndex = false
+    func end() {
+      let isBlank = lines.allSatisfy { line in
+        let content = line.drop(while: \.isWhitespace)
+        return content.isEmpty || content.hasPrefix("--")
+      }
+      let text = lines.joined(separator: "\n")
+      if !isBlank { parts.append(isIndex ? .index(text) : .transaction(text)) }
+      lines = []
+    }
+    for line in sql.split(separator: "\n", omittingEmptySubsequences: false) {
+      switch line {
+      case "-- part: transaction", "-- part: index":
+        end()
+        isIndex = line.hasSuffix("index")
+      default: lines.append(line)
+      }
+    }
+    end()
+    return parts
+  }
+}

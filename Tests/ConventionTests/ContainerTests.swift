@@ -1,0 +1,174 @@
+import Foundation
+import Testing
+import Yams
+
+/// `docker-compose.yml` and what belongs to it fit together in every form, as far as it can be seen
+/// without an engine.
+struct ContainerTests {
+  /// A tag that names one version, or one day.
+  private static func isPinned(_ image: String) -> Bool {
+    image.contains(/^[\w\/-]+:[\w.-]*(?:\d+\.\d+|\d\d\d\d\d\d\d\d)[\w.-]*$/)
+  }
+
+  @Test(arguments: ComposeForm.allCases)
+  func everyImageIsPinned(form: ComposeForm) throws {
+    for (name, service) in try form.file.services {
+      #expect(
+        service.build.map { _ in service.image == "tenure" }
+          ?? service.image.map(Self.isPinned) ?? false,
+        "\(name)")
+    }
+    let dockerfile = try #require(Repository.text(of: ".docker/Dockerfile"))
+    let bases = dockerfile.matches(of: /FROM (\S+)/).map { String($0.1) }
+    #expect(bases.count == 2)
+    for base in bases { #expect(Self.isPinned(base), "\(base)") }
+  }
+
+  @Test(arguments: [
+    ("postgres:17.7-bookworm", true), ("debian:bookworm-20251229-slim", true),
+    ("a/b:v3.5.0", true), ("postgres:17", false), ("postgres", false), ("a/b:latest", false),
+  ])
+  func aLooseTagIsFound(image: String, isPinned: Bool) {
+    #expect(Self.isPinned(image) == isPinned)
+  }
+
+  @Test(arguments: ComposeForm.allCases)
+  func everySecretIsAFileThatTheFirstLinesMake(form: ComposeForm) throws {
+    let file = try form.file
+    let head = try #require(Repository.text(of: "docker-compose.yml"))
+      .split(separator: "\n").prefix { $0.hasPrefix("#") }.joined(separator: "\n")
+    #expect(Repository.text(of: ".gitignore")?.contains("\n.secrets/\n") == true)
+    for (name, secret) in file.secrets ?? [:] {
+      #expect(secret.file == ".secrets/\(name)")
+      #expect(head.contains(name), "no line makes \(name)")
+      #expect(file.services.values.contains { $0.secrets?.contains(name) == true }, "\(name)")
+    }
+    for (name, service) in file.services {
+      for secret in service.secrets ?? [] { #expect(file.secrets?[secret] != nil, "\(secret)") }
+      for (setting, value) in service.environment ?? [:] {
+        let isSecret = setting.contains(/PASSWORD|SECRET|_KEYS?\b|_URL\b/)
+        #expect(!isSecret, "\(name): \(setting) would be told by `docker inspect`")
+        guard setting.hasSuffix("_FILE") else { continue }
+        let mounted = (service.secrets ?? []).map { "/run/secrets/\($0)" }
+        #expect(mounted.contains(value), "\(name): \(setting)")
+      }
+    }
+  }
+
+  @Test(arguments: ComposeForm.allCases)
+  func everyPortIsOnTheLoopbackAddress(form: ComposeForm) throws {
+    let ports = try form.file.services.values.flatMap { $0.ports ?? [] }
+    #expect(ports.count == 3)
+    for port in ports { #expect(port.hasPrefix("127.0.0.1:"), "\(port)") }
+  }
+
+  @Test(arguments: ComposeForm.allCases)
+  func everySettingIsOne(form: ComposeForm) throws {
+    let article = try #require(Repository.text(of: "Sources/HTTPAPI/HTTPAPI.docc/Settings.md"))
+    for (name, service) in try form.file.services {
+      for setting in (service.environment ?? [:]).keys
+      where setting.hasPrefix("TENURE_") || setting.hasPrefix("DATABASE_") {
+        let setting = setting.hasSuffix("_FILE") ? String(setting.dropLast(5)) : setting
+        #expect(article.contains("`\(setting)`"), "\(name): \(setting)")
+      }
+    }
+  }
+
+  @Test(arguments: ComposeForm.allCases)
+  func everyMountIsThere(form: ComposeForm) throws {
+    let file = try form.file
+    for (name, service) in file.services {
+      for mount in service.mountedFiles {
+        #expect(Repository.files.contains(mount.source), "\(name): \(mount.source)")
+        #expect(mount.isReadOnly, "\(name): \(mount.source)")
+      }
+      for volume in service.namedVolumes {
+        #expect(file.volumes?.keys.contains(volume) == true, "\(name): \(volume)")
+      }
+      if let build = service.build { #expect(Repository.files.contains(build.dockerfile)) }
+    }
+    // The Citus leaves the volume of the one PostgreSQL as it is.
+    let used = Set(file.services.values.flatMap(\.namedVolumes)).union(["postgres"])
+    #expect(used == Set((file.volumes ?? [:]).keys))
+  }
+
+  @Test(arguments: ComposeForm.allCases)
+  func everyServiceIsConfinedAndWatched(form: ComposeForm) throws {
+    for (name, service) in try form.file.services {
+      #expect(service.droppedCapabilities == ["ALL"], "\(name)")
+      #expect(service.securityOptions == ["no-new-privileges:true"], "\(name)")
+      let isDatabase = service.namedVolumes.contains { $0 == "postgres" || $0.hasPrefix("citus-") }
+      // PostgreSQL's image makes its sockets and its user's files as root.
+      #expect(service.isReadOnly == true || isDatabase, "\(name)")
+      // What runs once is watched by those who wait for its end.
+      #expect((service.healthcheck == nil) == (service.restart == "no"), "\(name)")
+    }
+    let dockerfile = try #require(Repository.text(of: ".docker/Dockerfile"))
+    #expect(dockerfile.contains(/\nUSER [1-9]\d*\n/))
+  }
+
+  @Test(arguments: ComposeForm.allCases)
+  func profilesAddToWhatIsAlwaysThere(form: ComposeForm) throws {
+    let file = try form.file
+    #expect(file.started() == form.services)
+    #expect(file.started(with: "monitoring") == form.services.union(["prometheus", "grafana"]))
+    for profile in [nil, "monitoring"] {
+      let started = file.started(with: profile)
+      for name in started {
+        for (other, dependency) in file.services[name]?.dependencies ?? [:] {
+          #expect(started.contains(other), "\(name) waits for \(other)")
+          let runsOnce = file.services[other]?.restart == "no"
+          let condition = runsOnce ? "service_completed_successfully" : "service_healthy"
+          #expect(dependency.condition == condition, "\(name) waits for \(other)")
+        }
+      }
+    }
+  }
+
+  /// Prometheus finds its rules, its key and its targets, and Grafana the dashboard.
+  @Test func monitoringFitsTogether() throws {
+    let services = try ComposeForm.postgres.file.services
+    let prometheus = try #require(services["prometheus"])
+    let scrape = try #require(Repository.text(of: ".docker/prometheus.yml"))
+    let rules = prometheus.mountedFiles.map(\.target).filter { $0.hasSuffix("-alerts.yaml") }
+    #expect(rules == ["/etc/prometheus/tenure-alerts.yaml"])
+    #expect(scrape.contains("rule_files: [tenure-alerts.yaml]"))
+    #expect(scrape.contains("credentials_file: /run/secrets/metrics_key"))
+    #expect(prometheus.secrets == ["metrics_key"])
+    #expect(scrape.contains("targets: [\"serve:8080\"]"))
+    let port = try #require(services["work"]?.environment?["TENURE_METRICS_PORT"])
+    #expect(scrape.contains("names: [work], type: A, port: \(port)"))
+
+    let grafana = try #require(services["grafana"])
+    let home = grafana.environment?["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    #expect(grafana.mountedFiles.map(\.target).contains(try #require(home)))
+    let providers = try #require(Repository.text(of: ".docker/grafana-dashboards.yml"))
+    #expect(providers.contains("path: /etc/grafana/dashboards "))
+    let source = try #require(Repository.text(of: ".docker/grafana-datasource.yml"))
+    #expect(source.contains("url: http://prometheus:9090\n"))
+  }
+
+  /// The coordinator knows every node before the tables are distributed.
+  @Test func theNodesOfTheCitusAreKnown() throws {
+    let file = try ComposeForm.citus.file
+    let nodes = file.services.filter { $0.value.image?.hasPrefix("citusdata/") == true }
+    let servers = nodes.filter { $0.value.restart != "no" }.keys.sorted()
+    #expect(servers == ["citus-1", "citus-2", "postgres"])
+    #expect(Set(nodes.values.compactMap(\.image)).count == 1)
+    let script = try #require(Repository.text(of: ".docker/citus-nodes.sql"))
+    #expect(script.contains("citus_set_coordinator_host('postgres')"))
+    for server in servers where server != "postgres" {
+      #expect(script.contains("citus_add_node('\(server)', 5432)"))
+    }
+    #expect(file.services["migrate"]?.command == ["migrate", "--distributed"])
+    #expect(file.services["migrate"]?.dependencies?.keys.contains("citus-nodes") == true)
+    #expect(file.services["citus-nodes"]?.dependencies?.keys.sorted() == servers)
+    for server in servers {
+      let scripts = file.services[server]?.mountedFiles.map(\.target).filter {
+        $0.hasPrefix("/docker-entrypoint-initdb.d/")
+      }
+      // In the order of their names: what citus.sh says needs the roles.
+      #expect(scripts?.sorted().map { String($0.suffix(8)) } == ["roles.sh", "citus.sh"])
+    }
+  }
+}

@@ -1,0 +1,98 @@
+import AppStore
+import AppStoreSimulator
+import Foundation
+import HTTPTypes
+import Postgres
+import Subscriptions
+import Synchronization
+import Testing
+
+@testable import HTTPAPI
+@testable import LedgerStorage
+
+/// What callers notice of a newer program's `tenure migrate`: nothing, until the schema serves this
+/// program no longer.
+struct SchemaUpgradeTests {
+  private static let current = SchemaMigrator.currentVersion
+
+  /// The step as the next version may have one, from the storage's tests.
+  private static func nextStep() throws -> SchemaStep {
+    let file = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+      .appending(path: "LedgerStorageTests/Schemas/next-step.sql")
+    return SchemaStep(
+      version: current + 1, servesSince: current,
+      sql: try String(contentsOf: file, encoding: .utf8))
+  }
+
+  /// Buys, submits and reads again and again, until told to stop.
+  private static func live(_ name: String, on api: TestAPI, _ laps: Laps) async throws {
+    try api.addCustomer(name)
+    while !laps.isOver {
+      try api.apple.simulation.buy("coins.100", on: DeviceID(name))
+      let submitted = try await api.submit(name, from: name)
+      #expect(submitted.status == 200, "\(submitted)")
+      let read = try await api.get("/v1/accounts/\(name)/entitlements")
+      #expect(read.status == 200, "\(read)")
+      let ready = try await api.get("/readyz", as: .nobody)
+      // Only the database's time to answer may be short, on a busy machine.
+      let isSlow = ready["detail"]?.string?.contains("has not answered within") == true
+      #expect(ready.status == 200 || isSlow, "\(ready)")
+      laps.add()
+    }
+  }
+
+  /// How often somebody has bought, submitted and read, and whether that is enough.
+  private final class Laps: Sendable {
+    private let state = Mutex((count: 0, isOver: false))
+
+    var count: Int { state.withLock(\.count) }
+    var isOver: Bool { state.withLock(\.isOver) }
+    func add() { state.withLock { $0.count += 1 } }
+    func end() { state.withLock { $0.isOver = true } }
+
+    /// Waits until so many more were counted, or it is enough.
+    func more(_ count: Int) async throws {
+      let end = self.count + count
+      while self.count < end, !isOver { try await Task.sleep(for: .milliseconds(5)) }
+    }
+  }
+
+  @Test func `while the schema is brought further every request is answered`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("coins.100", "coins", type: .consumable)
+      let laps = Laps()
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for name in ["anna", "ben", "cora"] {
+          group.addTask {
+            // Nobody waits for one that failed.
+            defer { laps.end() }
+            try await Self.live(name, on: api, laps)
+          }
+        }
+        defer { laps.end() }
+        try await laps.more(6)
+        let migrator = SchemaMigrator(
+          database: api.database, logger: quietLogger, steps: [try Self.nextStep()],
+          patience: .init(lock: .milliseconds(200), pause: .milliseconds(20)))
+        #expect(try await migrator.migrate() == Self.current)
+        try await laps.more(6)
+        laps.end()
+        try await group.waitForAll()
+      }
+      let standing = try await SchemaMigrator(database: api.database, logger: quietLogger).check()
+      #expect(standing == .ahead(version: Self.current + 1))
+
+      // Once this is replaced everywhere, the next release takes away what it needs.
+      let contraction = SchemaStep(
+        version: Self.current + 2, sql: "ALTER TABLE tenure.submission DROP COLUMN rehearsals")
+      _ = try await SchemaMigrator(
+        database: api.database, logger: quietLogger, steps: [try Self.nextStep(), contraction]
+      ).migrate()
+      let answer = try await api.get("/readyz", as: .nobody)
+      #expect(answer.status == 503)
+      #expect(answer["detail"]?.string?.contains("version \(Self.current + 2)") == true)
+      #expect(answer["detail"]?.string?.contains("update Tenure") == true)
+      #expect(try await api.get("/healthz", as: .nobody).status == 200)
+    }
+  }
+}

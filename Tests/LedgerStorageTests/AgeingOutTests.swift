@@ -1,0 +1,205 @@
+import Crypto
+import Foundation
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+/// Raw bodies that are older than their retention.
+struct AgeingOutTests {
+  private let retention = RawRetention(submissions: .days(30), notifications: .days(60))
+
+  /// A ledger with a submission and a notification of each day from the first to the tenth.
+  private func withTenDays(_ body: @Sendable (Ledger) async throws -> Void) async throws {
+    try await withLedger { ledger in
+      _ = try await ledger.describe(
+        Product(id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
+      for number in 1...10 {
+        let (line, date) = (
+          LineID(
+            .production, OriginalTransactionID(rawValue: "\(1000 + number)")), Double(number)
+        )
+        let id = TransactionID(rawValue: "\(number)")
+        let submission = try await ledger.store(by: "account \(number)", on: date)
+        try await ledger.verify(
+          submission, [charge(id, on: date, line: line)], claiming: [key(id, line: line)],
+          on: date, exchanges: [exchange("answer \(number)")])
+        _ = try await ledger.store(Self.notification(number), processAt: day(date))
+        _ = try await ledger.process(
+          Ledger.VerifiedNotification(
+            id: "n\(number)", evidence: [status(true, on: date, line: line)],
+            exchanges: [exchange("about n\(number)")]), at: day(date), terms: .everything)
+      }
+      try await Self.noteSources(ledger)
+      try await body(ledger)
+    }
+  }
+
+  /// The app of every line, with no receipt to ask with.
+  private static func noteSources(_ ledger: Ledger) async throws {
+    _ = try await ledger.database.execute(
+      """
+      INSERT INTO tenure.line_source (environment, original_transaction_id, bundle_id)
+      SELECT environment, original_transaction_id, 'com.example.app'
+      FROM tenure.original_transaction
+      """)
+  }
+
+  private static func notification(_ number: Int) -> NewNotification {
+    NewNotification(
+      id: "n\(number)", version: .two, receivedAt: day(Double(number)), body: "body \(number)")
+  }
+
+  private func ageOut(_ ledger: Ledger, on date: Double) async throws -> AgeingOut {
+    try await ledger.seed([.ageOut], at: day(date))
+    _ = try await ledger.database.execute(
+      "UPDATE tenure.job SET run_at = \(day(date)) WHERE kind = 'age_out'")
+    let job = try #require(
+      try await ledger.claimJobs(
+        limits: [.upkeep: 10], worker: "w", at: day(date), lease: .seconds(60)
+      ).first { $0.task == .ageOut })
+    return try await ledger.ageOut(job, keeping: retention, at: day(date))
+  }
+
+  private func kept(_ ledger: Ledger) async throws -> [Int] {
+    try await ledger.database.query(
+      """
+      SELECT (SELECT count(*) FROM tenure.submission_payload WHERE receipt_data IS NOT NULL),
+        (SELECT count(*) FROM tenure.submission_exchange WHERE answer IS NOT NULL),
+        (SELECT count(*) FROM tenure.notification WHERE body IS NOT NULL),
+        (SELECT count(*) FROM tenure.notification_exchange WHERE answer IS NOT NULL)
+      """
+    ).decode(Int.self, Int.self, Int.self, Int.self).flatMap { [$0, $1, $2, $3] }
+  }
+
+  @Test func `what is older goes, and its hash and length stay`() async throws {
+    try await withTenDays { ledger in
+      // On the 36th day the submissions of the first five are older than 30 days.
+      let aged = try await ageOut(ledger, on: 36)
+      #expect(aged.payloads == 5)
+      #expect(aged.notifications == 0)
+      #expect(aged.answers == 5)
+      #expect(try await kept(ledger) == [5, 5, 10, 10])
+      // And on the 65th all of them, with the notifications of the first four.
+      #expect(try await ageOut(ledger, on: 65).notifications == 4)
+      #expect(try await kept(ledger) == [0, 0, 6, 6])
+      #expect(try await ageOut(ledger, on: 65) == .none)
+
+      let id = try await ledger.database.query(
+        "SELECT submission_id FROM tenure.submission ORDER BY received_at LIMIT 1"
+      ).decodeOnly(UUID.self)
+      #expect(try await ledger.payload(of: id) == nil)
+      let payload = try #require(try await ledger.agedOutPayload(of: id))
+      #expect(payload.sha256 == Array(SHA256.hash(data: Data("receipt".utf8))))
+      #expect(payload.bytes == 7)
+      #expect(payload.at == day(36))
+      let answer = try #require(try await ledger.exchanges(of: id).first)
+      #expect(answer.answer == nil)
+      #expect(answer.httpStatus == 200)
+      #expect(answer.agedOut?.sha256 == Array(SHA256.hash(data: Data("answer 1".utf8))))
+      let body = try await ledger.database.query(
+        "SELECT sha256, bytes FROM tenure.notification WHERE notification_id = 'n1'"
+      ).decodeOnly([UInt8].self, Int.self)
+      #expect(body.0 == Array(SHA256.hash(data: Data("body 1".utf8))))
+      #expect(body.1 == 6)
+      #expect(try await ledger.notification("n1")?.outcome != nil)
+      // A repetition of Apple's is still known as one.
+      #expect(try await !ledger.store(Self.notification(1), processAt: day(66)))
+    }
+  }
+
+  @Test func `neither an audit nor a rebuild misses it`() async throws {
+    try await withTenDays { ledger in
+      _ = try await ageOut(ledger, on: 100)
+      #expect(try await kept(ledger) == [0, 0, 0, 0])
+      #expect(try await ledger.audit().differences == [])
+      _ = try await ledger.database.execute("DELETE FROM tenure.holding")
+      _ = try await ledger.rebuild()
+      #expect(try await ledger.audit().differences == [])
+      #expect(try await ledger.owner(of: "1", line: LineID(.production, "1001")) == "account 1")
+    }
+  }
+
+  // swift-format-ignore
+  @Test(arguments: [
+    // what is still to be done                                                                             kept
+    ("UPDATE tenure.submission SET status = 'pending', decided_at = NULL",                                  [10, 10, 0, 0]),
+    ("INSERT INTO tenure.job (kind, subject, lane, run_at, created_at, parked_at, last_error) SELECT 'verify_submission', submission_id::text, 'submissions', now(), now(), now(), 'no' FROM tenure.submission", [10, 10, 0, 0]),
+    ("SELECT 1",                                                                                            [0, 0, 0, 0]),
+    ("DELETE FROM tenure.line_source",                                                                      [10, 0, 0, 0]),
+    ("INSERT INTO tenure.line_source (environment, original_transaction_id, receipt_submission_id) SELECT 'production', submission_id::text, submission_id FROM tenure.submission", [10, 0, 0, 0]),
+    ("UPDATE tenure.notification SET processed_at = NULL, outcome = NULL",                                  [0, 0, 10, 10]),
+    ("INSERT INTO tenure.job (kind, subject, lane, run_at, created_at) SELECT 'process_notification', notification_id, 'notifications', now(), now() FROM tenure.notification", [0, 0, 10, 10]),
+    ("INSERT INTO tenure.line_source (environment, original_transaction_id, receipt_notification_id) SELECT 'production', notification_id, notification_id FROM tenure.notification", [0, 0, 10, 0]),
+  ])
+  func `what something is still to be done with stays`(change: String, kept expected: [Int])
+    async throws
+  {
+    try await withTenDays { ledger in
+      try await ledger.database.runScript(change)
+      _ = try await ageOut(ledger, on: 100)
+      #expect(try await kept(ledger) == expected)
+    }
+  }
+
+  @Test func `signed data is hashed in its order, with line feeds between`() async throws {
+    try await withLedger { ledger in
+      let id = UUID()
+      _ = try await ledger.store(
+        NewSubmission(
+          id: id, accountID: "a", receivedAt: start,
+          payload: .signedData(transactions: ["a.b.c", "d.e.f"], renewalInfo: ["g.h.i"]),
+          transactionID: nil, orderID: nil, isRestore: false, bundleID: nil),
+        retryAt: start)
+      let submission = try #require(try await ledger.submission(id))
+      try await ledger.verify(submission, [charge("1", on: 0)], claiming: [key("1")], on: 0)
+      try await Self.noteSources(ledger)
+      #expect(try await ageOut(ledger, on: 100).payloads == 1)
+      let aged = try #require(try await ledger.agedOutPayload(of: id))
+      #expect(aged.sha256 == Array(SHA256.hash(data: Data("a.b.c\nd.e.f\ng.h.i".utf8))))
+      #expect(aged.bytes == 17)
+    }
+  }
+
+  @Test func `without a retention the job ends, and with one it comes again every day`()
+    async throws
+  {
+    try await withTenDays { ledger in
+      _ = try await ageOut(ledger, on: 36)
+      let runAt = try await ledger.database.query(
+        "SELECT run_at FROM tenure.job WHERE kind = 'age_out'"
+      ).decodeOnly(Timestamp.self)
+      #expect(runAt == day(37))
+      let job = try #require(
+        try await ledger.claimJobs(
+          limits: [.upkeep: 10], worker: "w", at: day(37), lease: .seconds(60)
+        ).first { $0.task == .ageOut })
+      #expect(try await ledger.ageOut(job, keeping: RawRetention(), at: day(37)) == .none)
+      let left = try await ledger.database.query(
+        "SELECT count(*) FROM tenure.job WHERE kind = 'age_out'"
+      ).decodeOnly(Int.self)
+      #expect(left == 0)
+      #expect(try await kept(ledger) == [5, 5, 10, 10])
+    }
+  }
+
+  @Test func `the programs age out by the owner's functions alone, and only what is old`()
+    async throws
+  {
+    try await withTenDays { ledger in
+      try await ledger.database.withTransaction { transaction in
+        _ = try await transaction.query("SET LOCAL ROLE tenure_program")
+        let aged = try await transaction.query(
+          """
+          SELECT payloads FROM tenure.age_out_submissions(
+            ARRAY(SELECT submission_id FROM tenure.submission), '{}', \(day(3.5)), \(day(50)))
+          """
+        ).decodeOnly(Int.self)
+        #expect(aged == 3)
+        try await transaction.commit()
+      }
+      #expect(try await kept(ledger) == [7, 7, 10, 10])
+    }
+  }
+}
