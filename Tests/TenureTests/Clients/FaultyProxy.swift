@@ -74,7 +74,10 @@ final class FaultyProxy: Sendable {
     }
     switch fault {
     case .unavailable:
-      return Answer(head: .init(version: .http1_1, status: .serviceUnavailable), body: .init())
+      return Answer(
+        head: .init(
+          version: .http1_1, status: .serviceUnavailable, headers: ["Retry-After": "1"]),
+        body: .init())
     case .silence:
       try? await Task.sleep(for: .seconds(30))
       return nil

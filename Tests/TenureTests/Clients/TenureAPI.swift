@@ -218,6 +218,7 @@ struct TenureAPI: Sendable {
     var pause = Self.firstPause
     for attempt in 1... {
       let reason: String
+      var later = Duration.zero
       do {
         let answer = try await client.execute(request, timeout: limit)
         let bytes = try await answer.body.collect(upTo: Self.mostBytes)
@@ -229,6 +230,8 @@ struct TenureAPI: Sendable {
             ?? Problem(status: Int(answer.status.code), code: "unknown")
         }
         reason = "status \(answer.status.code)"
+        let seconds = answer.headers.first(name: "Retry-After").flatMap { Int($0) }
+        later = .seconds(seconds ?? 0)
       } catch let problem as Problem {
         throw problem
       } catch is CancellationError {
@@ -240,7 +243,8 @@ struct TenureAPI: Sendable {
         throw Unavailable(reason: "\(method) \(path): \(reason)")
       }
       // Half of it left to chance, so that servers that failed together don't return together.
-      try await Task.sleep(for: pause * Double.random(in: 0.5...1))
+      let chosen = pause * Double.random(in: 0.5...1)
+      try await Task.sleep(for: max(min(later, Self.longestPause), chosen))
       pause = min(pause * 2, Self.longestPause)
     }
     preconditionFailure("The last attempt returns or throws.")

@@ -141,6 +141,7 @@ export class Tenure {
     let pause = firstPause;
     for (let attempt = 1; ; attempt++) {
       let reason;
+      let later = 0;
       try {
         const answer = await fetch(this.#url + path, {
           method,
@@ -154,13 +155,14 @@ export class Tenure {
           throw new Problem(answer.status, await answer.json().catch(() => ({})));
         }
         reason = `status ${answer.status}`;
+        later = 1000 * (Number(answer.headers.get("Retry-After")) || 0);
       } catch (error) {
         if (error instanceof Problem) throw error;
         reason = String(error.cause ?? error);
       }
       if (attempt === attempts) throw new Unavailable(`${method} ${path}: ${reason}`);
       // Half of it left to chance, so that servers that failed together don't return together.
-      await sleep(pause * (0.5 + Math.random() / 2));
+      await sleep(Math.max(Math.min(later, longestPause), pause * (0.5 + Math.random() / 2)));
       pause = Math.min(2 * pause, longestPause);
     }
   }

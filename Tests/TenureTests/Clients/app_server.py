@@ -143,6 +143,7 @@ class Tenure:
         )
         pause = self.FIRST_PAUSE
         for attempt in range(1, self.ATTEMPTS + 1):
+            later = 0
             try:
                 with urllib.request.urlopen(request, timeout=timeout or self.timeout) as answer:
                     return json.loads(answer.read())
@@ -150,17 +151,22 @@ class Tenure:
                 if error.code != 429 and error.code < 500:
                     raise Problem(error.code, _problem(error)) from None
                 reason = f"status {error.code}"
+                later = _seconds(error.headers.get("Retry-After"))
             except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
                 reason = repr(error)
             if attempt == self.ATTEMPTS:
                 raise Unavailable(f"{method} {path}: {reason}")
             # Half of it left to chance, so that servers that failed together don't return together.
-            time.sleep(pause * random.uniform(0.5, 1))
+            time.sleep(max(min(later, self.LONGEST_PAUSE), pause * random.uniform(0.5, 1)))
             pause = min(2 * pause, self.LONGEST_PAUSE)
 
 
 def _quoted(name):
     return urllib.parse.quote(name, safe="")
+
+
+def _seconds(text):
+    return int(text) if text and text.isdigit() else 0
 
 
 def _problem(error):
