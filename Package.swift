@@ -223,9 +223,12 @@ let package = Package(
       name: "TenureTests",
       dependencies: [
         "AppStore", "AppStoreSimulator", "BackgroundJobs", "Intake", "LedgerStorage", "Postgres",
-        "PrometheusMetrics", "ScratchDatabases", "Subscriptions", "tenure", asyncHTTPClient, crypto,
-        logging, nioCore,
-        nioHTTP1, nioPosix, serviceLifecycle,
+        "PrivatePostgres", "PrometheusMetrics", "ScratchDatabases", "Subscriptions", "tenure",
+        asyncHTTPClient, crypto, logging, nioCore, nioHTTP1, nioPosix, serviceLifecycle,
+      ],
+      exclude: [
+        "Clients/app_server.py", "Clients/app-server.mjs", "Clients/scenario.py",
+        "Clients/scenario.mjs",
       ],
       resources: [.copy("Resources")], swiftSettings: strict),
     .testTarget(

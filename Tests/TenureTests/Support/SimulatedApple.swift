@@ -37,13 +37,17 @@ struct SimulatedApple: Sendable {
     try simulation.rootCertificatePEM.write(to: root, atomically: true, encoding: .utf8)
     let key = directory.appending(path: "key.p8")
     try simulation.apiKey.privateKeyPEM.write(to: key, atomically: true, encoding: .utf8)
+    let url = "http://127.0.0.1:\(port)"
     settings = [
       "TENURE_BUNDLE_IDS": SimulatedApp.sample.bundleID,
+      "TENURE_APPSTORE_SHARED_SECRET": SimulatedApp.sample.sharedSecret,
+      "TENURE_APPSTORE_VERIFY_RECEIPT_URL": "\(url)/verifyReceipt",
+      "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": "\(url)/sandbox/verifyReceipt",
       "TENURE_APPSTORE_ISSUER_ID": simulation.apiKey.issuerID,
       "TENURE_APPSTORE_KEY_ID": simulation.apiKey.keyID,
       "TENURE_APPSTORE_PRIVATE_KEY": key.path(percentEncoded: false),
-      "TENURE_APPSTORE_API_URL": "http://127.0.0.1:\(port)",
-      "TENURE_APPSTORE_SANDBOX_API_URL": "http://127.0.0.1:\(port)/sandbox",
+      "TENURE_APPSTORE_API_URL": url,
+      "TENURE_APPSTORE_SANDBOX_API_URL": "\(url)/sandbox",
       "TENURE_APPSTORE_ROOT_CERTIFICATES": root.path(percentEncoded: false),
       // The simulation shares a busy machine with all other tests.
       "TENURE_APPSTORE_TIMEOUT_MS": "120000",
