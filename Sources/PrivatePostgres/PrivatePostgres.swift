@@ -50,8 +50,35 @@ package actor PrivatePostgres {
   /// - Returns: the server, accepting connections.
   /// - Throws: ``PrivatePostgresError`` saying what is missing or what the server said.
   package static func start(
-    in path: URL, options: Options = Options(),
-    logger: Logger = Logger(label: "PrivatePostgres", factory: { _ in SwiftLogNoOpLogHandler() })
+    in path: URL, options: Options = Options(), logger: Logger = quiet
+  ) async throws -> PrivatePostgres {
+    try await start(in: path, copying: nil, options: options, logger: logger)
+  }
+
+  /// Starts a standby, which follows this server by streaming replication and can be read.
+  ///
+  /// A commit waits for standbys only where the primary's `synchronous_standby_names` says so.
+  ///
+  /// - Parameters:
+  ///   - path: as for ``start(in:options:logger:)``; it must hold no server yet.
+  ///   - options: how the standby is run.
+  ///   - logger: hears what is done.
+  /// - Returns: the standby, accepting connections; ``promote()`` makes a primary of it.
+  /// - Throws: ``PrivatePostgresError``.
+  package func startStandby(
+    in path: URL, options: Options = Options(), logger: Logger = quiet
+  ) async throws -> PrivatePostgres {
+    try await Self.start(
+      in: path, copying: (address, directory.password), options: options, logger: logger)
+  }
+
+  /// A logger that hears nothing.
+  package static var quiet: Logger {
+    Logger(label: "PrivatePostgres", factory: { _ in SwiftLogNoOpLogHandler() })
+  }
+
+  private static func start(
+    in path: URL, copying primary: ServerDirectory.Primary?, options: Options, logger: Logger
   ) async throws -> PrivatePostgres {
     let binaries = try await ServerBinaries.find(preferring: options.binaries)
     let directory = try ServerDirectory(path)
@@ -59,7 +86,7 @@ package actor PrivatePostgres {
     let user = try await ServerUser.choose(for: directory)
     let watchdog = try await Watchdog.start(for: directory, removing: options.isTemporary)
     do {
-      try await directory.prepare(user, binaries, options)
+      try await directory.prepare(user, binaries, options, copying: primary)
       var address = try await directory.runningServer(within: startLimit)
       if address == nil {
         address = try await ServerProcess.start(binaries, directory, user, options)
@@ -86,6 +113,14 @@ package actor PrivatePostgres {
   /// The connection URI of a database, through the Unix socket.
   package func uri(database: String = "postgres") -> String {
     address.uri(database: database)
+  }
+
+  /// The connection URI of a database on whichever of two servers takes writes: this one or its
+  /// standby.
+  ///
+  /// A server that does not answer is given up after two seconds.
+  package func uri(database: String = "postgres", orOf standby: PrivatePostgres) async -> String {
+    address.uri(database: database, or: await standby.address)
   }
 
   /// The connection URI of a database over TCP, if the server listens on the loopback address.
@@ -123,5 +158,16 @@ package actor PrivatePostgres {
   /// - Throws: ``PrivatePostgresError``.
   package func startAgain() async throws {
     address = try await ServerProcess.start(binaries, directory, user, options, at: address)
+  }
+
+  /// Makes a primary of a standby, and waits until it takes writes.
+  ///
+  /// Whoever does this has to know that the old primary is gone for good: two that take writes can
+  /// never be joined again.
+  ///
+  /// - Throws: ``PrivatePostgresError``.
+  package func promote() async throws {
+    try await Command.succeed(
+      user.running([binaries.control, "promote", "--pgdata=\(directory.data)", "--silent"]))
   }
 }

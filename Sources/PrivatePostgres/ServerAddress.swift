@@ -11,6 +11,13 @@ struct ServerAddress: Sendable {
       + "&user=\(PrivatePostgres.userName)"
   }
 
+  func uri(database: String, or other: ServerAddress) -> String {
+    "postgresql:///\(escaped(database))"
+      + "?host=\(escaped(socketDirectory)),\(escaped(other.socketDirectory))"
+      + "&port=\(port),\(other.port)&user=\(PrivatePostgres.userName)"
+      + "&target_session_attrs=read-write&connect_timeout=2"
+  }
+
   func loopbackURI(database: String, password: String?) -> String? {
     guard isOnLoopback, let password else { return nil }
     return "postgresql://\(PrivatePostgres.userName):\(escaped(password))@127.0.0.1:\(port)/"

@@ -6,6 +6,8 @@ struct ServerBinaries: Sendable {
 
   var initdb: String { "\(path)/initdb" }
   var postgres: String { "\(path)/postgres" }
+  var control: String { "\(path)/pg_ctl" }
+  var baseBackup: String { "\(path)/pg_basebackup" }
 
   /// Looks where they usually are: on the PATH, where pg_config says, and where Debian and Homebrew
   /// put them.
@@ -28,7 +30,10 @@ struct ServerBinaries: Sendable {
       if files.isExecutableFile(atPath: binaries.initdb),
         files.isExecutableFile(atPath: binaries.postgres)
       {
-        return binaries
+        // Of links to the two the others need not have any.
+        let folder = URL(filePath: binaries.postgres).resolvingSymlinksInPath()
+          .deletingLastPathComponent()
+        return ServerBinaries(path: folder.path(percentEncoded: false))
       }
     }
     throw PrivatePostgresError.binariesNotFound(searched: candidates)

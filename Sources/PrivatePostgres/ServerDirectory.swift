@@ -56,18 +56,30 @@ struct ServerDirectory: Sendable {
     return text.split(separator: "\n").suffix(5).joined(separator: " | ")
   }
 
-  /// Makes the data directory if there is none.
+  /// The server that a standby follows; its roles have the same passwords in both.
+  typealias Primary = (address: ServerAddress, password: String?)
+
+  /// Makes the data directory if there is none: an empty one, or a standby's.
   func prepare(
-    _ user: ServerUser, _ binaries: ServerBinaries, _ options: PrivatePostgres.Options
+    _ user: ServerUser, _ binaries: ServerBinaries, _ options: PrivatePostgres.Options,
+    copying primary: Primary?
   ) async throws {
     let files = FileManager.default
     guard !files.fileExists(atPath: "\(data)/PG_VERSION") else { return }
     // What an initdb that was interrupted has left.
     if files.fileExists(atPath: data) { try files.removeItem(atPath: data) }
-    try String(UInt64.random(in: .min ... .max), radix: 36)
-      .write(toFile: passwordFile, atomically: false, encoding: .utf8)
-    try files.setAttributes([.posixPermissions: 0o600], ofItemAtPath: passwordFile)
-    if case .other(let name, _) = user { try await Command.succeed(["chown", name, passwordFile]) }
+    if let primary {
+      try await keep(password: primary.password ?? "", for: user)
+      // With --write-recovery-conf it is a standby when it is started.
+      try await Command.succeed(
+        user.running(
+          [
+            binaries.baseBackup, "--dbname=\(primary.address.uri(database: "postgres"))",
+            "--pgdata=\(data)", "--write-recovery-conf", "--checkpoint=fast",
+          ] + (options.isDurable ? [] : ["--no-sync"])))
+      return
+    }
+    try await keep(password: String(UInt64.random(in: .min ... .max), radix: 36), for: user)
     try await Command.succeed(
       user.running(
         [
@@ -75,6 +87,12 @@ struct ServerDirectory: Sendable {
           "--encoding=UTF8", "--locale=C", "--auth-local=trust", "--auth-host=scram-sha-256",
           "--pwfile=\(passwordFile)",
         ] + (options.isDurable ? [] : ["--no-sync"])))
+  }
+
+  private func keep(password: String, for user: ServerUser) async throws {
+    try password.write(toFile: passwordFile, atomically: false, encoding: .utf8)
+    try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: passwordFile)
+    if case .other(let name, _) = user { try await Command.succeed(["chown", name, passwordFile]) }
   }
 
   /// The server that runs here already, once it accepts connections; nil if none does.

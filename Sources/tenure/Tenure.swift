@@ -16,7 +16,7 @@ struct Tenure: AsyncParsableCommand {
       WebhooksCommand.self, AccountCommand.self, ChargeCommand.self, MigrateCommand.self,
       AuditCommand.self, RebuildCommand.self,
       ReportCommand.self, ImportCommand.self, ExportCommand.self, CompareCommand.self,
-      AppStoreCommand.self, DemoCommand.self, SimulateAppStoreCommand.self,
+      AppStoreCommand.self, DemoCommand.self, RehearseCommand.self, SimulateAppStoreCommand.self,
       DoctorCommand.self, MetricsCommand.self, BenchCommand.self, FuzzCommand.self,
     ])
 }

@@ -44,6 +44,36 @@ import Testing
     await second.stop()
   }
 
+  @Test func aStandbyHasEveryAcknowledgedCommitAndTakesOver() async throws {
+    let path = FileManager.default.temporaryDirectory
+      .appending(path: "tenure-pair-\(UInt32.random(in: 0 ... .max))")
+    var options = PrivatePostgres.Options.temporary
+    options.listensOnLoopback = true
+    let standbyOptions = options
+    options.settings["synchronous_standby_names"] = "*"
+    let primary = try await PrivatePostgres.start(in: path, options: options)
+    let standby = try await primary.startStandby(
+      in: path.appendingPathExtension("standby"), options: standbyOptions)
+    try await TestServer.withPool(uri: await primary.uri()) {
+      try await $0.runScript("SET synchronous_commit = on; CREATE TABLE kept AS SELECT 7 AS number")
+    }
+    try await TestServer.withPool(uri: await standby.uri()) {
+      _ = await #expect(throws: PostgresError.self) { [pool = $0] in
+        try await pool.runScript("CREATE TABLE refused (number integer)")
+      }
+    }
+    try await primary.kill()
+    try await standby.promote()
+    let loopback = try #require(await standby.loopbackURI())
+    try await TestServer.withPool(uri: loopback) {
+      try await $0.runScript("INSERT INTO kept VALUES (8)")
+      let count = try await $0.query("SELECT number FROM kept").count
+      #expect(count == 2)
+    }
+    await standby.stop()
+    await primary.stop()
+  }
+
   @Test func missingProgramsAreNamedWithTheirPackage() async throws {
     var options = PrivatePostgres.Options.temporary
     options.binaries = "/nowhere"

@@ -25,7 +25,8 @@ struct KilledYearTests {
     print("Programs that are killed: TENURE_TEST_SEED=\(seed)")
     // Whoever opens an order and gets no answer opens another one, and nobody names the first.
     let plan = YearPlan(
-      seed: seed, customers: Self.customers, months: Self.months, opensOrders: false)
+      seed: seed, customers: Self.customers, length: CalendarPeriod(months: Self.months),
+      opensOrders: false)
     let comparison = try await withScratchDatabase { database in
       try await withTemporaryDirectory { directory in
         try await live(plan, database, directory)
@@ -46,9 +47,9 @@ struct KilledYearTests {
       try hand.move(to: plan.start)
       let programs = try await MortalPrograms(
         databaseURL: database.configuration.uri,
-        settingsPath: DemoSettings(
+        settings: DemoSettings(
           in: directory, simulation: simulation, port: try await appStore.port
-        ).path,
+        ).values,
         clockPath: hand.path, directory: directory)
       do {
         let comparison = try await live(plan, simulation, programs, hand, database)
@@ -91,20 +92,6 @@ struct KilledYearTests {
   }
 }
 
-/// The hand of the clock that programs read from a file.
-private struct ClockHand: Sendable {
-  let path: String
-
-  init(in directory: URL) {
-    path = directory.appending(path: "clock").path(percentEncoded: false)
-  }
-
-  /// Replaces the file as a whole: nobody ever reads half of a number.
-  func move(to moment: Timestamp) throws {
-    try Data("\(moment.milliseconds)\n".utf8).write(to: URL(filePath: path), options: .atomic)
-  }
-}
-
 /// A server and two workers, of which any can be killed and started again.
 private actor MortalPrograms {
   /// How many workers there are.
@@ -119,9 +106,9 @@ private actor MortalPrograms {
   private let directory: URL
 
   init(
-    databaseURL: String, settingsPath: String, clockPath: String, directory: URL
+    databaseURL: String, settings: [String: String], clockPath: String, directory: URL
   ) async throws {
-    let settings = try Self.settings(settingsPath).merging([
+    let settings = settings.merging([
       "TENURE_CLOCK_FILE": clockPath, "TENURE_LOG_LEVEL": "error",
     ]) { $1 }
     environment = settings.merging(["DATABASE_URL": databaseURL]) { $1 }
@@ -131,17 +118,6 @@ private actor MortalPrograms {
     secret = server.secret
     self.directory = directory
     for _ in 0..<Self.workers { workers.append(try startWorker()) }
-  }
-
-  /// The lines of a file of settings.
-  private static func settings(_ path: String) throws -> [String: String] {
-    let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
-    return Dictionary(
-      uniqueKeysWithValues: lines.compactMap { line in
-        line.firstIndex(of: "=").map {
-          (String(line[..<$0]), String(line[line.index(after: $0)...]))
-        }
-      })
   }
 
   private func startWorker() throws -> ChildProcess {

@@ -5,6 +5,8 @@ import Foundation
 struct DemoSettings {
   /// The file of settings, for `--config`.
   let path: String
+  /// The same by their names, for the environment of a program.
+  let values: [String: String]
 
   /// - Parameters:
   ///   - directory: Where everything of this demo is, which goes with it.
@@ -23,20 +25,21 @@ struct DemoSettings {
     let app = DemoCatalogue.app
     let appStore = "http://\(DemoServer.host):\(port)"
     let key = simulation.apiKey
+    values = [
+      "TENURE_APPS": "\(app.bundleID):\(app.appAppleID):\(app.sharedSecret)",
+      "TENURE_APPSTORE_VERIFY_RECEIPT_URL": "\(appStore)/verifyReceipt",
+      "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": "\(appStore)/sandbox/verifyReceipt",
+      "TENURE_APPSTORE_API_URL": appStore,
+      "TENURE_APPSTORE_SANDBOX_API_URL": "\(appStore)/sandbox",
+      "TENURE_APPSTORE_ISSUER_ID": key.issuerID,
+      "TENURE_APPSTORE_KEY_ID": key.keyID,
+      "TENURE_APPSTORE_PRIVATE_KEY": try write(key.privateKeyPEM, to: "app-store-key.p8"),
+      "TENURE_APPSTORE_ROOT_CERTIFICATES": try write(
+        simulation.rootCertificatePEM, to: "root.pem"),
+      "TENURE_POLLS_PER_HOUR": "\(pollsPerHour)",
+    ]
     path = try write(
-      """
-      TENURE_APPS=\(app.bundleID):\(app.appAppleID):\(app.sharedSecret)
-      TENURE_APPSTORE_VERIFY_RECEIPT_URL=\(appStore)/verifyReceipt
-      TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL=\(appStore)/sandbox/verifyReceipt
-      TENURE_APPSTORE_API_URL=\(appStore)
-      TENURE_APPSTORE_SANDBOX_API_URL=\(appStore)/sandbox
-      TENURE_APPSTORE_ISSUER_ID=\(key.issuerID)
-      TENURE_APPSTORE_KEY_ID=\(key.keyID)
-      TENURE_APPSTORE_PRIVATE_KEY=\(try write(key.privateKeyPEM, to: "app-store-key.p8"))
-      TENURE_APPSTORE_ROOT_CERTIFICATES=\(try write(simulation.rootCertificatePEM, to: "root.pem"))
-      TENURE_POLLS_PER_HOUR=\(pollsPerHour)
-
-      """, to: "settings")
+      values.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)\n" }.joined(), to: "settings")
   }
 
   /// Reads them, and nothing of the environment.

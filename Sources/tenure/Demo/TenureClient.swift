@@ -19,9 +19,10 @@ struct TenureClient: Sendable {
   let client: HTTPClient
   let baseURL: String
   let key: String
-  /// How long a call is repeated that gets no answer.
+  /// How long a call is repeated that gets no answer, or the answer that it may work later.
   ///
-  /// A server that was killed needs a moment to start again. No time at all: never.
+  /// A server that was killed needs a moment to start again, and one whose database was killed, to
+  /// find the next. No time at all: never.
   var patience = Duration.zero
 
   /// An answer that nobody expected.
@@ -151,7 +152,10 @@ struct TenureClient: Sendable {
       do {
         let response = try await client.execute(request, timeout: Self.timeout)
         let body = try await response.body.collect(upTo: Self.answerLimitBytes)
-        return (response.status, Data(body.readableBytesView))
+        guard response.status == .serviceUnavailable, ContinuousClock.now < end else {
+          return (response.status, Data(body.readableBytesView))
+        }
+        try await Task.sleep(for: Self.pause)
       } catch {
         guard ContinuousClock.now < end else { throw error }
         try await Task.sleep(for: Self.pause)

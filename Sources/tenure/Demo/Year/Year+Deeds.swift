@@ -24,7 +24,6 @@ extension Year {
     ("news.weekly", 4),
   ]
 
-  private static let hoursBetweenVisits = 24...960
   private static let hoursWithoutNetwork = 6...48
   /// A plan that has ended is over for everybody: no two of Apple's dates are near each other.
   private static let margin: Duration = .hours(2)
@@ -48,18 +47,18 @@ extension Year {
       households[number].nextVisit = now + plan.step
       return
     }
-    if households[number].unsent.isEmpty {
+    if !households[number].unsent.isEmpty {
+      households[number].outbox += households[number].unsent
+      households[number].unsent = []
+    } else if now < plan.rest {
       do {
         try await act(number)
       } catch is SimulationError {
         // What is not possible does not happen.
       }
-    } else {
-      households[number].outbox += households[number].unsent
-      households[number].unsent = []
     }
     let hours =
-      households[number].unsent.isEmpty ? Self.hoursBetweenVisits : Self.hoursWithoutNetwork
+      households[number].unsent.isEmpty ? plan.hoursBetweenVisits : Self.hoursWithoutNetwork
     households[number].nextVisit =
       now + .seconds(households[number].random.number(in: hours) * 3_600)
       + .seconds(households[number].random.number(in: 0...3_599))

@@ -1,5 +1,6 @@
 import AppStoreSimulator
 import LedgerStorage
+import Postgres
 import Subscriptions
 
 /// A year of an app's customers, lived in steps against Tenure and the simulated App Store.
@@ -32,6 +33,8 @@ final class Year {
   private let leaseStep: Duration?
   private var random: SplitMix64
   var households: [YearHousehold]
+  /// Who was a customer before: what each has bought, by whom.
+  let residents: [YearResident]
   var oracle: YearOracle
   /// What cannot be right, found on the way.
   private(set) var findings: [String] = []
@@ -45,11 +48,12 @@ final class Year {
   ///   - ledger: Whose queue is watched.
   ///   - clockHand: Moves the clock of other processes.
   ///   - leaseStep: How far the clock is moved to end the leases of the dead.
+  ///   - residents: Who was a customer before.
   /// - Throws: What the App Store does not accept.
   init(
     _ plan: YearPlan, simulation: AppStoreSimulation, tenure: TenureClient,
     sender: NotificationSender, ledger: Ledger, clockHand: ClockHand? = nil,
-    leaseStep: Duration? = nil
+    leaseStep: Duration? = nil, residents: [YearResident] = []
   ) throws {
     self.plan = plan
     self.simulation = simulation
@@ -59,10 +63,12 @@ final class Year {
     self.clockHand = clockHand
     self.leaseStep = leaseStep
     random = SplitMix64(seed: plan.seed)
+    self.residents = residents
     oracle = YearOracle(simulation: simulation)
+    for resident in residents { oracle.note(resident.account, bought: resident.bought, for: nil) }
     households = []
     for number in 0..<plan.customers {
-      let household = YearHousehold(number, from: plan.start, seed: random.next())
+      let household = YearHousehold(number, in: plan, seed: random.next())
       try simulation.addAppleID(household.appleID)
       for device in household.devices {
         try simulation.addDevice(
@@ -99,7 +105,7 @@ final class Year {
   ) async throws {
     setBadDays()
     let news = oracle.events
-    if now < plan.rest { try await visit(until: moment) }
+    try await visit(until: moment)
     try move(to: moment)
     oracle.hear()
     if oracle.events > news || households.contains(where: { !$0.outbox.isEmpty }) {
@@ -225,7 +231,7 @@ final class Year {
 
   /// Waits until nothing is due that Tenure has not done.
   private func waitForTenure() async throws {
-    guard try await ledger.hasBacklog(at: now) else { return }
+    guard try await hasBacklog() else { return }
     ledger.wakeWorkers()
     let end = ContinuousClock.now + Self.workLimit
     var nextMove = ContinuousClock.now + Self.leasePatience
@@ -242,13 +248,33 @@ final class Year {
         nextMove = ContinuousClock.now + Self.leasePatience
       }
       try await Task.sleep(for: Self.pollInterval)
-    } while try await ledger.hasBacklog(at: now)
+    } while try await hasBacklog()
+  }
+
+  /// Whether something is due; a database that is being replaced by another is asked again.
+  private func hasBacklog() async throws -> Bool {
+    let end = ContinuousClock.now + tenure.patience
+    while true {
+      do {
+        return try await ledger.hasBacklog(at: now)
+      } catch is PostgresError where ContinuousClock.now < end {
+        try await Task.sleep(for: Self.pollInterval)
+      }
+    }
   }
 
   /// How long a job may take in reality before its worker is taken for dead.
   ///
   /// Too short costs nothing: two workers then do the same job, and one of them commits.
   private static let leasePatience: Duration = .milliseconds(500)
+}
+
+/// Somebody who bought one thing before the year begins, and for whom Apple renews it.
+struct YearResident: Sendable {
+  let appleID: AppleID
+  let account: String
+  /// The purchase; what Apple renews later is the account's, too.
+  let bought: TransactionID
 }
 
 extension TenureClient {

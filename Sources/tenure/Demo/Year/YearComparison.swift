@@ -31,9 +31,10 @@ extension Year {
 
   /// Asks Tenure about everybody, and compares.
   func compare(with ledger: Ledger) async throws -> YearComparison {
-    let appleIDs = households.map(\.appleID)
+    let appleIDs = households.map(\.appleID) + residents.map(\.appleID)
     let truth = oracle.accounts(of: appleIDs, at: now)
-    let accounts = Set(households.flatMap(\.accounts)).union(truth.keys).sorted()
+    let accounts = Set(households.flatMap(\.accounts) + residents.map(\.account))
+      .union(truth.keys).sorted()
     var differences = findings
     for appleID in appleIDs {
       for owned in oracle.charges(of: appleID) where owned.owner == nil {
@@ -61,7 +62,7 @@ extension Year {
     let follower = try await follow(towards: truth, of: accounts, &differences)
     let charges = appleIDs.flatMap { oracle.charges(of: $0) }
     return YearComparison(
-      customers: households.count, accounts: accounts.count, charges: charges.count,
+      customers: appleIDs.count, accounts: accounts.count, charges: charges.count,
       refunds: charges.count { $0.charge.revokedAt != nil }, orders: oracle.orders.count,
       submissions: submissions, notifications: simulation.notifications().count, lost: lost.count,
       events: follower.events,

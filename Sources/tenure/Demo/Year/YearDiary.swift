@@ -29,7 +29,7 @@ final class YearDiary {
 
   private func open(_ plan: YearPlan) {
     hasBegun = true
-    printer.heading("∞", "\(plan.customers) customers live through \(plan.months) months")
+    printer.heading("∞", "\(plan.customers) customers live through \(plan.length.months) months")
     printer.line(
       """
       Cards fail, accounts switch, plans change, money is given back. Apple's notifications come

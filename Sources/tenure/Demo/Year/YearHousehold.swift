@@ -49,9 +49,9 @@ struct YearHousehold {
   ///
   /// - Parameters:
   ///   - number: Counted from 0.
-  ///   - start: Before anybody does anything.
+  ///   - plan: What is lived.
   ///   - seed: Of everything that happens here.
-  init(_ number: Int, from start: Timestamp, seed: UInt64) {
+  init(_ number: Int, in plan: YearPlan, seed: UInt64) {
     var random = SplitMix64(seed: seed)
     appleID = AppleID("customer-\(number)")
     let letters = ["a", "b", "c"].prefix(random.number(in: 1...3))
@@ -64,7 +64,7 @@ struct YearHousehold {
     attachesTokens = random.chance(0.5)
     opensOrders = random.chance(0.5)
     for device in devices { loggedIn[device] = random.choice(of: accounts) }
-    nextVisit = start + .minutes(random.number(in: 60...60 * 24 * 60))
+    nextVisit = plan.start + .minutes(random.number(in: 60...Int(plan.firstVisits / .minutes(1))))
     self.random = random
   }
 }

@@ -1,0 +1,257 @@
+import AppStore
+import AppStoreSimulator
+import AsyncHTTPClient
+import Foundation
+import LedgerStorage
+import Logging
+import Postgres
+import Subscriptions
+
+/// The day on which a team moves in, and the week after it, with everything that can go wrong.
+///
+/// Owners of running subscriptions are imported, Apple confirms them, the old backend's answers are
+/// compared, and notifications are switched on. Then a week passes on a fast clock: Apple renews,
+/// people change their minds, new customers buy; the schema gets its next version while everybody
+/// is served, the database is lost to a standby, a worker is killed. In the end everybody has the
+/// access that is right, and nobody else.
+struct Rehearsal {
+  let plan: RehearsalPlan
+  let executable: URL
+  let logger: Logger
+  private let printer = StoryPrinter()
+
+  init(_ plan: RehearsalPlan, executable: URL, logger: Logger) {
+    self.plan = plan
+    self.executable = executable
+    self.logger = logger
+  }
+
+  /// A command of the program that did not do what it has to.
+  struct Failure: Error, CustomStringConvertible {
+    let description: String
+  }
+
+  /// - Returns: Whether everything came out as it has to.
+  /// - Throws: What kept it from being played.
+  func run() async throws -> Bool {
+    let directory = FileManager.default.temporaryDirectory
+      .appending(path: "tenure-rehearsal-\(ProcessInfo.processInfo.processIdentifier)")
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: directory) }
+    let servers = try await RehearsalServers.start(in: directory, logger: logger)
+    do {
+      let result = try await run(on: servers, in: directory)
+      await servers.stop()
+      return result
+    } catch {
+      await servers.stop()
+      throw error
+    }
+  }
+
+  private func run(on servers: RehearsalServers, in directory: URL) async throws -> Bool {
+    printer.heading("1", "Before the switch: \(plan.owners) customers of another backend")
+    let simulation = try AppStoreSimulation(
+      configuration: .init(
+        seed: plan.seed, start: plan.past, speed: 0, apps: [DemoCatalogue.app]))
+    let owners = try RehearsalOwners(plan, in: simulation)
+    printer.event(
+      simulation.now,
+      "Each bought something in the last months; Apple renewed it, or it has ended.")
+    let appStore = AppStoreSimulatorServer(simulation: simulation, logger: logger)
+    return try await withServices([appStore], logger: logger) {
+      let hand = ClockHand(in: directory)
+      try hand.move(to: simulation.now)
+      let environment = try DemoSettings(
+        in: directory, simulation: simulation, port: try await appStore.port
+      ).values.merging([
+        "DATABASE_URL": servers.url, "TENURE_CLOCK_FILE": hand.path,
+        "TENURE_LOG_LEVEL": "error",
+      ]) { $1 }
+      let migration = try await ChildProcess.run(
+        executable, ["migrate"], environment: environment, in: directory)
+      try Self.check(migration, "tenure migrate")
+      let programs = try await RehearsalPrograms(
+        executable, environment: environment, in: directory)
+      do {
+        let result = try await play(
+          Stage(
+            simulation: simulation, owners: owners, servers: servers, programs: programs,
+            hand: hand, directory: directory))
+        await programs.stop()
+        return result
+      } catch {
+        await programs.stop()
+        throw error
+      }
+    }
+  }
+
+  /// What the play needs.
+  private struct Stage {
+    let simulation: AppStoreSimulation
+    let owners: RehearsalOwners
+    let servers: RehearsalServers
+    let programs: RehearsalPrograms
+    let hand: ClockHand
+    let directory: URL
+  }
+
+  private func play(_ stage: Stage) async throws -> Bool {
+    let pool = ConnectionPool(configuration: .init(uri: stage.servers.url), logger: logger)
+    return try await Database(pool: pool, server: nil).use { database in
+      let ledger = Ledger(database: database)
+      return try await withHTTPClient { client in
+        var tenure = TenureClient(
+          client: client, baseURL: stage.programs.url, key: stage.programs.secret)
+        tenure.patience = .seconds(120)
+        try await DemoCatalogue.describe(to: tenure)
+        try await moveIn(stage, ledger)
+        printer.heading("3", "The week after it, on a fast clock")
+        let week = try Year(
+          plan.week.beginning(at: stage.simulation.now), simulation: stage.simulation,
+          tenure: tenure,
+          sender: NotificationSender(
+            simulation: stage.simulation, transport: HTTPClientTransport(client: client)),
+          ledger: ledger, clockHand: stage.hand.move, leaseStep: .minutes(1),
+          residents: stage.owners.residents)
+        try await compareWithOldBackend(stage, week)
+        return try await live(week, stage, tenure, ledger, database)
+      }
+    }
+  }
+
+  // MARK: Moving in
+
+  private func moveIn(_ stage: Stage, _ ledger: Ledger) async throws {
+    printer.heading("2", "Monday: moving in")
+    let file = stage.directory.appending(path: "owners.csv")
+    try stage.owners.writeOwners(of: stage.simulation, to: file)
+    let path = file.path(percentEncoded: false)
+    let asOf = ["--as-of", "\(stage.simulation.now)"]
+    try Self.check(
+      await stage.programs.run(["import", path, "--dry-run"] + asOf), "tenure import --dry-run")
+    var begin = ContinuousClock.now
+    let outcome = try await stage.programs.run(["import", path] + asOf)
+    try Self.check(outcome, "tenure import")
+    printer.event(
+      stage.simulation.now,
+      "tenure import took \(plan.owners) owners over in \(Self.seconds(since: begin)) seconds.")
+    begin = ContinuousClock.now
+    try await waitForApple(stage, ledger)
+    try Self.check(await stage.programs.run(["import", "--status"]), "tenure import --status")
+    printer.event(
+      stage.simulation.now,
+      "Apple has confirmed them all, asked no faster than it allows: by the simulated clock in "
+        + "\((stage.simulation.now - plan.switchDay) / .minutes(1)) minutes, in reality in "
+        + "\(Self.seconds(since: begin)) seconds.")
+  }
+
+  /// Lets the clock go on while Apple is asked about everybody, at the rate that is set.
+  private func waitForApple(_ stage: Stage, _ ledger: Ledger) async throws {
+    var (waiting, end) = (Int.max, ContinuousClock.now + Self.confirmationLimit)
+    while true {
+      let progress = try await ledger.importProgress()
+      guard progress.waiting > 0 else { return }
+      guard ContinuousClock.now < end else {
+        throw Failure(description: "Nobody asks Apple about \(progress.waiting) imported lines.")
+      }
+      if progress.waiting < waiting {
+        (waiting, end) = (progress.waiting, .now + Self.confirmationLimit)
+      } else {
+        // Apple allows no more at this time.
+        stage.simulation.advance(by: Self.clockStep)
+        try stage.hand.move(to: stage.simulation.now)
+        ledger.wakeWorkers()
+      }
+      try await Task.sleep(for: .milliseconds(200))
+    }
+  }
+
+  private static let clockStep: Duration = .seconds(15)
+  /// How long, in reality, the number of those who wait may stay the same.
+  private static let confirmationLimit: Duration = .seconds(120)
+
+  /// The old backend still runs: what it says of everybody is what Tenure says.
+  private func compareWithOldBackend(_ stage: Stage, _ week: Year) async throws {
+    week.oracle.hear()
+    let file = stage.directory.appending(path: "answers.csv")
+    let truth = week.oracle.accounts(
+      of: week.residents.map(\.appleID), at: stage.simulation.now)
+    try stage.owners.writeAnswers(truth, to: file)
+    let outcome = try await stage.programs.run([
+      "compare", file.path(percentEncoded: false), "--format", "csv",
+    ])
+    try Self.check(outcome, "tenure compare")
+    printer.check(
+      true, "tenure compare finds no difference: what the old backend says, Tenure says.")
+  }
+
+  // MARK: The week
+
+  private func live(
+    _ week: Year, _ stage: Stage, _ tenure: TenureClient, _ ledger: Ledger,
+    _ database: ConnectionPool
+  ) async throws -> Bool {
+    let probe = RehearsalProbe(tenure, owners: stage.owners, seed: plan.seed)
+    let probing = Task { await probe.ask() }
+    defer { probing.cancel() }
+    let incidents = RehearsalIncidents(
+      plan, servers: stage.servers, programs: stage.programs, tenure: tenure, database: database,
+      printer: printer, logger: logger)
+    let diary = YearDiary(printer: printer)
+    var random = SplitMix64(seed: plan.seed &+ 1)
+    var changes = 0
+    do {
+      try await week.live { week in
+        if week.now < week.plan.rest { changes += stage.owners.act(in: stage.simulation, &random) }
+        try await incidents.begin(at: week.now)
+      }
+    } catch {
+      try? await incidents.end()
+      throw error
+    }
+    try await incidents.end()
+    probing.cancel()
+    await probing.value
+    let comparison = try await week.compare(with: ledger)
+    printer.heading("4", "What has come of it")
+    let faults = await probe.faults
+    printer.check(
+      faults.isEmpty,
+      "\(await probe.answers) times somebody was asked about whose access nothing changes, all the "
+        + "week long: \(faults.count) wrong answers. The longest wait was "
+        + "\(await probe.longestWait.inMilliseconds) ms.")
+    for fault in faults.prefix(Self.toldFaults) { printer.remark("✗ \(fault)") }
+    let isComplete = await incidents.isComplete
+    printer.remark(
+      "\(changes) of the owners changed their minds: switched renewal off, or were refunded.")
+    printer.check(
+      isComplete, "The schema was upgraded, the database lost, a worker killed.")
+    diary.close(comparison)
+    return comparison.isClean && faults.isEmpty && isComplete
+  }
+
+  private static let toldFaults = 20
+
+  /// - Throws: ``Failure`` with what the program said, unless all is well.
+  private static func check(_ outcome: ChildProcess.Outcome, _ what: String) throws {
+    guard outcome.status != 0 else { return }
+    throw Failure(
+      description: "\(what) ended with \(outcome.status): \(outcome.errors.suffix(2000))"
+        + "\(outcome.output.suffix(2000))")
+  }
+
+  private static func seconds(since begin: ContinuousClock.Instant) -> Int64 {
+    (ContinuousClock.now - begin).components.seconds
+  }
+}
+
+extension YearPlan {
+  /// The same, from another moment on.
+  fileprivate func beginning(at moment: Timestamp) -> YearPlan {
+    var plan = self
+    plan.start = moment
+    return plan
+  }
+}
