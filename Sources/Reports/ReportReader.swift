@@ -72,9 +72,9 @@ package struct ReportReader: Sendable {
   /// What holds for the questions of reports alone.
   ///
   /// One that takes long uses one core and leaves the others to those who must not wait; code
-  /// compiled for it would take longer than most of them do; what it sorts is some tens of thousands
-  /// of rows, which need no files; and each is planned for what is chosen, so that it looks through
-  /// nothing else.
+  /// compiled for it would take longer than most of them do; what it sorts is some tens of
+  /// thousands of rows, which need no files; and each is planned for what is chosen, so that it
+  /// looks through nothing else.
   private static let settings: [SQL] = [
     "SET LOCAL max_parallel_workers_per_gather = 0", "SET LOCAL jit = off",
     "SET LOCAL work_mem = '32MB'", "SET LOCAL plan_cache_mode = 'force_custom_plan'",

@@ -111,7 +111,7 @@ struct ReadingTests {
         "'\(column)', " + (isUUID ? "md5(n::text)::uuid" : "row.\(column) || '-' || n")
       }
       return """
-        INSERT INTO tenure.\(table) SELECT changed.*
+        INSERT INTO tenure.\(table) OVERRIDING SYSTEM VALUE SELECT changed.*
         FROM (SELECT * FROM tenure.\(table) LIMIT 1) AS row, generate_series(1, 10000) AS n,
           jsonb_populate_record(row::tenure.\(table), jsonb_build_object(
             \(changes.joined(separator: ", ")))) AS changed;

@@ -211,7 +211,7 @@ struct SchemaTests {
           """
           SELECT c.relname::text FROM pg_class AS c
           WHERE c.relnamespace = 'tenure'::regnamespace AND c.relkind IN ('r', 'v')
-            AND \(condition)
+            AND (\(condition))
           ORDER BY 1
           """
         ).decode(String.self).map(\.self)
@@ -241,11 +241,14 @@ struct SchemaTests {
         _ = try await transaction.query("SELECT * FROM tenure.current_entitlement")
         _ = try await transaction.query(
           "SELECT * FROM tenure.report_active('2026-01-01')")
-        let error = await #expect(throws: PostgresError.self) {
-          try await transaction.query("SELECT body FROM tenure.notification")
-        }
-        #expect(error?.sqlState == SQLState(rawValue: "42501"))
       }
+      let error = await #expect(throws: PostgresError.self) {
+        try await database.withTransaction { transaction in
+          _ = try await transaction.execute("SET LOCAL ROLE tenure_reader")
+          _ = try await transaction.query("SELECT body FROM tenure.notification")
+        }
+      }
+      #expect(error?.sqlState == SQLState(rawValue: "42501"))
     }
   }
 

@@ -15,8 +15,8 @@ import Testing
 struct CommandTests {
   static let commands = [
     "serve", "work", "poll", "jobs", "webhooks", "account", "charge", "migrate", "audit", "rebuild",
-    "report", "import", "export", "compare", "app-store", "demo", "simulate-app-store", "doctor",
-    "metrics", "bench", "fuzz",
+    "report", "import", "export", "compare", "app-store", "demo", "rehearse", "simulate-app-store",
+    "doctor", "metrics", "bench",
   ]
 
   @Test("the program's help lists every command")
