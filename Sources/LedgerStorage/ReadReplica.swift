@@ -2,14 +2,15 @@ package import Logging
 package import Postgres
 import Synchronization
 
-/// A standby that answers reads in the primary's stead, as long as it is known to be current enough.
+/// A standby that answers reads in the primary's stead, as long as it is known to be current
+/// enough.
 ///
 /// How current it is follows from two numbers and this process's clock. Again and again the primary
 /// is asked how far its log goes; what was committed before the question is in the log up to there.
-/// The standby says with each answer how much of the log it had applied by then, and so has all that
-/// was committed before the latest question whose answer it has reached. Nobody's clock is compared
-/// with another's, nothing depends on which of several standbys has answered, and a standby that is
-/// cut off falls behind like a slow one.
+/// The standby says with each answer how much of the log it had applied by then, and so has all
+/// that was committed before the latest question whose answer it has reached. Nobody's clock is
+/// compared with another's, nothing depends on which of several standbys has answered, and a
+/// standby that is cut off falls behind like a slow one.
 package final class ReadReplica: Sendable {
   /// How often the primary and the standby are asked how far they are.
   private static let interval: Duration = .milliseconds(250)
