@@ -2,7 +2,8 @@ package import Logging
 package import Postgres
 import Synchronization
 
-/// A standby that answers reads in the primary's stead, while it is known to be current enough.
+/// A standby that answers reads in the primary's stead, as long as it is known to be current
+/// enough.
 ///
 /// How current it is follows from two numbers and this process's clock. Again and again the primary
 /// is asked how far its log goes; what was committed before the question is in the log up to there.

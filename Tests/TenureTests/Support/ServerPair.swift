@@ -34,8 +34,9 @@ actor ServerPair {
       let standby = try await primary.startStandby(
         in: directory.appending(path: "standby"), options: standbyOptions)
       let pair = ServerPair(
-        primary, standby, await primary.uri(database: database),
-        await standby.uri(database: database))
+        primary, standby, uri: await primary.uri(database: database, orOf: standby),
+        primaryURI: await primary.uri(database: database),
+        standbyURI: await standby.uri(database: database))
       try await pair.createDatabase()
       return pair
     } catch {
@@ -45,17 +46,11 @@ actor ServerPair {
   }
 
   private init(
-    _ primary: PrivatePostgres, _ standby: PrivatePostgres, _ primaryURI: String,
-    _ standbyURI: String
+    _ primary: PrivatePostgres, _ standby: PrivatePostgres, uri: String, primaryURI: String,
+    standbyURI: String
   ) {
     (self.primary, self.standby) = (primary, standby)
-    (self.primaryURI, self.standbyURI) = (primaryURI, standbyURI)
-    let sockets = [primaryURI, standbyURI].compactMap {
-      $0.firstMatch(of: /host=([^&]*)/).map { String($0.output.1) }
-    }
-    uri =
-      "postgresql:///\(Self.database)?user=\(PrivatePostgres.userName)&port=5432,5432"
-      + "&host=\(sockets.joined(separator: ","))&target_session_attrs=read-write&connect_timeout=2"
+    (self.uri, self.primaryURI, self.standbyURI) = (uri, primaryURI, standbyURI)
   }
 
   private func createDatabase() async throws {
@@ -131,7 +126,7 @@ actor ServerPair {
 
   /// Makes the standby the primary; the old one is to be fenced.
   func promoteStandby() async throws {
-    try await Self.withPool(standbyURI) { _ = try await $0.query("SELECT pg_promote()") }
+    try await standby.promote()
   }
 
   /// Makes sure that what was frozen never moves again.
