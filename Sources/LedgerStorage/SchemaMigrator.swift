@@ -51,6 +51,18 @@ package struct SchemaMigrator: Sendable {
     self.init(database: database, logger: logger, steps: Self.steps)
   }
 
+  /// A step as the next version may have one, which changes what nobody needs and serves this
+  /// program.
+  static let nextStep = SchemaStep(
+    version: currentVersion + 1, servesSince: currentVersion,
+    sql: String(decoding: PackageResources.next_step_sql, as: UTF8.self))
+
+  /// Works on a database as the next version's program will, to see what that does to programs of
+  /// this one.
+  package static func ofNextVersion(database: ConnectionPool, logger: Logger) -> SchemaMigrator {
+    SchemaMigrator(database: database, logger: logger, steps: steps + [nextStep])
+  }
+
   init(
     database: ConnectionPool, logger: Logger, steps: [SchemaStep], patience: Patience = Patience()
   ) {

@@ -23,13 +23,13 @@ struct CommandTests {
     commands(in: markdown).compactMap { preparation(of: $0, before: last) }
   }
 
-  /// The tests need a browser, too: where apt has one, for Ubuntu's is a snap.
+  /// The tests need a pooler, too, and a browser: where apt has one, for Ubuntu's is a snap.
   @Test func bothCommandsPrepareAlike() throws {
     let readme = try #require(Repository.text(of: "README.md"))
     let demo = Self.preparations(in: readme, before: "swift run -c release tenure demo")
     let test = Self.preparations(in: readme, before: "swift test")
     #expect(demo.count == 1)
-    #expect(demo.map { $0 + " $(apt-cache pkgnames chromium-driver)" } == test)
+    #expect(demo.map { $0 + " pgbouncer $(apt-cache pkgnames chromium-driver)" } == test)
   }
 
   @Test func continuousIntegrationRunsTheCommandOfTheREADME() throws {

@@ -15,15 +15,6 @@ import Testing
 struct SchemaUpgradeTests {
   private static let current = SchemaMigrator.currentVersion
 
-  /// The step as the next version may have one, from the storage's tests.
-  private static func nextStep() throws -> SchemaStep {
-    let file = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-      .appending(path: "LedgerStorageTests/Schemas/next-step.sql")
-    return SchemaStep(
-      version: current + 1, servesSince: current,
-      sql: try String(contentsOf: file, encoding: .utf8))
-  }
-
   /// Buys, submits and reads again and again, until told to stop.
   private static func live(_ name: String, on api: TestAPI, _ laps: Laps) async throws {
     try api.addCustomer(name)
@@ -72,7 +63,7 @@ struct SchemaUpgradeTests {
         defer { laps.end() }
         try await laps.more(6)
         let migrator = SchemaMigrator(
-          database: api.database, logger: quietLogger, steps: [try Self.nextStep()],
+          database: api.database, logger: quietLogger, steps: [SchemaMigrator.nextStep],
           patience: .init(lock: .milliseconds(200), pause: .milliseconds(20)))
         #expect(try await migrator.migrate() == Self.current)
         try await laps.more(6)
@@ -86,7 +77,7 @@ struct SchemaUpgradeTests {
       let contraction = SchemaStep(
         version: Self.current + 2, sql: "ALTER TABLE tenure.submission DROP COLUMN rehearsals")
       _ = try await SchemaMigrator(
-        database: api.database, logger: quietLogger, steps: [try Self.nextStep(), contraction]
+        database: api.database, logger: quietLogger, steps: [SchemaMigrator.nextStep, contraction]
       ).migrate()
       let answer = try await api.get("/readyz", as: .nobody)
       #expect(answer.status == 503)

@@ -21,15 +21,6 @@ struct SchemaUpgradeTests {
       patience: .init(lock: .milliseconds(50), pause: .milliseconds(5), total: total))
   }
 
-  private static func nextStep() throws -> SchemaStep {
-    let file = try #require(
-      Bundle.module.url(
-        forResource: "next-step", withExtension: "sql", subdirectory: "Schemas"))
-    return SchemaStep(
-      version: current + 1, servesSince: current,
-      sql: try String(contentsOf: file, encoding: .utf8))
-  }
-
   // MARK: Which programs a version serves
 
   // swift-format-ignore
@@ -68,7 +59,7 @@ struct SchemaUpgradeTests {
   @Test func `a step says which programs it serves, and this version itself alone`() async throws {
     try await withScratchDatabase { database in
       let contraction = SchemaStep(version: Self.current + 2, sql: "DROP TABLE tenure.rehearsal")
-      let migrator = Self.migrator(database, try Self.nextStep(), contraction)
+      let migrator = Self.migrator(database, SchemaMigrator.nextStep, contraction)
       _ = try await migrator.migrate()
       let rows = try await database.query(
         "SELECT version, serves_since FROM tenure.schema_version ORDER BY version"
@@ -95,7 +86,7 @@ struct SchemaUpgradeTests {
 
   @Test func `the next step's parts are applied, and noted`() async throws {
     try await withScratchDatabase { database in
-      let migrator = Self.migrator(database, try Self.nextStep())
+      let migrator = Self.migrator(database, SchemaMigrator.nextStep)
       #expect(try await migrator.migrate() == Self.current)
       #expect(try await migrator.migrate() == Self.current + 1)
       let parts = try await database.query("SELECT part FROM tenure.schema_part ORDER BY part")
@@ -139,7 +130,7 @@ struct SchemaUpgradeTests {
 
   @Test func `of several that migrate at once one makes the index`() async throws {
     try await withScratchDatabase { database in
-      let migrator = Self.migrator(database, try Self.nextStep())
+      let migrator = Self.migrator(database, SchemaMigrator.nextStep)
       try await withThrowingTaskGroup { group in
         // Each takes two connections of the pool's.
         for _ in 1...2 { group.addTask { _ = try await migrator.migrate() } }
@@ -157,7 +148,7 @@ struct SchemaUpgradeTests {
   {
     try await withScratchDatabase { database in
       let log = Notices()
-      let migrator = Self.migrator(database, try Self.nextStep(), logger: log.logger)
+      let migrator = Self.migrator(database, SchemaMigrator.nextStep, logger: log.logger)
       try await database.withTransaction { report in
         _ = try await report.query("SELECT count(*) FROM tenure.submission")
         async let before = migrator.migrate()
@@ -178,7 +169,7 @@ struct SchemaUpgradeTests {
 
   @Test func `a table that is never free is told, and nothing is left half done`() async throws {
     try await withScratchDatabase { database in
-      let migrator = Self.migrator(database, try Self.nextStep(), total: .zero)
+      let migrator = Self.migrator(database, SchemaMigrator.nextStep, total: .zero)
       try await database.withTransaction { report in
         _ = try await report.query("SELECT count(*) FROM tenure.submission")
         await #expect(throws: LedgerError.schemaInUse(version: Self.current + 1)) {

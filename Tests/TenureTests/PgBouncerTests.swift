@@ -11,7 +11,7 @@ import Testing
 
 @Suite(
   "Through a PgBouncer that pools transactions",
-  .enabled(if: PgBouncer.isInstalled, "needs the package pgbouncer"))
+  .enabled(if: PgBouncer.isToBeHad, "needs the package pgbouncer"))
 struct PgBouncerTests {
   private static let customers = 12
   private static let patience: Duration = .seconds(120)

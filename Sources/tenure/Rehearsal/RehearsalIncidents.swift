@@ -54,11 +54,16 @@ actor RehearsalIncidents {
     let begin = ContinuousClock.now
     switch incident {
     case .upgrade:
-      try await upgrade()
+      let upgrade = SchemaMigrator.ofNextVersion(database: database, logger: logger)
+      guard try await upgrade.migrate() == SchemaMigrator.currentVersion,
+        try await upgrade.version() == SchemaMigrator.currentVersion + 1
+      else { throw Rehearsal.Failure(description: "The schema was not upgraded.") }
+      let upgraded = Self.milliseconds(since: begin)
+      try await programs.replaceAll()
       printer.event(
         moment,
-        "The schema got its next version in \(Self.milliseconds(since: begin)) ms, while the "
-          + "programs went on; then they were replaced, one after the other.")
+        "The schema got its next version in \(upgraded) ms, while the programs went on; then they "
+          + "were replaced, one after the other.")
     case .failover:
       try await servers.failOver()
       let promoted = Self.milliseconds(since: begin)
@@ -72,10 +77,6 @@ actor RehearsalIncidents {
       try await programs.killWorker()
       printer.event(moment, "A worker was killed in the middle of its work; another one goes on.")
     }
-  }
-
-  private func upgrade() async throws {
-    try await programs.replaceAll()
   }
 
   private static func milliseconds(since begin: ContinuousClock.Instant) -> Int64 {

@@ -42,7 +42,7 @@ struct SettingSource: Sendable {
   var unread: [String] {
     let names = asked.all
     return given.filter { name in
-      name.hasPrefix("TENURE_") && !name.hasPrefix("TENURE_TEST_")
+      name.hasPrefix("TENURE_") && !name.dropFirst("TENURE_".count).hasPrefix("TEST_")
         && !names.contains(name.hasSuffix("_FILE") ? String(name.dropLast(5)) : name)
         && !names.contains(name)
     }.sorted()

@@ -105,7 +105,8 @@ export class Tenure {
    *
    * `apply(events, next)` stores `next` in the transaction in which it applies the events: then none
    * is skipped, and none is applied twice. Problem `cursor_expired` means that events were deleted
-   * before they were read: ask for all entitlements, and follow from null.
+   * before they were read, `cursor_unknown` that the server was set back: in both cases ask for all
+   * entitlements, and follow from null.
    */
   async follow(cursor, apply) {
     for (;;) {

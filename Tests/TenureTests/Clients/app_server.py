@@ -107,7 +107,8 @@ class Tenure:
 
         `apply(events, next)` stores `next` in the transaction in which it applies the events: then
         none is skipped, and none is applied twice. Problem `cursor_expired` means that events were
-        deleted before they were read: ask for all entitlements, and follow from None.
+        deleted before they were read, `cursor_unknown` that the server was set back: in both cases
+        ask for all entitlements, and follow from None.
         """
         while True:
             after = "" if cursor is None else f"&after={_quoted(cursor)}"

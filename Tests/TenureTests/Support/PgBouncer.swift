@@ -16,7 +16,11 @@ final class PgBouncer: Sendable {
   private static let program = ["/usr/sbin/pgbouncer", "/usr/local/bin/pgbouncer"]
     .first(where: FileManager.default.isExecutableFile)
 
-  static var isInstalled: Bool { program != nil }
+  /// Whether there has to be one: a Debian has the package, and then its absence is a failure.
+  static var isToBeHad: Bool {
+    let release = (try? String(contentsOfFile: "/etc/os-release", encoding: .utf8)) ?? ""
+    return program != nil || release.split(separator: "\n").contains("ID=debian")
+  }
 
   /// Leads through it.
   let uri: String
