@@ -306,12 +306,10 @@ AS $$
 DECLARE
     ids uuid[];
 BEGIN
-    IF EXISTS (
-        SELECT FROM account_by_key WHERE account_key = erased_key AND erased_at IS NOT NULL
-    ) THEN
-        ids := ARRAY(
-            SELECT submission_id FROM submission
-            WHERE account_key = erased_key AND erased_at IS NULL);
+    PERFORM FROM account_by_key WHERE account_key = erased_key AND erased_at IS NOT NULL;
+    IF FOUND THEN
+        SELECT array_agg(submission_id) INTO ids FROM submission
+        WHERE account_key = erased_key AND erased_at IS NULL;
     END IF;
     UPDATE submission SET erased_at = moment, retry_at = NULL,
         status = CASE status WHEN 'pending' THEN 'rejected' ELSE status END,
@@ -1411,6 +1409,7 @@ COMMENT ON TABLE movement_change IS
     'Changes of the journal that are not summed up yet. [by original_transaction_id]';
 
 -- What a change of the journal adds to the sums: the movements that it added, less those that it closed.
+-- For programs of version 4: what comes after them joins the tables, as Citus asks.
 CREATE OR REPLACE FUNCTION movement_effect(
     environment text, original_transaction_id text, change_id bigint)
 RETURNS TABLE (
@@ -1928,18 +1927,25 @@ BEGIN ATOMIC
         AND (include_family_shared OR d.ownership_type = 'purchased')
         AND (product IS NULL OR d.product_id = product)
     UNION ALL
-    SELECT d.kind, d.cause, d.day, d.cohort, d.product_id, d.ownership_type, d.period_type,
-        nullif(d.currency, ''), nullif(d.price_source, ''), d.number, d.amount_milliunits,
-        d.mrr_twelfths
+    -- What a change adds: the movements that it added, less those that it closed.
+    SELECT m.kind, b.summed_cause, b.day, b.cohort, m.product_id, m.ownership_type, m.period_type,
+        m.currency, m.price_source, s.sign * m.number, s.sign * m.amount_milliunits,
+        s.sign * m.mrr_twelfths
     FROM movement_change AS c
-    CROSS JOIN LATERAL movement_effect(c.environment, c.original_transaction_id, c.change_id) AS d
+    JOIN movement AS m ON m.environment = c.environment
+        AND m.original_transaction_id = c.original_transaction_id
+        AND c.change_id IN (m.opened_by, m.closed_by)
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN m.opened_by = c.change_id THEN 1::bigint ELSE -1 END AS sign
+    ) AS s
+    CROSS JOIN LATERAL movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths) AS b
     WHERE known_at IS NULL AND time_zone = 'UTC'
-        AND c.environment = movement_sum.environment AND d.basis = movement_sum.basis
-        AND d.kind = ANY (kinds)
-        AND d.day >= coalesce(from_day, '-infinity') AND d.day <= coalesce(to_day, 'infinity')
-        AND d.day < (moment AT TIME ZONE 'UTC')::date
-        AND (include_family_shared OR d.ownership_type = 'purchased')
-        AND (product IS NULL OR d.product_id = product)
+        AND c.environment = movement_sum.environment AND b.basis = movement_sum.basis
+        AND m.kind = ANY (kinds)
+        AND b.day >= coalesce(from_day, '-infinity') AND b.day <= coalesce(to_day, 'infinity')
+        AND b.day < (moment AT TIME ZONE 'UTC')::date
+        AND (include_family_shared OR m.ownership_type = 'purchased')
+        AND (product IS NULL OR m.product_id = product)
     UNION ALL
     SELECT i.kind, i.cause, i.day, i.cohort, i.product_id, i.ownership_type, i.period_type,
         i.currency, i.price_source, i.number, i.amount_milliunits, i.mrr_twelfths
