@@ -16,7 +16,7 @@ struct CommandTests {
   static let commands = [
     "serve", "work", "poll", "jobs", "webhooks", "account", "charge", "migrate", "audit", "rebuild",
     "report", "import", "export", "compare", "app-store", "demo", "simulate-app-store", "doctor",
-    "metrics", "bench", "fuzz",
+    "metrics", "bench",
   ]
 
   @Test("the program's help lists every command")

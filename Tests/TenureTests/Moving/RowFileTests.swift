@@ -55,7 +55,7 @@ struct RowFileTests {
     Case("a,beta\n1,",                         ["2: 1/-/-"]),
     Case("a,b\n\"1\",\"2,\"\"3\"\"\n4\"\n5,6", ["2: 1/2,\"3\"\n4/-", "4: 5/6/-"]),
     Case("a,b\n\"\",2",                        ["2: -/2/-"]),
-    Case("a,b\n1\n2,3",                        ["2! The line can't be read: it has 1 fields, the first line names 2.", "3: 2/3/-"]),
+    Case("a,b\n1\n2,3",                        ["2! The line can't be read: it has one field, the first line names 2.", "3: 2/3/-"]),
     Case("a,b\n1,2,3\n4,5",                    ["2! The line can't be read: it has 3 fields, the first line names 2.", "3: 4/5/-"]),
     Case("a,b\n1\"2,3\n4,5",                   ["2! The line can't be read: there is a quote inside a field without quotes.", "3: 4/5/-"]),
     Case("a,b\n\"1\"2,3\n4,5",                 ["2! The line can't be read: there is text behind a closing quote.", "3: 4/5/-"]),
