@@ -33,7 +33,7 @@ struct ServerBinaries: Sendable {
         // Of links to the two the others need not have any.
         let folder = URL(filePath: binaries.postgres).resolvingSymlinksInPath()
           .deletingLastPathComponent()
-        return ServerBinaries(path: folder.path(percentEncoded: false))
+        return ServerBinaries(path: folder.path)
       }
     }
     throw PrivatePostgresError.binariesNotFound(searched: candidates)
