@@ -94,10 +94,26 @@ package struct SchemaDistributor: Sendable {
   ///
   /// - Returns: The table; nil if all are placed.
   private func placeNext() async throws -> String? {
+    while true {
+      do {
+        return try await tryPlacing()
+      } catch is SomebodyMigrates {
+        try await Task.sleep(for: SchemaMigrator.Patience().turn)
+      }
+    }
+  }
+
+  /// Another program migrates or distributes.
+  ///
+  /// Nobody waits for it in a transaction: an index that it makes would wait for that one.
+  private struct SomebodyMigrates: Error {}
+
+  private func tryPlacing() async throws -> String? {
     try await database.withTransaction { transaction in
-      // Whoever migrates or distributes at the same time waits.
-      _ = try await transaction.query(
-        "SELECT pg_advisory_xact_lock(\(SchemaMigrator.lock))", deadline: Self.deadline)
+      guard
+        try await transaction.query("SELECT pg_try_advisory_xact_lock(\(SchemaMigrator.lock))")
+          .decodeOnly(Bool.self)
+      else { throw SomebodyMigrates() }
       let tables = try await Self.tables(transaction)
       try Self.requireAsWanted(tables)
       guard

@@ -195,12 +195,15 @@ package struct SchemaMigrator: Sendable {
     try await database.withConnection { connection in
       // Without a snapshot of its own while it waits for an index to be made.
       _ = try await connection.query("BEGIN ISOLATION LEVEL READ COMMITTED")
-      // Asked for again and again: a statement that waits is one that an index waits for, and its
-      // maker has the lock.
+      // Asked for again and again, each time in a transaction of its own: for a statement that
+      // waits, and for a transaction that has asked anything, an index waits, whose maker has the
+      // lock.
       while try await !connection.query("SELECT pg_try_advisory_xact_lock(\(Self.lock))")
         .decodeOnly(Bool.self)
       {
+        _ = try await connection.query("ROLLBACK")
         try await Task.sleep(for: patience.turn)
+        _ = try await connection.query("BEGIN ISOLATION LEVEL READ COMMITTED")
       }
       // Another program may have applied it while this one waited.
       let found = try await Self.found(in: connection)?.version ?? 0

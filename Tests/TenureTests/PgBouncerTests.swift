@@ -54,13 +54,11 @@ struct PgBouncerTests {
         try TenureProgram.executable, ["work"], environment: settings, in: directory)
       do {
         try await Self.live(simulation, server)
-        let listening = try await database.query(
-          """
-          SELECT count(*) FROM pg_stat_activity
-          WHERE datname = current_database() AND query LIKE 'LISTEN%'
-          """
-        ).decodeOnly(Int.self)
-        #expect(listening >= 1, "the worker, past the pooler")
+        // The worker may have begun a moment ago.
+        for _ in 0..<600 where try await Self.listeners(in: database) == 0 {
+          try await Task.sleep(for: .milliseconds(50))
+        }
+        #expect(try await Self.listeners(in: database) >= 1, "the worker, past the pooler")
         await worker.stop()
         await server.stop()
       } catch {
@@ -71,6 +69,15 @@ struct PgBouncerTests {
       let audit = try await TenureProgram.run("audit", environment: settings)
       #expect(audit.status == 0, "\(audit.output) \(audit.errors)")
     }
+  }
+
+  private static func listeners(in database: ConnectionPool) async throws -> Int {
+    try await database.query(
+      """
+      SELECT count(*) FROM pg_stat_activity
+      WHERE datname = current_database() AND query LIKE 'LISTEN%'
+      """
+    ).decodeOnly(Int.self)
   }
 
   /// Customers buy, and the first gets the money back.

@@ -159,8 +159,8 @@ struct TenureAPI: Sendable {
   ///
   /// `apply` stores the cursor in the transaction in which it applies the events: then none is
   /// skipped, and none is applied twice. Problem `cursor_expired` means that events were deleted
-  /// before they were read, `cursor_unknown` that the server was set back: in both cases ask for all
-  /// entitlements, and follow from nil.
+  /// before they were read, `cursor_unknown` that the server was set back: in both cases ask for
+  /// all entitlements, and follow from nil.
   func follow(
     after cursor: String?, apply: (_ events: [Event], _ next: String) async throws -> Bool
   ) async throws {
