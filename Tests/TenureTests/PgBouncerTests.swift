@@ -53,12 +53,8 @@ struct PgBouncerTests {
       let worker = try ChildProcess(
         try TenureProgram.executable, ["work"], environment: settings, in: directory)
       do {
+        #expect(try await Self.isListening(in: database), "the worker, past the pooler")
         try await Self.live(simulation, server)
-        // The worker may have begun a moment ago.
-        for _ in 0..<600 where try await Self.listeners(in: database) == 0 {
-          try await Task.sleep(for: .milliseconds(50))
-        }
-        #expect(try await Self.listeners(in: database) >= 1, "the worker, past the pooler")
         await worker.stop()
         await server.stop()
       } catch {
@@ -71,13 +67,21 @@ struct PgBouncerTests {
     }
   }
 
-  private static func listeners(in database: ConnectionPool) async throws -> Int {
-    try await database.query(
-      """
-      SELECT count(*) FROM pg_stat_activity
-      WHERE datname = current_database() AND query LIKE 'LISTEN%'
-      """
-    ).decodeOnly(Int.self)
+  /// Whether somebody begins to listen soon.
+  ///
+  /// Later the connection is asked whether it lives, and LISTEN is not its last statement any more.
+  private static func isListening(in database: ConnectionPool) async throws -> Bool {
+    for _ in 0..<1200 {
+      let listeners = try await database.query(
+        """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND query LIKE 'LISTEN%'
+        """
+      ).decodeOnly(Int.self)
+      if listeners > 0 { return true }
+      try await Task.sleep(for: .milliseconds(50))
+    }
+    return false
   }
 
   /// Customers buy, and the first gets the money back.
