@@ -62,13 +62,11 @@ struct ReportController: Sendable {
     }
   }
 
-  /// The report; nil: it is being made, and the client does not want to wait for it.
+  /// The report; nil: it is still being made.
   private func table(
     of report: Report, _ choices: ReportChoices, for request: Request
   ) async throws -> ReportTable? {
-    guard let patience = request.headers.patience(usually: ReportDesk.patience) else {
-      return try await reports.table(of: report, choices, at: now())
-    }
+    let patience = request.headers.preferredWait ?? ReportDesk.patience
     switch await desk.outcome(.table(report, choices), within: patience) {
     case .answered(.table(let table)): return table
     case .failed(let error): throw error
@@ -97,24 +95,22 @@ struct ReportController: Sendable {
 
 extension HTTPFields {
   /// No answer is worth a longer wait.
-  private static let longestPatience = 60
+  private static let longestWait = 60
 
-  /// How long a client waits that prefers to be told then that it takes longer.
+  /// How long a client prefers to wait before it is told that it takes longer: `Prefer: wait=30`.
   ///
-  /// Nil: until there is an answer. `Prefer: respond-async, wait=5`:
-  /// <https://www.rfc-editor.org/rfc/rfc7240>.
-  fileprivate func patience(usually: Duration) -> Duration? {
+  /// Nil: it does not say. See <https://www.rfc-editor.org/rfc/rfc7240#section-4.3>.
+  fileprivate var preferredWait: Duration? {
     let preferences = filter { $0.name.canonicalName == "prefer" }.flatMap {
       $0.value.lowercased().split { ",;".contains($0) }.map {
         $0.filter { !$0.isWhitespace }
       }
     }
-    guard preferences.contains("respond-async") else { return nil }
-    let wait = preferences.lazy.compactMap { preference -> Int? in
+    let seconds = preferences.lazy.compactMap { preference -> Int? in
       let parts = preference.split(separator: "=")
       return parts.count == 2 && parts[0] == "wait" ? Int(parts[1]) : nil
     }.first
-    return wait.map { .seconds(Swift.min(Swift.max($0, 0), Self.longestPatience)) } ?? usually
+    return seconds.map { .seconds(Swift.min(Swift.max($0, 0), Self.longestWait)) }
   }
 }
 

@@ -62,7 +62,6 @@ struct BenchPages: Sendable {
       request.headers.add(name: "Cookie", value: cookie)
     } else {
       request.headers.add(name: "Authorization", value: "Bearer \(server.secret)")
-      request.headers.add(name: "Prefer", value: "respond-async")
     }
     let start = ContinuousClock.now
     let answer = try await client.execute(request, timeout: Self.timeout)

@@ -8,7 +8,8 @@ struct ReadBenchmark: Sendable {
   private static let routerName = "entitlement reads through the router"
   private static let limitName =
     "pgbench, 8 clients, the prepared select of one account's holdings on the same table"
-  private static let goal = 0.45
+  private static let goal = 1.0
+  private static let routerGoal = 0.45
   /// Asks for the same answer in a way that only the router understands.
   private static let routerQuery = "?active=false"
   /// Keep-alive connections, each with one request under way.
@@ -68,7 +69,8 @@ struct ReadBenchmark: Sendable {
         name: Self.name, limitName: Self.limitName, goal: Self.goal, rounds: figures,
         memory: server.peakMemory),
       BenchResult(
-        name: Self.routerName, limitName: Self.limitName, goal: nil, rounds: routerFigures),
+        name: Self.routerName, limitName: Self.limitName, goal: Self.routerGoal,
+        rounds: routerFigures),
     ]
   }
 

@@ -3,10 +3,10 @@ import ServiceLifecycle
 import Subscriptions
 import Synchronization
 
-/// Asks reports for the administrator's pages, and for whoever else does not want to wait.
+/// Asks reports for the administrator's pages, and for programs.
 ///
 /// Who would wait too long is told so, the report goes on, and its answer is kept for those who ask
-/// again.
+/// again. What nobody was told to come back for is not kept: the next one gets newer numbers.
 final class ReportDesk: Service {
   /// Nobody looks at an empty page for longer than two seconds, what is around the answer included.
   static let patience: Duration = .milliseconds(1700)
@@ -27,14 +27,25 @@ final class ReportDesk: Service {
     case working
   }
 
+  private typealias Result = Swift.Result<ReportAnswer, any Error>
+
   private enum Entry {
-    case asked([Int: CheckedContinuation<Void, Never>])
-    case done(Result<ReportAnswer, any Error>, at: ContinuousClock.Instant)
+    /// - Parameters:
+    ///   - waiting: Those who still wait.
+    ///   - isPromised: Whether somebody was told to ask again.
+    case asked(waiting: [Int: CheckedContinuation<Result?, Never>], isPromised: Bool)
+    case done(Result, at: ContinuousClock.Instant)
   }
 
   private struct State {
     var entries: [ReportQuestion: Entry] = [:]
     var nextID = 0
+
+    /// What was kept, once more; whoever asks again after a failure tries again.
+    mutating func kept(_ result: Result, of question: ReportQuestion) -> Result {
+      if case .failure = result { entries[question] = nil }
+      return result
+    }
 
     /// Forgets what is too old, and the oldest where there is too much.
     mutating func tidy(at now: ContinuousClock.Instant) {
@@ -68,23 +79,27 @@ final class ReportDesk: Service {
   /// Asks, and waits for a while.
   func outcome(_ question: ReportQuestion, within patience: Duration = patience) async -> Outcome {
     if !ask(question) { return .failed(Problem.unavailable("Too many reports are being made.")) }
-    if patience > .zero {
-      await withTaskGroup(of: Void.self) { group in
-        group.addTask { await self.wait(for: question) }
-        group.addTask { try? await Task.sleep(for: patience) }
-        await group.next()
-        group.cancelAll()
-      }
+    switch await result(of: question, within: patience) {
+    case .success(let answer)?: return .answered(answer)
+    case .failure(let error)?: return .failed(error)
+    case nil: return .working
     }
-    return state.withLock { state in
-      guard case .done(let result, _)? = state.entries[question] else { return .working }
-      switch result {
-      case .success(let answer): return .answered(answer)
-      case .failure(let error):
-        // Whoever asks again tries again.
-        state.entries[question] = nil
-        return .failed(error)
+  }
+
+  /// The result; nil: it is not there yet, and will be kept.
+  private func result(of question: ReportQuestion, within patience: Duration) async -> Result? {
+    if patience <= .zero { return promised(question) }
+    return await withTaskGroup(of: Result?.self) { group in
+      group.addTask { await self.wait(for: question) }
+      group.addTask {
+        try? await Task.sleep(for: patience)
+        return nil
       }
+      let first = await group.next() ?? nil
+      group.cancelAll()
+      if let first { return first }
+      // It may have come in that very moment.
+      return await group.next() ?? nil
     }
   }
 
@@ -95,7 +110,7 @@ final class ReportDesk: Service {
       if state.entries[question] != nil { return false }
       let waiting = state.entries.values.count { if case .asked = $0 { true } else { false } }
       guard waiting < Self.mostWaiting else { return nil }
-      state.entries[question] = .asked([:])
+      state.entries[question] = .asked(waiting: [:], isPromised: false)
       return true
     }
     guard let isNew else { return false }
@@ -103,31 +118,51 @@ final class ReportDesk: Service {
     return true
   }
 
-  private func wait(for question: ReportQuestion) async {
+  /// What was kept of an answer; nil: it is kept as soon as it is there.
+  private func promised(_ question: ReportQuestion) -> Result? {
+    state.withLock { state in
+      switch state.entries[question] {
+      case .done(let result, _)?: return state.kept(result, of: question)
+      case .asked(let waiting, _)?:
+        state.entries[question] = .asked(waiting: waiting, isPromised: true)
+        return nil
+      case nil: return nil
+      }
+    }
+  }
+
+  /// - Returns: The result; nil once the task is cancelled: then it is kept.
+  private func wait(for question: ReportQuestion) async -> Result? {
     let id = state.withLock { state in
       state.nextID += 1
       return state.nextID
     }
-    await withTaskCancellationHandler {
+    return await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
-        let mustWait = state.withLock { state in
-          guard case .asked(var waiting)? = state.entries[question], !Task.isCancelled else {
-            return false
+        let (mustWait, result) = state.withLock { state -> (Bool, Result?) in
+          switch state.entries[question] {
+          case .done(let result, _)?: return (false, state.kept(result, of: question))
+          case .asked(var waiting, let isPromised)? where !Task.isCancelled:
+            waiting[id] = continuation
+            state.entries[question] = .asked(waiting: waiting, isPromised: isPromised)
+            return (true, nil)
+          case .asked(let waiting, _)?:
+            state.entries[question] = .asked(waiting: waiting, isPromised: true)
+            return (false, nil)
+          case nil: return (false, nil)
           }
-          waiting[id] = continuation
-          state.entries[question] = .asked(waiting)
-          return true
         }
-        if !mustWait { continuation.resume() }
+        if !mustWait { continuation.resume(returning: result) }
       }
     } onCancel: {
-      let continuation = state.withLock { state -> CheckedContinuation<Void, Never>? in
-        guard case .asked(var waiting)? = state.entries[question] else { return nil }
-        let continuation = waiting.removeValue(forKey: id)
-        state.entries[question] = .asked(waiting)
+      let continuation = state.withLock { state -> CheckedContinuation<Result?, Never>? in
+        guard case .asked(var waiting, _)? = state.entries[question],
+          let continuation = waiting.removeValue(forKey: id)
+        else { return nil }
+        state.entries[question] = .asked(waiting: waiting, isPromised: true)
         return continuation
       }
-      continuation?.resume()
+      continuation?.resume(returning: nil)
     }
   }
 
@@ -147,19 +182,19 @@ final class ReportDesk: Service {
   }
 
   private func answer(_ question: ReportQuestion) async {
-    let result: Result<ReportAnswer, any Error>
+    let result: Result
     do {
       result = .success(try await question.answer(from: reports, at: now()))
     } catch {
       result = .failure(error)
     }
-    let waiting = state.withLock { state in
-      defer { state.entries[question] = .done(result, at: .now) }
-      guard case .asked(let waiting)? = state.entries[question] else {
-        return [CheckedContinuation<Void, Never>]()
-      }
+    let waiting = state.withLock { state -> [CheckedContinuation<Result?, Never>] in
+      guard case .asked(let waiting, let isPromised)? = state.entries[question] else { return [] }
+      // With nobody there, whoever asked is about to look, or has gone.
+      let isKept = isPromised || waiting.isEmpty
+      state.entries[question] = isKept ? .done(result, at: .now) : nil
       return Array(waiting.values)
     }
-    for continuation in waiting { continuation.resume() }
+    for continuation in waiting { continuation.resume(returning: result) }
   }
 }
