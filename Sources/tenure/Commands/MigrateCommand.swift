@@ -1,6 +1,7 @@
 import ArgumentParser
 import LedgerStorage
 import Logging
+import Postgres
 
 /// `tenure migrate`: the database's schema.
 struct MigrateCommand: AsyncParsableCommand {
@@ -29,16 +30,25 @@ struct MigrateCommand: AsyncParsableCommand {
       level: settings.logLevel, format: settings.logFormat)
     let database = try await Database.openForMigration(
       settings, creating: !check, logger: logger)
-    try await database.use { pool in
-      let distributor = SchemaDistributor(database: pool, logger: logger)
-      if check {
-        let standing = try await SchemaMigrator(database: pool, logger: logger).check()
-        try await tell(standing, distributor)
-      } else {
-        try await migrate(SchemaMigrator(database: pool, logger: logger))
-        let isBegun = try await distributor.isBegun()
-        if distributed || isBegun { try await distribute(distributor) }
-      }
+    do {
+      try await database.use { pool in try await run(on: pool, logger: logger) }
+    } catch let error as PostgresError where error.sqlState == .insufficientPrivilege {
+      throw SettingError(
+        name: settings.migrationDatabaseURL == nil
+          ? "TENURE_MIGRATION_DATABASE_URL is not set" : "TENURE_MIGRATION_DATABASE_URL",
+        fault: "\(error.message): name the role that owns the schema there")
+    }
+  }
+
+  private func run(on pool: ConnectionPool, logger: Logger) async throws {
+    let migrator = SchemaMigrator(database: pool, logger: logger)
+    let distributor = SchemaDistributor(database: pool, logger: logger)
+    if check {
+      try await tell(try await migrator.check(), distributor)
+    } else {
+      try await migrate(migrator)
+      let isBegun = try await distributor.isBegun()
+      if distributed || isBegun { try await distribute(distributor) }
     }
   }
 
