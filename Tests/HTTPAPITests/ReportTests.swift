@@ -1,5 +1,5 @@
-import AppStoreSimulator
 import AppStore
+import AppStoreSimulator
 import HTTPTypes
 import Reports
 import Testing
