@@ -64,10 +64,15 @@ private struct RowsByAccount: Sendable {
 ///
 /// Swift's own comparison takes two spellings of one character (é, and e with a combining accent)
 /// for the same, and would hand one account what another holds.
-struct AccountID: Hashable, Sendable {
-  private let text: String
+struct AccountID: Hashable, Comparable, Sendable {
+  let text: String
 
   init(_ text: String) { self.text = text }
+
+  /// In the order in which all programs lock accounts.
+  static func < (lhs: AccountID, rhs: AccountID) -> Bool {
+    lhs.text.utf8.lexicographicallyPrecedes(rhs.text.utf8)
+  }
 
   static func == (lhs: AccountID, rhs: AccountID) -> Bool {
     lhs.text.utf8.elementsEqual(rhs.text.utf8)

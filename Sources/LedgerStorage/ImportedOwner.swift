@@ -25,6 +25,9 @@ package struct ImportedOwner: Hashable, Sendable {
     self.transactionID = transactionID
     self.receipt = receipt
   }
+
+  /// Whether it names anything to ask Apple with.
+  var hasSource: Bool { transactionID != nil || receipt != nil }
 }
 
 /// What came of importing the owner of a line.
@@ -80,7 +83,7 @@ extension StoredFamily {
     // Whatever has become of it since.
     if let placement, line.history.says(.linePlacement(placement)) { return (.known, nil) }
     let rule = rule
-    let latest = rule.charges.indices.last.map { (rule.charges[$0], rule.decisions[$0]) }
+    let latest = rule.charges.latestPosition.map { (rule.charges[$0], rule.decisions[$0]) }
     let holder =
       latest.map { $0.1.isProvisional ? nil : $0.1.owner }
       ?? (line.history.transactions.isEmpty ? importedFor : nil)

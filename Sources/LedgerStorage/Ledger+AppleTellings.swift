@@ -175,10 +175,10 @@ extension RecordedFamily {
   /// To whom the recording bound the line, and by which charge; nil: it did not move the binding,
   /// or left it nobody's.
   fileprivate var newlyBound: (account: AccountKey, charge: Charge)? {
-    guard !entries.isEmpty, let charge = rule.charges.last,
+    guard !entries.isEmpty, let charge = rule.charges.latestCharge,
       let account = line.decisions[charge.id]?.decision.owner
     else { return nil }
-    let last = ruleBefore.charges.last.flatMap { before.line.decisions[$0.id]?.decision.owner }
+    let last = ruleBefore.charges.latestCharge.flatMap { before.line.decisions[$0.id]?.decision.owner }
     return account == last ? nil : (account, charge)
   }
 

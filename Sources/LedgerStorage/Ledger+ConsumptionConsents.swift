@@ -28,8 +28,14 @@ extension Ledger {
 
   /// Whether an account's customer has agreed to Apple's being told.
   package func hasConsumptionConsent(_ account: AccountKey) async throws -> Bool {
-    try await database.query(Self.selectConsent(of: account))
-      .decodeFirst(Bool.self, Timestamp.self)?.0 ?? false
+    // What a guest said does not pass on, nor hold for its charges until they have done so.
+    try await database.query(
+      """
+      SELECT c.is_given FROM tenure.consumption_consent AS c
+      JOIN tenure.account_by_key AS k ON k.account_key = c.account_key
+      WHERE c.account_key = \(account) AND k.merged_into_key IS NULL
+      """
+    ).decodeFirst(Bool.self) ?? false
   }
 
   private static func selectConsent(of account: AccountKey) -> SQL {

@@ -54,6 +54,11 @@ extension Ledger {
   package func erase(
     _ accountID: String, by administrator: Administrator, at now: Timestamp
   ) async throws -> Erasure {
+    guard let known = try await self.account(accountID) else {
+      throw LedgerError.unknownAccount(accountID)
+    }
+    // First: should anything fail, the name is still there to go on with.
+    try await eraseAccounts(mergedInto: known.key, by: administrator, at: now)
     let (key, erasure) = try await database.withTransaction {
       transaction -> (AccountKey, Erasure) in
       guard
@@ -82,10 +87,22 @@ extension Ledger {
           erasure, of: account, results, by: administrator, at: now, in: transaction)
       )
     }
-    for merged in try await accounts(mergedInto: key) {
-      _ = try await erase(merged, by: administrator, at: now)
-    }
+    // What was merged into it while it was erased.
+    try await eraseAccounts(mergedInto: key, by: administrator, at: now)
     return erasure
+  }
+
+  private func eraseAccounts(
+    mergedInto account: AccountKey, by administrator: Administrator, at now: Timestamp
+  ) async throws {
+    for merged in try await accounts(mergedInto: account) {
+      do {
+        _ = try await erase(merged, by: administrator, at: now)
+      } catch LedgerError.unknownAccount {
+        // Somebody else has just erased it.
+        continue
+      }
+    }
   }
 
   /// The accounts that were merged into an account and are not erased.

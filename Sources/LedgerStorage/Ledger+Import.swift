@@ -49,6 +49,8 @@ extension Ledger {
         {
           // Somebody else has just written one of the lines, or one of the accounts.
           continue
+        } catch is AccountErased where attempt < Self.patience {
+          continue
         }
       }
       for part in stride(from: 0, to: others.count, by: Self.knownLinesAtOnce) {
@@ -66,16 +68,17 @@ extension Ledger {
 
   /// What one look at all lines of a chunk tells.
   private struct Knowledge {
-    var accounts: [String: AccountKey] = [:]
+    var accounts: [AccountID: AccountKey] = [:]
     /// The accounts that bear a pseudonym.
-    var erased: Set<String> = []
+    var erased: Set<AccountID> = []
     var heads: [LineID: (owner: AccountKey?, paidThrough: Timestamp?)] = [:]
     var placements: [LineID: [LinePlacement]] = [:]
 
     /// What is known without a closer look; nil: that has to be seen.
     func verdict(on owner: ImportedOwner) -> ImportVerdict? {
-      if erased.contains(owner.accountID) { return .accountErased }
-      guard let key = accounts[owner.accountID], let head = heads[owner.line] else { return nil }
+      let id = AccountID(owner.accountID)
+      if erased.contains(id) { return .accountErased }
+      guard let key = accounts[id], let head = heads[owner.line] else { return nil }
       let isSaid = placements[owner.line, default: []].contains {
         $0.account == key && $0.boughtUntil >= owner.asOf
       }
@@ -93,10 +96,18 @@ extension Ledger {
         + environments.flatMap { environment -> [SQL] in
           let ids = (lines[environment] ?? []).map(\.originalTransactionID)
           return [
+            // An owner from whom a claim could still take the charge is no word against one.
             """
-            SELECT original_transaction_id, latest_owner_key, paid_through
-            FROM tenure.original_transaction
-            WHERE environment = \(environment) AND original_transaction_id = ANY(\(ids))
+            SELECT o.original_transaction_id,
+              CASE WHEN EXISTS (
+                SELECT FROM tenure.store_transaction AS t
+                WHERE t.environment = o.environment
+                  AND t.original_transaction_id = o.original_transaction_id
+                  AND t.charged_at = o.latest_charged_at
+                  AND t.owner_account_key = o.latest_owner_key AND NOT t.is_provisional)
+              THEN o.latest_owner_key END, o.paid_through
+            FROM tenure.original_transaction AS o
+            WHERE o.environment = \(environment) AND o.original_transaction_id = ANY(\(ids))
             """,
             """
             SELECT original_transaction_id, account_key, effective_from FROM tenure.placement
@@ -107,7 +118,8 @@ extension Ledger {
           ]
         })
     known.accounts = try Self.accountKeys(from: results[0])
-    known.erased = Set(known.accounts.filter { $0.key == Account.pseudonym(of: $0.value) }.keys)
+    known.erased = Set(
+      known.accounts.filter { $0.key.text == Account.pseudonym(of: $0.value) }.keys)
     for (index, environment) in environments.enumerated() {
       for (id, owner, paidThrough) in try results[1 + 2 * index].decode(
         OriginalTransactionID.self, AccountKey?.self, Timestamp?.self)
@@ -128,12 +140,36 @@ extension Ledger {
   private static func select(accounts names: [String]) -> SQL {
     """
     SELECT account_id, account_key FROM tenure.account
-    WHERE account_id = ANY(\(Set(names).sorted()))
+    WHERE account_id = ANY(\(Set(names.map(AccountID.init)).sorted().map(\.text)))
     """
   }
 
-  private static func accountKeys(from rows: Rows) throws -> [String: AccountKey] {
-    Dictionary(uniqueKeysWithValues: try rows.decode(String.self, AccountKey.self))
+  private static func accountKeys(from rows: Rows) throws -> [AccountID: AccountKey] {
+    Dictionary(
+      uniqueKeysWithValues: try rows.decode(String.self, AccountKey.self).map {
+        (AccountID($0), $1)
+      })
+  }
+
+  /// An account has another key than it had a moment ago, or none: its name is free again.
+  private struct AccountErased: Error {}
+
+  /// Locks the accounts with which a receipt or a transaction is to be kept, so that nobody erases
+  /// them meanwhile and leaves it behind.
+  ///
+  /// - Returns: Those that there are.
+  private static func hold(
+    _ owners: [ImportedOwner], in transaction: Transaction
+  ) async throws -> [AccountID: AccountKey] {
+    let names = Set(owners.filter(\.hasSource).map { AccountID($0.accountID) }).sorted()
+    guard !names.isEmpty else { return [:] }
+    let found = try await transaction.batch(
+      names.map { name -> SQL in
+        "SELECT account_key FROM tenure.account WHERE account_id = \(name.text) FOR KEY SHARE"
+      })
+    var held: [AccountID: AccountKey] = [:]
+    for (name, rows) in zip(names, found) { held[name] = try rows.decodeFirst(AccountKey.self) }
+    return held
   }
 
   // MARK: New lines
@@ -149,20 +185,20 @@ extension Ledger {
   ///
   /// - Throws: `PostgresError` of a unique violation if there is something of one of them.
   private func copy(
-    _ owners: [ImportedOwner], keys: [String: AccountKey], from source: EntrySource,
+    _ owners: [ImportedOwner], keys known: [AccountID: AccountKey], from source: EntrySource,
     at now: Timestamp
   ) async throws {
-    var keys = keys
+    var keys = known
     var accounts: [Account] = []
     // In one order, so that two imports never wait for each other in a circle.
-    for name in Set(owners.map(\.accountID)).subtracting(keys.keys).sorted() {
+    for name in Set(owners.map { AccountID($0.accountID) }).subtracting(keys.keys).sorted() {
       let account = Account(
-        id: name, key: AccountKey(rawValue: UUID()), appAccountToken: UUID(), createdAt: now)
+        id: name.text, key: AccountKey(rawValue: UUID()), appAccountToken: UUID(), createdAt: now)
       accounts.append(account)
       keys[name] = account.key
     }
     let lines = try owners.sorted { $0.line < $1.line }.map { owner in
-      guard let account = keys[owner.accountID] else {
+      guard let account = keys[AccountID(owner.accountID)] else {
         preconditionFailure("Every account was found or is made.")
       }
       let placement = LinePlacement(
@@ -175,7 +211,12 @@ extension Ledger {
             content: .act(.linePlacement(placement))),
           source: source, after: nil))
     }
+    let receivers = owners.filter { known[AccountID($0.accountID)] != nil && $0.hasSource }
     try await database.withTransaction { [accounts] transaction in
+      let held = try await Self.hold(receivers, in: transaction)
+      for name in receivers.map({ AccountID($0.accountID) }) where held[name] != known[name] {
+        throw AccountErased()
+      }
       try await Self.copy(accounts, in: transaction)
       try await Self.copy(lines, at: now, in: transaction)
       try await transaction.commit(with: Self.companions(of: lines, at: now))
@@ -251,23 +292,34 @@ extension Ledger {
   }
 
   /// Notes the apps of lines, where the import names them and Apple has not.
-  private static func insertApps(_ owners: [ImportedOwner]) -> [SQL] {
+  ///
+  /// - Parameters:
+  ///   - owners: Of several lines.
+  ///   - unheard: Those lines of which Apple has told nothing: the last word of an import counts, for
+  ///     the one before may have been mistyped.
+  private static func insertApps(
+    _ owners: [ImportedOwner], unheard: Set<LineID> = []
+  ) -> [SQL] {
     let known = owners.filter { $0.bundleID != nil }.sorted { $0.line < $1.line }
-    guard !known.isEmpty else { return [] }
-    return [
-      """
-      INSERT INTO tenure.line_source (environment, original_transaction_id, bundle_id)
-      SELECT environment, original_transaction_id, bundle_id
-      FROM unnest(\(known.map(\.line.environment)), \(known.map(\.line.originalTransactionID)),
-        \(known.compactMap(\.bundleID)))
-        AS line (environment, original_transaction_id, bundle_id)
-      ON CONFLICT (environment, original_transaction_id) DO NOTHING
-      """
-    ]
+    return [true, false].compactMap { isUnheard in
+      let owners = known.filter { unheard.contains($0.line) == isUnheard }
+      guard !owners.isEmpty else { return nil }
+      var insert: SQL = """
+        INSERT INTO tenure.line_source (environment, original_transaction_id, bundle_id)
+        SELECT environment, original_transaction_id, bundle_id
+        FROM unnest(\(owners.map(\.line.environment)),
+          \(owners.map(\.line.originalTransactionID)), \(owners.compactMap(\.bundleID)))
+          AS line (environment, original_transaction_id, bundle_id)
+        ON CONFLICT (environment, original_transaction_id)
+        """
+      insert.append(
+        isUnheard ? " DO UPDATE SET bundle_id = excluded.bundle_id" : " DO NOTHING")
+      return insert
+    }
   }
 
   private static func insertSource(_ owner: ImportedOwner, of account: AccountKey) -> SQL? {
-    guard owner.transactionID != nil || owner.receipt != nil else { return nil }
+    guard owner.hasSource else { return nil }
     return """
       INSERT INTO tenure.imported_source (environment, original_transaction_id, account_key,
         transaction_id, receipt_data)
@@ -293,27 +345,35 @@ extension Ledger {
       try await reader.read(Set(owners.map(\.line)), in: transaction)
       let families = reader.families
       // Asked for again, and all at once: one may have been erased since the look at the chunk.
+      if !isDryRun { _ = try await Self.hold(owners, in: transaction) }
       var accounts = try await Self.accountKeys(
         from: transaction.query(Self.select(accounts: owners.map(\.accountID))))
       var verdicts: [ImportVerdict] = []
       var news: [(owner: ImportedOwner, account: AccountKey)] = []
       for owner in owners {
         let family = families.first { $0.members[owner.line] != nil }
-        let judged = family?.verdict(on: owner, of: accounts[owner.accountID])
+        let account = accounts[AccountID(owner.accountID)]
+        let judged = family?.verdict(on: owner, of: account)
         var verdict = judged?.verdict ?? .recorded
         if let other = judged?.other {
           let known = try await KnownAccount.accounts(
-            from: transaction.query(KnownAccount.select([other])))[other]
-          verdict = .ownedByAnotherAccount(known?.id ?? "an erased account")
+            from: transaction.query(KnownAccount.select([other, account ?? other])))
+          // A guest and the member that it was merged into are one person.
+          let isMerged = account.map { account in
+            known[account]?.mergedInto == other || known[other]?.mergedInto == account
+          }
+          verdict =
+            isMerged == true
+            ? .known : .ownedByAnotherAccount(known[other]?.id ?? "an erased account")
         }
         verdicts.append(verdict)
         guard verdict == .recorded, !isDryRun else { continue }
         let key: AccountKey
-        if let known = accounts[owner.accountID] {
-          key = known
+        if let account {
+          key = account
         } else {
           key = try await createAccount(owner.accountID, at: now, in: transaction).key
-          accounts[owner.accountID] = key
+          accounts[AccountID(owner.accountID)] = key
         }
         news.append((owner, key))
       }
@@ -340,7 +400,7 @@ extension Ledger {
       try await transaction.commit(
         with: writes + orders.statements + consequences.statements
           + news.compactMap { Self.insertSource($0.owner, of: $0.account) }
-          + Self.insertApps(news.map(\.owner))
+          + Self.insertApps(news.map(\.owner), unheard: Set(waiting))
           + (waiting.isEmpty ? [] : [Job.insertPolls(of: waiting, at: now)]))
       return (verdicts, consequences.channels.union([.jobs]))
     }
@@ -381,7 +441,7 @@ extension Job {
       SELECT \(Task.Kind.pollLine), subject, lane, \(RenewalPlan.quiet), \(now), \(now)
       FROM unnest(\(tasks.map(\.subject)), \(tasks.map(\.lane)))
         AS line (subject, lane)
-      ON CONFLICT (kind, subject) DO NOTHING
+      ON CONFLICT (kind, subject) DO UPDATE SET \(anew) WHERE tenure.job.parked_at IS NOT NULL
       """
   }
 }

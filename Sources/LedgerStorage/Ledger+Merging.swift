@@ -163,6 +163,8 @@ extension Ledger {
     var isLast: Bool
     /// The date of the latest charge on the account's lines.
     var lastCharge: Timestamp?
+    /// From when on the account counts as erased, if it was meanwhile.
+    var erasedAt: Timestamp?
   }
 
   /// Locks lines on which an account owns charges, its orders, and both accounts: nobody writes
@@ -195,11 +197,12 @@ extension Ledger {
           """
         })
       for (id, rows) in zip(ids, found) {
-        // Erased or merged since, or by another call of the same.
+        // Erased or merged since, or by another call of the same. A merge that goes on does so though
+        // the other account was merged, too, since.
         guard let (_, into) = try rows.decodeFirst(AccountKey.self, AccountKey?.self) else {
           throw LedgerError.unknownAccount(id)
         }
-        if let into, id == other.id || into != other.key {
+        if let into, id == other.id ? account.mergedInto == nil : into != other.key {
           throw LedgerError.mergedAccount(
             id, into: try await names(of: [into], in: transaction)[into] ?? "unknown")
         }
@@ -215,11 +218,13 @@ extension Ledger {
       WHERE environment IN ('production', 'sandbox')
         AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
       """,
+      "SELECT erased_at FROM tenure.account_by_key WHERE account_key = \(account.key)",
     ])
     return Merging(
       merger: merger, families: reader.families, orders: try results[0].decode(UUID.self),
       grants: try results[1].decode(UUID.self), isFirst: isFirst ?? false, isLast: isLast,
-      lastCharge: try results[2].decodeOnly(Timestamp?.self))
+      lastCharge: try results[2].decodeOnly(Timestamp?.self),
+      erasedAt: try results[3].decodeOnly(Timestamp?.self))
   }
 
   /// Places the charges of locked lines, and writes all else that the commit is to have.
@@ -242,8 +247,10 @@ extension Ledger {
         source: EntrySource(.administrator, id: administrator.entrySourceID)),
       on: LockedLines(families: merging.families, evidence: []),
       knowing: merging.isLast
-        ? [account.key: KnownAccount(id: account.id, mergedInto: other.key, mergedAt: mergedAt)]
-        : [:],
+        ? [
+          account.key: KnownAccount(
+            id: account.id, erasedAt: merging.erasedAt, mergedInto: other.key, mergedAt: mergedAt)
+        ] : [:],
       catalogue: terms.catalogue, at: now, in: transaction)
     var orders = OrderMatching(recording: recording, terms: terms, now: now)
     try await orders.matchDecided(in: self, transaction)

@@ -73,7 +73,7 @@ extension Ledger {
       var reader = FamilyReader(isLocking: false)
       try await reader.read([line], in: transaction)
       guard let family = reader.families.first else { return nil }
-      let latest = family.rule.charges.last
+      let latest = family.rule.charges.latestCharge
       guard latest != nil || family.awaitsApple else { return nil }
       let members = [line] + family.members.keys.filter { $0 != line }.sorted()
       let results = try await transaction.batch(

@@ -22,7 +22,7 @@ package struct LineSummary: Hashable, Sendable {
     autoRenewProductID =
       line.history.statuses.last { $0.autoRenewProductID != nil }?
       .autoRenewProductID
-    guard let position = rule.charges.indices.last else { return }
+    guard let position = rule.charges.latestPosition else { return }
     latest = rule.charges[position]
     latestOwner = rule.decisions[position].owner
     guard rule.charges[position].isSubscription else { return }

@@ -162,9 +162,9 @@ package struct AutoRenewal {
     }
   }
 
-  /// The position of the line's latest charge dated before the one at `position`.
+  /// The position of the line's latest charge dated before the one at `position`, of those that ran.
   func positionBefore(_ position: Int) -> Int? {
     let date = charges[position].date
-    return charges[..<position].lastIndex { $0.date < date }
+    return charges[..<position].lastIndex { $0.date < date && !$0.neverBegan }
   }
 }

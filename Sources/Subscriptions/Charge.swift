@@ -38,6 +38,10 @@ package struct Charge: Hashable, Sendable {
     ProductType.known(of: productID, as: productType, hasExpiry: end != nil, in: catalogue)
   }
 
+  /// Whether another charge took its place before it began, which Apple had charged early and dated
+  /// ahead: it never ran, so that nothing follows it.
+  package var neverBegan: Bool { supersededAt.map { $0 < date } ?? false }
+
   /// Every transaction that reports this charge, the naming one first.
   package var transactions: [TransactionKey] { [id] + aliases }
 }
@@ -83,6 +87,13 @@ extension Charge {
 }
 
 extension [Charge] {
+  /// The place of the line's latest charge, which whatever comes next follows: of those that began,
+  /// if any did. Charges are by date.
+  package var latestPosition: Int? { lastIndex { !$0.neverBegan } ?? indices.last }
+
+  /// The line's latest charge.
+  package var latestCharge: Charge? { latestPosition.map { self[$0] } }
+
   /// Marks what an upgrade replaced: superseded, and neither revoked nor refunded.
   ///
   /// That is a charge which was cancelled within a minute of a charge for another plan of the line,
@@ -107,7 +118,10 @@ extension [Charge] {
         self[index].supersededAt = cancelledAt
       } else if let saidAt = charge.upgradedAsOf {
         let successor = self[(index + 1)...].first(where: isOfAnotherPlan)
-        let signs = [saidAt, successor?.date, charge.revocation?.at]
+        let signs = [
+          saidAt, successor?.date, charge.revocation?.at,
+          boughtInstead(ofChargeAt: index, among: purchases),
+        ]
         self[index].supersededAt = signs.compactMap(\.self).min()
       } else {
         self[index].supersededAt = boughtInstead(ofChargeAt: index, among: purchases)

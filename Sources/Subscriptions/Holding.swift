@@ -74,7 +74,7 @@ extension Line {
   package func holding(ofChargeAt position: Int, in rule: OwnershipRule) -> Holding {
     let charge = rule.charges[position]
     let periodType = charge.transactions.compactMap { history[$0]?.periodType }.min()
-    let isLatest = position == rule.charges.indices.last
+    let isLatest = position == rule.charges.latestPosition
     return Holding(
       charge: charge.id, familyID: familyID(of: charge.id.line), productID: charge.productID,
       productType: charge.productType, periodType: periodType ?? .normal, startsAt: charge.date,

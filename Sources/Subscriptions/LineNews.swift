@@ -141,7 +141,9 @@ package struct LineNews: Sendable {
   /// The charge that moved the binding: the first one of those that the account owns at the line's
   /// end which it did not own before.
   private var movingCharge: Charge? {
-    let charges = after.rule.charges
+    let all = after.rule.charges
+    let ran = all.filter { !$0.neverBegan }
+    let charges = ran.isEmpty ? all : ran
     let stretch = charges.reversed().prefix { after.owner(of: $0) == after.boundAccount }
     return stretch.last { charge in
       before.charge(of: charge.id)?.id != charge.id

@@ -11,7 +11,7 @@ struct LineState: Sendable {
     outlook = LineOutlook(rule)
   }
 
-  var latest: Charge? { rule.charges.last }
+  var latest: Charge? { rule.charges.latestCharge }
 
   /// The account to which the line is bound by its latest charge.
   var boundAccount: AccountKey? { latest.flatMap(owner(of:)) }
@@ -42,7 +42,7 @@ struct LineOutlook: Hashable, Sendable {
 
   /// Nil for what does not renew.
   init?(_ rule: OwnershipRule) {
-    guard let position = rule.charges.indices.last, rule.charges[position].isSubscription else {
+    guard let position = rule.charges.latestPosition, rule.charges[position].isSubscription else {
       return nil
     }
     let charge = rule.charges[position]

@@ -28,7 +28,9 @@ extension Line {
   ///   Whether an *off* is older than a day decides about a charge at the end; here Apple's own is.
   package func evidence(of report: ReportedSwitchOff) -> Evidence? {
     let renewal = AutoRenewal(history: history, charges: Charge.charges(in: history))
+    // Beside a charge that is dated later and never began, it could be about either.
     guard let position = renewal.charges.indices.last,
+      position == renewal.charges.latestPosition,
       let word = renewal.autoRenewWord(after: position, before: nil), !word.autoRenews
     else { return nil }
     let latest = renewal.charges[position]

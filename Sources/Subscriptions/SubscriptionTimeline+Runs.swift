@@ -29,9 +29,11 @@ extension SubscriptionTimeline {
 }
 
 extension SubscriptionTimeline.Run {
-  /// The runs of all charges of subscriptions, by date.
+  /// The runs of all charges of subscriptions that ran, by date.
   static func runs(of charges: [Charge], _ course: RenewalCourse) -> [Self] {
-    let positions = charges.indices.filter { charges[$0].isSubscription }
+    let all = charges.indices.filter { charges[$0].isSubscription }
+    let ran = all.filter { !charges[$0].neverBegan }
+    let positions = ran.isEmpty ? all : ran
     var next: Timestamp?
     var runs: [Self] = []
     for (index, position) in positions.enumerated().reversed() {

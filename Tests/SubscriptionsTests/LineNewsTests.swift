@@ -428,7 +428,7 @@ struct LineNewsTests {
           return "revoked are \(revoked.map(\.id.transactionID)) and not \(listener.revoked)"
         }
         if listener.bound != ledger.bindings.last?.account { return "another account is bound" }
-        guard !isHostile, let position = rule.charges.indices.last else { continue }
+        guard !isHostile, let position = rule.charges.latestPosition else { continue }
         let renewal = rule.renewal(ofChargeAt: position)
         if renewal.autoRenews != listener.autoRenews {
           return "auto-renew is \(renewal.autoRenews) after \(events.map(\.words))"

@@ -197,6 +197,57 @@ struct RevocationTests {
     #expect(ledger.premium(a, at: day(31))?.expiresAt == day(120))
   }
 
+  /// A month whose renewal Apple charged on day 29.2 and dated day 30, and the quarter that A
+  /// upgraded to on day 29.5: the renewal never began.
+  private func upgradedAfterAnEarlyRenewal() -> Ledger {
+    var ledger = Ledger()
+    ledger.hear(charge("1", from: day(0), to: day(30)))
+    ledger.hear(charge("2", from: day(30), to: day(60), asOf: day(29.2)))
+    ledger.claim(key("1"), by: a)
+    ledger.hear(
+      charge(
+        "2", from: day(30), to: day(60), asOf: day(29.5),
+        revocation: .revoked(at: day(29.5), reason: nil)),
+      charge("3", .quarterly, from: day(29.5), to: day(120)))
+    ledger.claim(key("3", .quarterly), by: a)
+    return ledger
+  }
+
+  @Test func whatFollowsAnUpgradeFollowsItThoughARenewalIsDatedLater() {
+    for isQuiet in [true, false] {
+      var ledger = upgradedAfterAnEarlyRenewal()
+      #expect(ledger.charge("2")?.neverBegan == true)
+      #expect(ledger.premium(a, at: day(31))?.willRenew == true)
+      #expect(Binding.bindings(of: ledger.rule.charges, decisions: ledger.rule.decisions).count == 1)
+      // Somebody else's receipt tells of the quarter's renewal first, or of none at all.
+      if !isQuiet { ledger.hear(charge("4", .quarterly, from: day(120), to: day(210))) }
+      ledger.claim(key("4", .quarterly), by: b)
+      if isQuiet { ledger.hear(charge("4", .quarterly, from: day(120), to: day(210))) }
+      #expect(ledger.decision("4")?.owner == a)
+      #expect(ledger.decision("4")?.finding.ground == .renewedAtPeriodEnd)
+    }
+  }
+
+  @Test func anUpgradeAfterAnEarlyRenewalHasItsGracePeriod() {
+    var ledger = upgradedAfterAnEarlyRenewal()
+    ledger.hear([status(day(120.1), .gracePeriod(until: day(136)))])
+    #expect(ledger.premium(a, at: day(121))?.state == .inGracePeriod)
+    #expect(ledger.premium(a, at: day(121))?.isActive == true)
+  }
+
+  @Test func anUpgradeThatWasBoughtIsNoLaterForBeingToldOfLate() {
+    let records = [
+      charge("1", from: day(0), to: day(30), kind: .purchase),
+      charge("2", from: day(30), to: day(60), asOf: day(31), kind: .renewal, isUpgraded: true),
+      charge("3", .quarterly, from: day(29.5), to: day(119.5), kind: .purchase),
+    ]
+    for records in [records, records.reversed()] {
+      var ledger = Ledger()
+      for record in records { ledger.hear(record) }
+      #expect(ledger.charge("2")?.supersededAt == day(29.5))
+    }
+  }
+
   // swift-format-ignore
   @Test("What is bought after an early renewal replaces it, and what renews afterwards stays", arguments: [
     // the quarter is bought on, and a month is renewed on   which is replaced on

@@ -10,6 +10,8 @@ struct OwnerImport: Sendable {
   /// How many lines are recorded in one database transaction: enough that the commit costs little,
   /// few enough that one which is begun anew costs little too.
   static let chunk = 2000
+  /// Nor are there more bytes of receipts in it, but for the last one's.
+  static let chunkBytes = 16 << 20
   /// How many of them at once: PostgreSQL works on one while the other's rows are made.
   static let writers = 2
 
@@ -58,7 +60,8 @@ struct OwnerImport: Sendable {
       var chunks: [[Item]] = []
       for _ in 0..<Self.writers where !isOver {
         var items: [Item] = []
-        while items.count < Self.chunk {
+        var bytes = 0
+        while items.count < Self.chunk, bytes < Self.chunkBytes {
           guard let row = try file.next() else {
             isOver = true
             break
@@ -66,6 +69,7 @@ struct OwnerImport: Sendable {
           summary.lines += 1
           if let item = item(row, seen: &seen) {
             items.append(item)
+            if case .success(let owner) = item.owner { bytes += owner.receipt?.utf8.count ?? 0 }
           } else {
             summary.repeated += 1
           }
@@ -172,7 +176,8 @@ struct SeenOwners {
   /// By hashes of 64 bits, which are keyed anew by each process: that two of some millions of lines
   /// have the same is less likely than a broken disk.
   mutating func add(_ owner: ImportedOwner) -> News {
-    let (line, account) = (owner.line.hashValue, owner.accountID.hashValue)
+    // Byte by byte: Swift takes two spellings of one character for the same.
+    let (line, account) = (owner.line.hashValue, Array(owner.accountID.utf8).hashValue)
     guard let known = accounts[line] else {
       accounts[line] = account
       return .new

@@ -53,8 +53,11 @@ enum OwnerRow {
     if let receipt = values[4], !isReceipt(receipt) {
       return fault("invalid_receipt", "The receipt is not in base64, or too long.")
     }
-    if let bundleID = values[5], bundleID.utf8.count > Self.longestBundleID {
-      return fault("invalid_bundle_id", "“\(bundleID.quotable)” is too long for a bundle id.")
+    if let bundleID = values[5],
+      bundleID.utf8.count > Self.longestBundleID
+        || !bundleID.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+    {
+      return fault("invalid_bundle_id", "“\(bundleID.quotable)” is no bundle id.")
     }
     return .success(
       ImportedOwner(

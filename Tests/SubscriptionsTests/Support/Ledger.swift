@@ -73,7 +73,11 @@ struct Ledger {
   mutating func merge(_ account: AccountKey, into other: AccountKey) -> [LedgerEntry] {
     let owned = line.decisions.filter { $0.value.decision.owner == account }.keys.sorted()
     let dates = rule.charges.map { $0.date + ms }
-    let moment = ([now + ms] + dates).max() ?? now
+    // Nothing has arrived yet that will only arrive: a claim's date can be ahead of the clock here.
+    let claims = line.history.acts.compactMap { act in
+      if case .claim(let claim) = act.act { claim.receivedAt + ms } else { nil }
+    }
+    let moment = ([now + ms] + dates + claims).max() ?? now
     line.updateContext { $0.merges[account] = AccountMerge(into: other, at: moment) }
     return record([
       .acts(

@@ -27,7 +27,8 @@ enum PageAddress {
 
   /// Whether a path is one of the pages, or of what belongs to them.
   static func contains(_ path: String) -> Bool {
-    path == overview || path.hasPrefix(overview + "/")
+    // As the router reads it, for which empty parts are none.
+    path.split(separator: "/", maxSplits: 1).first == "admin"
   }
 
   static func search(_ text: String) -> String {
