@@ -109,7 +109,7 @@ final class HoldingReader: Sendable {
         Result {
           var rows = try HoldingRows(
             holdings: results[results.count - 2], grants: results[results.count - 1])
-          if position != nil { rows.position = try results[0].decodeOnly(Int64?.self) }
+          if position != nil { rows.position = try LogPosition.positions(from: results[0]).first ?? nil }
           return rows
         }
       }

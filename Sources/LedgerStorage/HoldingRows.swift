@@ -10,7 +10,7 @@ struct HoldingRows: Sendable {
   private let holdings: RowsByAccount
   private let grants: RowsByAccount
   /// How much of the primary's log a standby had applied before it was asked; nil: it is none.
-  var position: Int64?
+  var position: LogPosition?
 
   /// - Throws: `PostgresError` for columns of other types than the statements of ``HoldingReader``
   ///   have.

@@ -35,27 +35,32 @@ extension Ledger {
   ///   - job: Claimed.
   ///   - retention: How long what is kept.
   ///   - now: What counts as old is older at this moment.
+  ///   - isStopping: Whether the rest is to be left for the next time, which is at once.
   /// - Returns: How many bodies were aged out.
   /// - Throws: What the database says.
   package func ageOut(
-    _ job: Job, keeping retention: RawRetention, at now: Timestamp
+    _ job: Job, keeping retention: RawRetention, at now: Timestamp,
+    isStopping: @Sendable () -> Bool = { false }
   ) async throws -> AgeingOut {
     var sum = AgeingOut.none
-    if let age = retention.submissions { try await ageOutSubmissions(&sum, before: now - age, now) }
-    if let age = retention.notifications {
-      try await ageOutNotifications(&sum, before: now - age, now)
+    if let age = retention.submissions {
+      try await ageOutSubmissions(&sum, before: now - age, now, isStopping)
     }
+    if let age = retention.notifications {
+      try await ageOutNotifications(&sum, before: now - age, now, isStopping)
+    }
+    let next = isStopping() ? now : now + Self.ageingInterval
     _ = try await database.batch(
-      retention.isEndless
-        ? job.completion : job.repetition(at: now + Self.ageingInterval, now: now))
+      retention.isEndless ? job.completion : job.repetition(at: next, now: now))
     return sum
   }
 
   private func ageOutSubmissions(
-    _ sum: inout AgeingOut, before: Timestamp, _ now: Timestamp
+    _ sum: inout AgeingOut, before: Timestamp, _ now: Timestamp,
+    _ isStopping: @Sendable () -> Bool
   ) async throws {
     var last: UUID?
-    while true {
+    while !isStopping() {
       let start: SQL = last.map { "WHERE submission_id > \($0)" } ?? ""
       let window = try await database.query(
         """
@@ -89,10 +94,11 @@ extension Ledger {
   }
 
   private func ageOutNotifications(
-    _ sum: inout AgeingOut, before: Timestamp, _ now: Timestamp
+    _ sum: inout AgeingOut, before: Timestamp, _ now: Timestamp,
+    _ isStopping: @Sendable () -> Bool
   ) async throws {
     var last: (Timestamp, String)?
-    while true {
+    while !isStopping() {
       let start: SQL = last.map { "AND (received_at, notification_id) > (\($0), \($1))" } ?? ""
       let window = try await database.query(
         """

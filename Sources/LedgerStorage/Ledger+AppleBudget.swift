@@ -56,6 +56,9 @@ extension Ledger {
     _ = try await changeBudget(budget, at: now) { (0, min(budget.capacity, $0 + Double(count))) }
   }
 
+  /// A moment so far ahead is no other clock's, but a mistake of one: it is not waited for.
+  private static let skewLimit: Duration = .minutes(10)
+
   private func changeBudget(
     _ budget: AppleBudget, at now: Timestamp,
     _ change: @Sendable (Double) -> (granted: Int, tokens: Double)
@@ -70,7 +73,8 @@ extension Ledger {
         SELECT tokens, refreshed_at FROM tenure.apple_budget WHERE name = \(budget.name) FOR UPDATE
         """,
       ])
-      let (tokens, refreshedAt) = try results[1].decodeOnly(Double.self, Timestamp.self)
+      let (tokens, noted) = try results[1].decodeOnly(Double.self, Timestamp.self)
+      let refreshedAt = noted - now > Self.skewLimit ? now : noted
       let (granted, left) = change(budget.refilled(tokens, after: now - refreshedAt))
       try await transaction.commit(with: [
         """

@@ -8,7 +8,7 @@ extension Ledger {
   /// few enough that those who read on meanwhile don't wait long.
   private static let placingBatch = 2000
 
-  /// Gives the events that were committed without one their places in the feed.
+  /// Gives the events that were committed without one by now their places in the feed.
   ///
   /// Places are given by one at a time and without gaps, so that whoever reads on from a place
   /// skips nothing. What one account's changes were keeps its order: whoever writes events of an
@@ -29,9 +29,13 @@ extension Ledger {
         """
       ).decodeOnly(Bool.self, Int64.self)
       guard isBehind else { return end }
-      try await database.withTransaction(isolation: .readCommitted) { transaction in
-        _ = try await transaction.commit(with: Self.placement)
+      let (position, count) = try await database.withTransaction(isolation: .readCommitted) {
+        transaction in
+        try await transaction.commit(with: Self.placement)[1].decodeOnly(Int64.self, Int.self)
       }
+      // All that was committed before this was called has its place. What was committed since is for
+      // whoever comes next: writers could keep this one for ever.
+      if count < Self.placingBatch { return position }
     }
   }
 
@@ -54,8 +58,8 @@ extension Ledger {
       WHERE e.event_id = p.event_id
       RETURNING e.position
     )
-    UPDATE tenure.feed SET position = (SELECT max(position) FROM placed)
-    WHERE EXISTS (SELECT FROM placed)
+    UPDATE tenure.feed AS f SET position = coalesce((SELECT max(position) FROM placed), f.position)
+    RETURNING f.position, (SELECT count(*) FROM placed)
     """,
   ]
 }

@@ -79,7 +79,9 @@ extension Ledger {
           WHERE d.event_id = e.event_id AND d.parked_at IS NULL)
         ORDER BY e.position LIMIT \(Self.trimmingBatch)
       ), given_up AS (
-        DELETE FROM tenure.webhook_delivery WHERE event_id IN (SELECT event_id FROM old)
+        -- One that is just to be tried again keeps its event, which the foreign key sees to.
+        DELETE FROM tenure.webhook_delivery
+        WHERE event_id IN (SELECT event_id FROM old) AND parked_at IS NOT NULL
       ), deleted AS (
         DELETE FROM tenure.event WHERE event_id IN (SELECT event_id FROM old)
         RETURNING event_id

@@ -21,12 +21,21 @@ package final class ReadReplica: Sendable {
   private static let detourLimit: Duration = .seconds(10)
 
   /// How far a standby has applied the log; NULL from a server that is none.
+  ///
+  /// After a failover it names the old timeline until it has noted the new one on its disk, some
+  /// minutes later at the most: until then the primary answers.
   private static let position: SQL = """
     SELECT CASE WHEN pg_is_in_recovery()
-      THEN (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint END
+      THEN (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint END,
+      greatest(c.timeline_id, r.min_recovery_end_timeline)
+    FROM pg_control_checkpoint() AS c, pg_control_recovery() AS r
     """
   /// How far the primary's log goes, as far as commits have been confirmed.
-  private static let end: SQL = "SELECT (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint"
+  private static let end: SQL = """
+    SELECT (l.lsn - '0/0'::pg_lsn)::bigint,
+      ('x' || left(pg_walfile_name(l.lsn), 8))::bit(32)::integer
+    FROM pg_current_wal_flush_lsn() AS l (lsn)
+    """
 
   private struct State {
     var progress: ReplicaProgress
@@ -121,13 +130,17 @@ package final class ReadReplica: Sendable {
 
   private func look() async {
     let askedAt = ContinuousClock.now
-    let end = try? await primary.query(Self.end, deadline: Self.deadline).decodeOnly(Int64.self)
+    let end = try? await primary.query(Self.end, deadline: Self.deadline)
+      .decodeOnly(Int64.self, Int32.self)
     let pool = state.withLock { state in
-      if let end { state.progress.asked(at: askedAt, end: end) }
+      if let end {
+        state.progress.asked(at: askedAt, end: LogPosition(bytes: end.0, timeline: end.1))
+      }
       return state.pool
     }
     // None where the server does not answer; of one that does, nil where it is no standby.
-    let found = try? await pool.query(Self.position, deadline: Self.deadline).decode(Int64?.self)
+    let found = try? LogPosition.positions(
+      from: await pool.query(Self.position, deadline: Self.deadline))
     let now = ContinuousClock.now
     let (change, old) = state.withLock { state in
       let position = found?.first ?? nil
@@ -151,5 +164,15 @@ package final class ReadReplica: Sendable {
     case nil: break
     }
     await old?.close()
+  }
+}
+
+extension LogPosition {
+  /// Reads what a server answers to the question how far it has applied the log; nil: it is no
+  /// standby.
+  static func positions(from rows: Rows) throws -> [LogPosition?] {
+    try rows.decode(Int64?.self, Int32.self).map { bytes, timeline in
+      bytes.map { LogPosition(bytes: $0, timeline: timeline) }
+    }
   }
 }

@@ -1,3 +1,12 @@
+/// A place in the log of PostgreSQL.
+struct LogPosition: Hashable, Sendable {
+  /// Bytes from its beginning.
+  var bytes: Int64
+  /// The history that it is a place in: each failover begins another one, in which the same number is
+  /// another place.
+  var timeline: Int32
+}
+
 /// What a standby is known to have, and what reads of it have to have; without any I/O.
 struct ReplicaProgress: Sendable {
   typealias Instant = ContinuousClock.Instant
@@ -5,7 +14,7 @@ struct ReplicaProgress: Sendable {
   /// How far the primary's log went when it was asked: what was committed before is in it.
   private struct Question {
     var at: Instant
-    var end: Int64
+    var end: LogPosition
   }
 
   private let staleness: Duration
@@ -19,15 +28,20 @@ struct ReplicaProgress: Sendable {
   }
 
   /// The primary was asked, and its log went so far.
-  mutating func asked(at moment: Instant, end: Int64) {
+  mutating func asked(at moment: Instant, end: LogPosition) {
     questions.append(Question(at: moment, end: end))
     // All but the last one of those that are too old to be of use.
     while questions.count > 1, moment - questions[1].at > staleness { questions.removeFirst() }
   }
 
   /// The standby has applied the log so far; nil: it has not answered, or is none.
-  mutating func applied(_ position: Int64?) {
-    knownUntil = position.flatMap { position in questions.last { $0.end <= position }?.at }
+  ///
+  /// One that is left behind in an older history may be far ahead in that: it has nothing of this
+  /// one.
+  mutating func applied(_ position: LogPosition?) {
+    knownUntil = position.flatMap { position in
+      questions.last { $0.end.timeline == position.timeline && $0.end.bytes <= position.bytes }?.at
+    }
   }
 
   /// Whether what the standby is known to have is new enough for anybody.

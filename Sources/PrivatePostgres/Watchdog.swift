@@ -18,6 +18,10 @@ final class Watchdog: Sendable {
     flock -u 9
     flock -n -x 9 || exit 0
     pid=$(head -n 1 "$data/postmaster.pid" 2>/dev/null)
+    # The number of a server that has crashed may be another program's by now.
+    if [ -e /proc/self/cmdline ] && ! grep -qa postgres "/proc/$pid/cmdline" 2>/dev/null; then
+      pid=
+    fi
     if [ -n "$pid" ]; then
       kill -INT "$pid" 2>/dev/null
       waited=0

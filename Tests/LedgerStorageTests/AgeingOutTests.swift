@@ -162,6 +162,23 @@ struct AgeingOutTests {
     }
   }
 
+  @Test func `a worker that stops leaves the rest for the next time, which is at once`()
+    async throws
+  {
+    try await withTenDays { ledger in
+      try await ledger.seed([.ageOut], at: day(36))
+      let job = try #require(
+        try await ledger.claimJobs(
+          limits: [.upkeep: 10], worker: "w", at: day(36), lease: .seconds(60)
+        ).first { $0.task == .ageOut })
+      let aged = try await ledger.ageOut(
+        job, keeping: RawRetention(submissions: .days(30)), at: day(36)
+      ) { true }
+      #expect(aged == .none)
+      #expect(try await ageOut(ledger, on: 36).payloads == 5)
+    }
+  }
+
   @Test func `without a retention the job ends, and with one it comes again every day`()
     async throws
   {

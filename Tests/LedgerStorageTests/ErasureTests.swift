@@ -224,6 +224,23 @@ struct ErasureTests {
     }
   }
 
+  @Test func `an account's name is there until the guests merged into it are erased`() async throws {
+    try await withAnna { [name] ledger in
+      _ = try await ledger.findOrCreateAccount("guest", at: start)
+      _ = try await ledger.merge("guest", into: name, by: support, terms: .shop, at: day(4))
+      try await ledger.database.withTransaction { other in
+        _ = try await other.batch(ToldAccount.lock(["guest"]))
+        async let erased = ledger.erase(name, by: support, at: day(5))
+        try await ledger.waitForALock()
+        #expect(try await ledger.account(name) != nil)
+        try await other.commit()
+        _ = try await erased
+      }
+      #expect(try await ledger.account(name) == nil)
+      #expect(try await ledger.account("guest") == nil)
+    }
+  }
+
   @Test func `who erases waits for who records, and finds what was recorded`() async throws {
     try await withAnna { [name] ledger in
       let line = LineID(.production, "7000")

@@ -294,6 +294,25 @@ struct FeedTests {
     ).decode(Int64.self).map(\.self)
   }
 
+  @Test func `whoever reads waits for nobody who goes on writing`() async throws {
+    try await withLedger { ledger in
+      try await write(1, to: ledger)
+      // Whenever events get their places, somebody has written another one.
+      try await ledger.database.runScript(
+        """
+        CREATE FUNCTION tenure.write_another() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+          INSERT INTO tenure.event (type, occurred_at, data) VALUES ('order.expired', now(), '{}');
+          RETURN NULL;
+        END $$;
+        CREATE TRIGGER another AFTER UPDATE OF position ON tenure.event
+        EXECUTE FUNCTION tenure.write_another()
+        """)
+      #expect(try await ledger.placeEvents() == 1)
+      #expect(try await ledger.placeEvents() == 2)
+    }
+  }
+
   @Test func `what is older than the retention is forgotten, from the beginning on`() async throws {
     try await withLedger { ledger in
       try await write(3, to: ledger, daysOld: 31)

@@ -247,6 +247,113 @@ struct ImportTests {
     }
   }
 
+  @Test("an owner from whom a claim could take the charge is recorded, and keeps it then")
+  func provisionalOwner() async throws {
+    try await withShop { ledger in
+      // Apple's word names anna, and nobody has claimed the charge yet.
+      let anna = try await ledger.findOrCreateAccount("anna", at: day(29))
+      try await hear([charge("1", on: 30, token: anna.appAccountToken)], on: 30, ledger)
+      #expect(try await ledger.owner(of: "1") == "anna")
+      #expect(
+        try await ledger.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
+          == [.recorded])
+      try await ledger.submit([charge("1", on: 30)], claiming: [key("1")], by: "ben", on: 42)
+      #expect(try await ledger.owner(of: "1") == "anna")
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("two spellings of one character are two accounts")
+  func spellings() async throws {
+    try await withShop { ledger in
+      let names = ["jos\u{e9}", "jose\u{301}"]
+      let owners = [owner(names[0], line(0)), owner(names[1], line(1))]
+      for verdict in [ImportVerdict.recorded, .known] {
+        #expect(
+          try await ledger.importOwners(owners, from: "f", terms: .shop, at: day(41))
+            == [verdict, verdict])
+      }
+      for number in 0...1 {
+        try await hear(
+          [charge(TransactionID("\(number)"), on: 30, line: line(number))], on: 42, ledger)
+        let held = try await ledger.holdings(of: names[number]).holdings
+        #expect(held.map(\.charge.line) == [line(number)])
+      }
+    }
+  }
+
+  @Test("a corrected file is believed as long as Apple has told nothing, and Apple asked again")
+  func corrected() async throws {
+    try await withShop { ledger in
+      func imported(_ bundleID: String, asOf: Double) async throws -> [ImportVerdict] {
+        var owner = owner("anna", asOf: asOf)
+        owner.bundleID = bundleID
+        return try await ledger.importOwners(
+          [owner], from: "f", terms: .shop, at: day(asOf + 1))
+      }
+      #expect(try await imported("com.exmaple", asOf: 40) == [.recorded])
+      let job = try #require(
+        try await ledger.claimJobs(
+          limits: [.polls: 1], worker: "w", at: day(41), lease: .seconds(60)
+        ).first)
+      try await ledger.passOver(job, because: "No such app is served here.", at: day(41))
+      #expect(try await ledger.importProgress().unverifiable == 1)
+      #expect(try await imported("com.example", asOf: 45) == [.recorded])
+      #expect(try await ledger.lineToPoll(lineID)?.source.bundleID == "com.example")
+      #expect(try await ledger.importProgress().waiting == 1)
+    }
+  }
+
+  @Test("a guest's line is the member's, whichever of them a file names")
+  func mergedGuest() async throws {
+    try await withShop { ledger in
+      try await ledger.submit([charge("1", on: 30)], claiming: [key("1")], by: "guest", on: 30.1)
+      _ = try await ledger.findOrCreateAccount("anna", at: day(30))
+      _ = try await ledger.merge(
+        "guest", into: "anna", by: support, terms: .shop, at: day(31))
+      for name in ["guest", "anna"] {
+        #expect(
+          try await ledger.importOwners(
+            [owner(name, asOf: 70)], from: "f", terms: .shop, at: day(71)) != [
+              .ownedByAnotherAccount("anna")
+            ], "\(name)")
+      }
+      #expect(
+        try await ledger.importOwners(
+          [owner("ben", asOf: 70)], from: "f", terms: .shop, at: day(71))
+          == [.ownedByAnotherAccount("anna")])
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("who is erased while a file is taken in leaves no receipt behind")
+  func erasedMeanwhile() async throws {
+    try await withShop { ledger in
+      _ = try await ledger.findOrCreateAccount("anna", at: day(30))
+      // Somebody is just writing another line of the file.
+      try await ledger.database.withTransaction { other in
+        _ = try await other.query(
+          """
+          INSERT INTO tenure.original_transaction (environment, original_transaction_id,
+            head_number, head_hash, head_recorded_at)
+          VALUES ('production', \(line(1).originalTransactionID), 1,
+            decode(repeat('00', 32), 'hex'), now())
+          """)
+        async let imported = ledger.importOwners(
+          [owner("anna", receipt: "cmVjZWlwdA=="), owner("ben", line(1))], from: "f",
+          terms: .shop, at: day(41))
+        try await ledger.waitForALock()
+        async let erased = ledger.erase("anna", by: support, at: day(41))
+        try await ledger.waitForALock(
+          of: 2, or: "NOT EXISTS (SELECT FROM tenure.account WHERE account_id = 'anna')")
+        await other.rollBack()
+        _ = try await (imported, erased)
+      }
+      let sources = try await ledger.database.query("SELECT count(*) FROM tenure.imported_source")
+      #expect(try sources.decodeOnly(Int.self) == 0)
+    }
+  }
+
   @Test("rebuilding writes the placements of lines again")
   func rebuild() async throws {
     try await withShop { ledger in

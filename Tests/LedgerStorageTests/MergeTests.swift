@@ -142,6 +142,28 @@ struct MergeTests {
     }
   }
 
+  @Test func `a merge goes on though the member is merged, too, meanwhile`() async throws {
+    try await withGuest { ledger in
+      for number in 0..<70 {
+        let line = LineID(.production, OriginalTransactionID("5\(number)"))
+        let id = TransactionID("5\(number)")
+        try await ledger.submit(
+          [charge(id, on: 1, line: line)], claiming: [key(id, line: line)], by: "guest", on: 1.1,
+          terms: .shop)
+      }
+      #expect(try await merge(ledger, on: 5, atOnce: 10).completedAt == nil)
+      _ = try await ledger.findOrCreateAccount("main", at: day(5))
+      _ = try await merge(ledger, "anna", into: "main", on: 6)
+      let key = try #require(try await ledger.account("guest")).key
+      while try await !ledger.continueMerge(of: key, terms: .shop, at: day(7)) {}
+      for number in 0..<70 {
+        let line = LineID(.production, OriginalTransactionID("5\(number)"))
+        #expect(try await ledger.owner(of: TransactionID("5\(number)"), line: line) == "main")
+      }
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
   @Test func `who can't be merged is refused, and nothing is written`() async throws {
     try await withGuest { ledger in
       await #expect(throws: LedgerError.mergesIntoItself("guest")) {

@@ -10,11 +10,15 @@ struct ReplicaProgressTests {
     Self.start + .seconds(seconds)
   }
 
+  private func end(_ bytes: Int64, timeline: Int32 = 1) -> LogPosition {
+    LogPosition(bytes: bytes, timeline: timeline)
+  }
+
   /// Asked at 1, 2 and 3 seconds, the primary's log went to 100, 200 and 300.
   private func progress(applied position: Int64?) -> ReplicaProgress {
     var progress = ReplicaProgress(staleness: .seconds(5))
-    for second in 1...3 { progress.asked(at: at(Double(second)), end: Int64(100 * second)) }
-    progress.applied(position)
+    for second in 1...3 { progress.asked(at: at(Double(second)), end: end(Int64(100 * second))) }
+    progress.applied(position.map { end($0) })
     return progress
   }
 
@@ -45,11 +49,23 @@ struct ReplicaProgressTests {
     #expect(needed == at(2.5))
     #expect(!progress.isKnown(until: needed))
     #expect(progress.isKnown(until: progress.needed(since: [nil], at: at(3))))
-    progress.applied(300)
+    progress.applied(end(300))
     #expect(progress.isKnown(until: needed))
     // What is forgotten is older than what any standby may lack that is asked.
     changes.note(["ben"], at: at(8))
     #expect(changes.latest(of: ["anna", "ben"]) == [nil, at(8)])
+  }
+
+  @Test("is nothing of a history that began without it, however long its own is")
+  func failover() {
+    var progress = progress(applied: 300)
+    // The standby that took over had less of the log.
+    progress.asked(at: at(4), end: end(250, timeline: 2))
+    progress.applied(end(1000))
+    #expect(progress.knownUntil == at(3))
+    #expect(!progress.isCurrent(at: at(8.5)))
+    progress.applied(end(250, timeline: 2))
+    #expect(progress.knownUntil == at(4))
   }
 
   @Test("is nothing while it does not answer, and too little while it falls behind")
@@ -57,18 +73,18 @@ struct ReplicaProgressTests {
     var progress = progress(applied: 300)
     progress.applied(nil)
     #expect(!progress.isCurrent(at: at(3)))
-    for second in 4...20 { progress.asked(at: at(Double(second)), end: Int64(100 * second)) }
-    progress.applied(300)
+    for second in 4...20 { progress.asked(at: at(Double(second)), end: end(Int64(100 * second))) }
+    progress.applied(end(300))
     #expect(!progress.isCurrent(at: at(20)))
-    progress.applied(1600)
+    progress.applied(end(1600))
     #expect(progress.isCurrent(at: at(20)))
   }
 
   @Test("where nothing is written, the log's end is current however old it is")
   func idle() {
     var progress = progress(applied: 300)
-    for second in 4...60 { progress.asked(at: at(Double(second)), end: 300) }
-    progress.applied(300)
+    for second in 4...60 { progress.asked(at: at(Double(second)), end: end(300)) }
+    progress.applied(end(300))
     #expect(progress.knownUntil == at(60))
   }
 }

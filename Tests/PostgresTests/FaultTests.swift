@@ -53,6 +53,26 @@ import Testing
     }
   }
 
+  @Test func aTransactionThatLosesItsConnectionBeforeItsCommitIsRunAgain() async throws {
+    try await TestServer.withPool { pool in
+      let attempts = Counter()
+      let value = try await pool.withTransaction { transaction in
+        let process = try await transaction.query(Self.processID).decodeOnly(Int32.self)
+        if await attempts.next() == 1 {
+          _ = try await pool.query("SELECT pg_terminate_backend(\(process))")
+          // It is heard of while the body computes: the commit is never sent.
+          let isHeardOf = try await eventually {
+            if case .ended = await transaction.session.state { true } else { false }
+          }
+          #expect(isHeardOf)
+        }
+        return try await transaction.commit(with: ["SELECT 4"])[0].decodeOnly(Int.self)
+      }
+      #expect(value == 4)
+      #expect(await attempts.count == 2)
+    }
+  }
+
   @Test func aRestartedServerIsFoundAgain() async throws {
     try await withServer { server, uri in
       try await TestServer.withPool(uri: uri) { pool in

@@ -29,10 +29,10 @@ actor WebhookClients {
     entries[address, default: Entry(client: client)].users += 1
     do {
       let value = try await body(client)
-      await release(address)
+      await release(address, closingOthers: true)
       return value
     } catch {
-      await release(address)
+      await release(address, closingOthers: false)
       throw error
     }
   }
@@ -54,10 +54,10 @@ actor WebhookClients {
     return HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
   }
 
-  /// Keeps the connections of the address that was used last.
-  private func release(_ address: String) async {
+  /// Keeps the connections of the address that has served last; one that failed closes its own.
+  private func release(_ address: String, closingOthers: Bool) async {
     entries[address]?.users -= 1
-    let old = entries.filter { $0.key != address && $0.value.users == 0 }
+    let old = entries.filter { ($0.key != address) == closingOthers && $0.value.users == 0 }
     for address in old.keys { entries[address] = nil }
     for entry in old.values { try? await entry.client.shutdown() }
   }

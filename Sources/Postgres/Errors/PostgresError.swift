@@ -40,6 +40,8 @@ package struct PostgresError: Error, Sendable {
   /// Whether the statement was hit by a request to cancel its neighbour on the connection; it is
   /// repeated.
   var wasCancelledByMistake = false
+  /// Whether the connection was known to be lost before anything of the request was sent.
+  var wasNotSent = false
   /// Whether the server has found that a prepared statement's result would have other columns now.
   var isRefusedPlan = false
 

@@ -77,7 +77,8 @@ final class PoolDriver {
       assign(request, .lease, now)
     case .unused:
       request.complete(.failure(Self.closedError))
-    case .ended(let reason):
+    case .ended(var reason):
+      reason.wasNotSent = true
       request.complete(.failure(reason))
     }
   }

@@ -114,15 +114,12 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     guard !waiting.isEmpty, slots.contains(where: { isOpen($0, now) }) else { return [] }
     var placements: [Placement] = []
     for need in [Need.shared, .lease] {
-      var left = Deque<Waiting>()
-      while let entry = waiting.popFirst() {
-        if entry.need == need, let slot = place(need, now: now) {
-          placements.append(Placement(waiter: entry.waiter, slot: slot))
-        } else {
-          left.append(entry)
-        }
+      // Where the first one finds no room, none behind it does.
+      while let index = waiting.firstIndex(where: { $0.need == need }),
+        let slot = place(need, now: now)
+      {
+        placements.append(Placement(waiter: waiting.remove(at: index).waiter, slot: slot))
       }
-      waiting = left
     }
     return placements
   }

@@ -59,8 +59,11 @@ struct TransactionState {
   /// After the server's own answer the transaction still stands there, though
   /// aborted.
   mutating func fail(_ error: any Error) {
-    if phase == .committing { phase = .open }
     failure = error as? PostgresError
+    if phase == .committing {
+      phase = .open
+      if failure?.wasNotSent == true { commitWasSent = false }
+    }
     if failure?.code != .server { isBroken = true }
     if failure?.isServerUnavailable == true { isBroken = true }
   }
