@@ -21,7 +21,8 @@ extension AppleTeller {
     guard let serverAPI = serverAPI(for: .ownership) else {
       return try await skip(telling, because: .turnedOff, ending: job)
     }
-    guard let family = try await ledger.family(of: line), let charge = family.rule.charges.latestCharge,
+    guard let family = try await ledger.family(of: line),
+      let charge = family.rule.charges.latestCharge,
       let owner = family.charge(of: charge.id)?.recorded.decision.owner
     else { return try await skip(telling, because: .unowned, ending: job) }
     // Of lines that Apple links, the one that goes on.

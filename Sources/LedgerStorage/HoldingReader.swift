@@ -109,7 +109,9 @@ final class HoldingReader: Sendable {
         Result {
           var rows = try HoldingRows(
             holdings: results[results.count - 2], grants: results[results.count - 1])
-          if position != nil { rows.position = try LogPosition.positions(from: results[0]).first ?? nil }
+          if position != nil {
+            rows.position = try LogPosition.positions(from: results[0]).first ?? nil
+          }
           return rows
         }
       }

@@ -297,6 +297,7 @@ extension Ledger {
   ///   - owners: Of several lines.
   ///   - unheard: Those lines of which Apple has told nothing: the last word of an import counts, for
   ///     the one before may have been mistyped.
+  /// - Returns: The statements.
   private static func insertApps(
     _ owners: [ImportedOwner], unheard: Set<LineID> = []
   ) -> [SQL] {

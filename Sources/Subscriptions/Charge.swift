@@ -87,8 +87,9 @@ extension Charge {
 }
 
 extension [Charge] {
-  /// The place of the line's latest charge, which whatever comes next follows: of those that began,
-  /// if any did. Charges are by date.
+  /// The place of the line's latest charge, which whatever comes next follows.
+  ///
+  /// It is one of those that began, if any did; charges are by date.
   package var latestPosition: Int? { lastIndex { !$0.neverBegan } ?? indices.last }
 
   /// The line's latest charge.

@@ -224,7 +224,8 @@ struct ErasureTests {
     }
   }
 
-  @Test func `an account's name is there until the guests merged into it are erased`() async throws {
+  @Test func `an account's name is there until the guests merged into it are erased`() async throws
+  {
     try await withAnna { [name] ledger in
       _ = try await ledger.findOrCreateAccount("guest", at: start)
       _ = try await ledger.merge("guest", into: name, by: support, terms: .shop, at: day(4))

@@ -11,7 +11,7 @@ struct RehearseCommand: AsyncParsableCommand {
     discussion: """
       Starts two PostgreSQL, one the other's standby, a simulated App Store with customers of \
       another backend, a server and two workers. The customers are imported and confirmed by \
-      Apple, what the other backend says is compared, notifications are switched on. A week \
+      Apple, what the other backend says is compared. Notifications come from the beginning. A week \
       passes on a fast clock, in which the schema is upgraded, the database fails over and a \
       worker is killed, each in the middle of the work. In the end what Tenure says of every \
       account is compared with what is true, and the ledger is audited. Exit status 1 if anything \

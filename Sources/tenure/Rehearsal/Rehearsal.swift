@@ -9,8 +9,8 @@ import Subscriptions
 
 /// The day on which a team moves in, and the week after it, with everything that can go wrong.
 ///
-/// Owners of running subscriptions are imported, Apple confirms them, the old backend's answers are
-/// compared, and notifications are switched on. Then a week passes on a fast clock: Apple renews,
+/// Notifications are switched on, owners of running subscriptions are imported, Apple confirms them,
+/// and the old backend's answers are compared. Then a week passes on a fast clock: Apple renews,
 /// people change their minds, new customers buy; the schema gets its next version while everybody
 /// is served, the database is lost to a standby, a worker is killed. In the end everybody has the
 /// access that is right, and nobody else.
@@ -106,14 +106,16 @@ struct Rehearsal {
           client: client, baseURL: stage.programs.url, key: stage.programs.secret)
         tenure.patience = .seconds(120)
         try await DemoCatalogue.describe(to: tenure)
-        try await moveIn(stage, ledger)
+        let sender = NotificationSender(
+          simulation: stage.simulation, transport: HTTPClientTransport(client: client))
+        // From now on: Apple charges renewals early, of which those asked about before tell nothing.
+        try stage.simulation.setNotificationTargets(
+          [NotificationTarget(.v2, url: tenure.notificationURL)])
+        try await moveIn(stage, ledger, sender)
         printer.heading("3", "The week after it, on a fast clock")
         let week = try Year(
           plan.week.beginning(at: stage.simulation.now), simulation: stage.simulation,
-          tenure: tenure,
-          sender: NotificationSender(
-            simulation: stage.simulation, transport: HTTPClientTransport(client: client)),
-          ledger: ledger, clockHand: stage.hand.move, leaseStep: .minutes(1),
+          tenure: tenure, sender: sender, ledger: ledger, clockHand: stage.hand.move, leaseStep: .minutes(1),
           residents: stage.owners.residents)
         try await compareWithOldBackend(stage, week)
         return try await live(week, stage, tenure, ledger, database)
@@ -123,7 +125,9 @@ struct Rehearsal {
 
   // MARK: Moving in
 
-  private func moveIn(_ stage: Stage, _ ledger: Ledger) async throws {
+  private func moveIn(
+    _ stage: Stage, _ ledger: Ledger, _ sender: NotificationSender
+  ) async throws {
     printer.heading("2", "Monday: moving in")
     let file = stage.directory.appending(path: "owners.csv")
     try stage.owners.writeOwners(of: stage.simulation, to: file)
@@ -138,7 +142,7 @@ struct Rehearsal {
       stage.simulation.now,
       "tenure import took \(plan.owners) owners over in \(Self.seconds(since: begin)) seconds.")
     begin = ContinuousClock.now
-    try await waitForApple(stage, ledger)
+    try await waitForApple(stage, ledger, sender)
     try Self.check(await stage.programs.run(["import", "--status"]), "tenure import --status")
     printer.event(
       stage.simulation.now,
@@ -147,18 +151,26 @@ struct Rehearsal {
         + "\(Self.seconds(since: begin)) seconds.")
   }
 
-  /// Lets the clock go on while Apple is asked about everybody, at the rate that is set.
-  private func waitForApple(_ stage: Stage, _ ledger: Ledger) async throws {
+  /// Lets the clock go on while Apple is asked about everybody, at the rate that is set, and tells
+  /// of what it does meanwhile.
+  private func waitForApple(
+    _ stage: Stage, _ ledger: Ledger, _ sender: NotificationSender
+  ) async throws {
     var (waiting, end) = (Int.max, ContinuousClock.now + Self.confirmationLimit)
     while true {
+      _ = try await sender.deliverDueNotifications()
       let progress = try await ledger.importProgress()
-      guard progress.waiting > 0 else { return }
+      let isOver = progress.waiting == 0
+      if isOver, try await !ledger.hasBacklog(at: stage.simulation.now) { return }
       guard ContinuousClock.now < end else {
-        throw Failure(description: "Nobody asks Apple about \(progress.waiting) imported lines.")
+        throw Failure(
+          description: isOver
+            ? "Nobody ends what Apple's notifications tell."
+            : "Nobody asks Apple about \(progress.waiting) imported lines.")
       }
       if progress.waiting < waiting {
         (waiting, end) = (progress.waiting, .now + Self.confirmationLimit)
-      } else {
+      } else if !isOver {
         // Apple allows no more at this time.
         stage.simulation.advance(by: Self.clockStep)
         try stage.hand.move(to: stage.simulation.now)
