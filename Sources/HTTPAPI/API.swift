@@ -89,9 +89,10 @@ package struct API: Sendable {
     host: String, port: Int, idleTimeout: TimeAmount = Self.idleTimeout,
     onListening: @escaping @Sendable (Int) async -> Void = { _ in }
   ) -> some ApplicationProtocol {
-    // Who wants to see every request in the log gets all of them from the router.
-    let desks =
-      logger.logLevel > .debug ? EntitlementDesks(reader: entitlements, now: now) : nil
+    // Who wants to see every request in the log, or a span of each, gets all of them from the
+    // router.
+    let isWatched = logger.logLevel <= .debug || RequestTracing.isOn
+    let desks = isWatched ? nil : EntitlementDesks(reader: entitlements, now: now)
     return Application(
       router: router(),
       server: HTTPServerBuilder { responder in

@@ -33,8 +33,8 @@ extension Ledger {
         transaction in
         try await transaction.commit(with: Self.placement)[1].decodeOnly(Int64.self, Int.self)
       }
-      // All that was committed before this was called has its place. What was committed since is for
-      // whoever comes next: writers could keep this one for ever.
+      // All that was committed before this was called has its place. What was committed since is
+      // for whoever comes next: writers could keep this one for ever.
       if count < Self.placingBatch { return position }
     }
   }

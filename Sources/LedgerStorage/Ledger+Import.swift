@@ -295,7 +295,7 @@ extension Ledger {
   ///
   /// - Parameters:
   ///   - owners: Of several lines.
-  ///   - unheard: Those lines of which Apple has told nothing: the last word of an import counts, for
+  ///   - unheard: Those lines of which Apple has told nothing: an import's last word counts, for
   ///     the one before may have been mistyped.
   /// - Returns: The statements.
   private static func insertApps(

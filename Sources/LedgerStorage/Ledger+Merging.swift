@@ -197,8 +197,8 @@ extension Ledger {
           """
         })
       for (id, rows) in zip(ids, found) {
-        // Erased or merged since, or by another call of the same. A merge that goes on does so though
-        // the other account was merged, too, since.
+        // Erased or merged since, or by another call of the same. A merge that goes on does so
+        // though the other account was merged, too, since.
         guard let (_, into) = try rows.decodeFirst(AccountKey.self, AccountKey?.self) else {
           throw LedgerError.unknownAccount(id)
         }

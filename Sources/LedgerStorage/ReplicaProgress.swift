@@ -2,8 +2,8 @@
 struct LogPosition: Hashable, Sendable {
   /// Bytes from its beginning.
   var bytes: Int64
-  /// The history that it is a place in: each failover begins another one, in which the same number is
-  /// another place.
+  /// The history that it is a place in: each failover begins another one, in which the same number
+  /// is another place.
   var timeline: Int32
 }
 

@@ -162,7 +162,7 @@ package struct AutoRenewal {
     }
   }
 
-  /// The position of the line's latest charge dated before the one at `position`, of those that ran.
+  /// The position of the line's latest charge that ran, dated before the one at `position`.
   func positionBefore(_ position: Int) -> Int? {
     let date = charges[position].date
     return charges[..<position].lastIndex { $0.date < date && !$0.neverBegan }

@@ -10,7 +10,9 @@ import Tracing
 /// tracer nothing is made of it.
 struct RequestTracing: RouterMiddleware {
   /// Spans that nobody sees are not made.
-  private let isOn = !(InstrumentationSystem.tracer is NoOpTracer)
+  static var isOn: Bool { !(InstrumentationSystem.tracer is NoOpTracer) }
+
+  private let isOn = Self.isOn
 
   func handle(
     _ request: Request, context: APIContext,

@@ -11,8 +11,8 @@ struct RehearseCommand: AsyncParsableCommand {
     discussion: """
       Starts two PostgreSQL, one the other's standby, a simulated App Store with customers of \
       another backend, a server and two workers. The customers are imported and confirmed by \
-      Apple, what the other backend says is compared. Notifications come from the beginning. A week \
-      passes on a fast clock, in which the schema is upgraded, the database fails over and a \
+      Apple, what the other backend says is compared. Notifications come from the beginning. A \
+      week passes on a fast clock, in which the schema is upgraded, the database fails over and a \
       worker is killed, each in the middle of the work. In the end what Tenure says of every \
       account is compared with what is true, and the ledger is audited. Exit status 1 if anything \
       is not as it has to be. Settings and the environment are not looked at.

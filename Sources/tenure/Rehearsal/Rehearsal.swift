@@ -9,9 +9,9 @@ import Subscriptions
 
 /// The day on which a team moves in, and the week after it, with everything that can go wrong.
 ///
-/// Notifications are switched on, owners of running subscriptions are imported, Apple confirms them,
-/// and the old backend's answers are compared. Then a week passes on a fast clock: Apple renews,
-/// people change their minds, new customers buy; the schema gets its next version while everybody
+/// Notifications are switched on, owners of running subscriptions are imported, Apple confirms
+/// them, and the old backend's answers are compared. Then a week passes on a fast clock: Apple
+/// renews, people change their minds, new customers buy; the schema gets its next version while everybody
 /// is served, the database is lost to a standby, a worker is killed. In the end everybody has the
 /// access that is right, and nobody else.
 struct Rehearsal {
@@ -108,15 +108,15 @@ struct Rehearsal {
         try await DemoCatalogue.describe(to: tenure)
         let sender = NotificationSender(
           simulation: stage.simulation, transport: HTTPClientTransport(client: client))
-        // From now on: Apple charges renewals early, of which those asked about before tell nothing.
+        // From now on: Apple charges renewals early, of which an answer from before tells nothing.
         try stage.simulation.setNotificationTargets(
           [NotificationTarget(.v2, url: tenure.notificationURL)])
         try await moveIn(stage, ledger, sender)
         printer.heading("3", "The week after it, on a fast clock")
         let week = try Year(
           plan.week.beginning(at: stage.simulation.now), simulation: stage.simulation,
-          tenure: tenure, sender: sender, ledger: ledger, clockHand: stage.hand.move, leaseStep: .minutes(1),
-          residents: stage.owners.residents)
+          tenure: tenure, sender: sender, ledger: ledger, clockHand: stage.hand.move,
+          leaseStep: .minutes(1), residents: stage.owners.residents)
         try await compareWithOldBackend(stage, week)
         return try await live(week, stage, tenure, ledger, database)
       }
