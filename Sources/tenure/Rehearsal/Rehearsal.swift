@@ -11,9 +11,9 @@ import Subscriptions
 ///
 /// Notifications are switched on, owners of running subscriptions are imported, Apple confirms
 /// them, and the old backend's answers are compared. Then a week passes on a fast clock: Apple
-/// renews, people change their minds, new customers buy; the schema gets its next version while everybody
-/// is served, the database is lost to a standby, a worker is killed. In the end everybody has the
-/// access that is right, and nobody else.
+/// renews, people change their minds, new customers buy; the schema gets its next version while
+/// everybody is served, the database is lost to a standby, a worker is killed. In the end everybody
+/// has the access that is right, and nobody else.
 struct Rehearsal {
   let plan: RehearsalPlan
   let executable: URL
