@@ -27,8 +27,9 @@ extension Ledger {
   private func planning(
     of family: RecordedFamily, replacesOthers: Bool, mayExist: Bool, at now: Timestamp
   ) -> [SQL] {
-    // What was imported is asked about until Apple has told of it.
-    guard !family.awaitsApple else { return [] }
+    // What was imported is asked about until Apple has told of it: of the line's whole life, and
+    // not of its renewal alone, as a notification does.
+    guard !family.awaitsApple, !family.before.awaitsApple else { return [] }
     let members = family.before.members.keys.sorted()
     let plan = RenewalPlan.Line(family.line, family.rule, notifications: notificationMemory)
     let next = plan.flatMap { plan in

@@ -263,6 +263,23 @@ struct ImportTests {
     }
   }
 
+  @Test("a renewal that is told of before Apple is asked leaves the question as it is")
+  func renewedMeanwhile() async throws {
+    try await withShop { ledger in
+      _ = try await ledger.importOwners([owner("anna")], from: "f", terms: .shop, at: day(41))
+      // The renewal alone, after the day of the file: nobody knows yet whose it is.
+      try await hear([charge("2", on: 60)], on: 59.5, ledger)
+      #expect(try await ledger.owner(of: "2") == nil)
+      let runAt = try await ledger.database.query(
+        "SELECT run_at FROM tenure.job WHERE kind = 'poll_line'"
+      ).decodeOnly(Timestamp.self)
+      #expect(runAt == day(41))
+      try await hear([charge("1", on: 30), charge("2", on: 60)], on: 59.6, ledger)
+      #expect(try await ledger.owner(of: "2") == "anna")
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
   @Test("two spellings of one character are two accounts")
   func spellings() async throws {
     try await withShop { ledger in
