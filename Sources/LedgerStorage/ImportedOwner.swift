@@ -26,6 +26,9 @@ package struct ImportedOwner: Hashable, Sendable {
     self.receipt = receipt
   }
 
+  /// The account, compared byte by byte.
+  var account: AccountID { AccountID(accountID) }
+
   /// Whether it names anything to ask Apple with.
   var hasSource: Bool { transactionID != nil || receipt != nil }
 }

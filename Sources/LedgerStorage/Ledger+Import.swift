@@ -76,9 +76,8 @@ extension Ledger {
 
     /// What is known without a closer look; nil: that has to be seen.
     func verdict(on owner: ImportedOwner) -> ImportVerdict? {
-      let id = AccountID(owner.accountID)
-      if erased.contains(id) { return .accountErased }
-      guard let key = accounts[id], let head = heads[owner.line] else { return nil }
+      if erased.contains(owner.account) { return .accountErased }
+      guard let key = accounts[owner.account], let head = heads[owner.line] else { return nil }
       let isSaid = placements[owner.line, default: []].contains {
         $0.account == key && $0.boughtUntil >= owner.asOf
       }
@@ -159,9 +158,9 @@ extension Ledger {
   ///
   /// - Returns: Those that there are.
   private static func hold(
-    _ owners: [ImportedOwner], in transaction: Transaction
+    _ accounts: Set<AccountID>, in transaction: Transaction
   ) async throws -> [AccountID: AccountKey] {
-    let names = Set(owners.filter(\.hasSource).map { AccountID($0.accountID) }).sorted()
+    let names = accounts.sorted()
     guard !names.isEmpty else { return [:] }
     let found = try await transaction.batch(
       names.map { name -> SQL in
@@ -191,14 +190,14 @@ extension Ledger {
     var keys = known
     var accounts: [Account] = []
     // In one order, so that two imports never wait for each other in a circle.
-    for name in Set(owners.map { AccountID($0.accountID) }).subtracting(keys.keys).sorted() {
+    for name in Set(owners.map(\.account)).subtracting(keys.keys).sorted() {
       let account = Account(
         id: name.text, key: AccountKey(rawValue: UUID()), appAccountToken: UUID(), createdAt: now)
       accounts.append(account)
       keys[name] = account.key
     }
     let lines = try owners.sorted { $0.line < $1.line }.map { owner in
-      guard let account = keys[AccountID(owner.accountID)] else {
+      guard let account = keys[owner.account] else {
         preconditionFailure("Every account was found or is made.")
       }
       let placement = LinePlacement(
@@ -211,12 +210,10 @@ extension Ledger {
             content: .act(.linePlacement(placement))),
           source: source, after: nil))
     }
-    let receivers = owners.filter { known[AccountID($0.accountID)] != nil && $0.hasSource }
+    let receivers = Set(owners.filter(\.hasSource).map(\.account)).intersection(known.keys)
     try await database.withTransaction { [accounts] transaction in
       let held = try await Self.hold(receivers, in: transaction)
-      for name in receivers.map({ AccountID($0.accountID) }) where held[name] != known[name] {
-        throw AccountErased()
-      }
+      guard receivers.allSatisfy({ held[$0] == known[$0] }) else { throw AccountErased() }
       try await Self.copy(accounts, in: transaction)
       try await Self.copy(lines, at: now, in: transaction)
       try await transaction.commit(with: Self.companions(of: lines, at: now))
@@ -346,14 +343,16 @@ extension Ledger {
       try await reader.read(Set(owners.map(\.line)), in: transaction)
       let families = reader.families
       // Asked for again, and all at once: one may have been erased since the look at the chunk.
-      if !isDryRun { _ = try await Self.hold(owners, in: transaction) }
+      if !isDryRun {
+        _ = try await Self.hold(Set(owners.filter(\.hasSource).map(\.account)), in: transaction)
+      }
       var accounts = try await Self.accountKeys(
         from: transaction.query(Self.select(accounts: owners.map(\.accountID))))
       var verdicts: [ImportVerdict] = []
       var news: [(owner: ImportedOwner, account: AccountKey)] = []
       for owner in owners {
         let family = families.first { $0.members[owner.line] != nil }
-        let account = accounts[AccountID(owner.accountID)]
+        let account = accounts[owner.account]
         let judged = family?.verdict(on: owner, of: account)
         var verdict = judged?.verdict ?? .recorded
         if let other = judged?.other {
@@ -374,7 +373,7 @@ extension Ledger {
           key = account
         } else {
           key = try await createAccount(owner.accountID, at: now, in: transaction).key
-          accounts[AccountID(owner.accountID)] = key
+          accounts[owner.account] = key
         }
         news.append((owner, key))
       }

@@ -110,10 +110,7 @@ package struct SchemaDistributor: Sendable {
 
   private func tryPlacing() async throws -> String? {
     try await database.withTransaction { transaction in
-      guard
-        try await transaction.query("SELECT pg_try_advisory_xact_lock(\(SchemaMigrator.lock))")
-          .decodeOnly(Bool.self)
-      else { throw SomebodyMigrates() }
+      guard try await SchemaMigrator.takesLock(in: transaction) else { throw SomebodyMigrates() }
       let tables = try await Self.tables(transaction)
       try Self.requireAsWanted(tables)
       guard

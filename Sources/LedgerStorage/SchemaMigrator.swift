@@ -21,6 +21,14 @@ package struct SchemaMigrator: Sendable {
   /// Two programs that migrate at once do so one after the other: "tenure" in ASCII, as in
   /// `schema.sql`.
   static let lock: Int64 = 0x7465_6E75_7265
+
+  /// Takes the lock until the transaction ends, without waiting for it.
+  ///
+  /// - Returns: Whether nobody else has it.
+  static func takesLock(in runner: some StatementRunner) async throws -> Bool {
+    try await runner.query("SELECT pg_try_advisory_xact_lock(\(lock))").decodeOnly(Bool.self)
+  }
+
   /// A step may rewrite a large table: it has the time that it needs.
   private static let deadline: Duration = .seconds(24 * 3600)
   /// The first version that notes which programs it serves.
@@ -198,9 +206,7 @@ package struct SchemaMigrator: Sendable {
       // Asked for again and again, each time in a transaction of its own: for a statement that
       // waits, and for a transaction that has asked anything, an index waits, whose maker has the
       // lock.
-      while try await !connection.query("SELECT pg_try_advisory_xact_lock(\(Self.lock))")
-        .decodeOnly(Bool.self)
-      {
+      while try await !Self.takesLock(in: connection) {
         _ = try await connection.query("ROLLBACK")
         try await Task.sleep(for: patience.turn)
         _ = try await connection.query("BEGIN ISOLATION LEVEL READ COMMITTED")

@@ -27,8 +27,8 @@ package struct Binding: Hashable, Sendable {
   /// - Returns: A binding for each change of the account, none before the first owner.
   package static func bindings(of charges: [Charge], decisions: [Decision]) -> [Binding] {
     var bindings: [Binding] = []
-    let hasRun = charges.contains { !$0.neverBegan }
-    for (charge, decision) in zip(charges, decisions) where !hasRun || !charge.neverBegan {
+    for position in charges.positionsThatRan(among: charges.indices) {
+      let (charge, decision) = (charges[position], decisions[position])
       if let last = bindings.last, last.account == decision.owner { continue }
       if bindings.isEmpty, decision.owner == nil { continue }
       bindings.append(

@@ -87,10 +87,15 @@ extension Charge {
 }
 
 extension [Charge] {
-  /// The place of the line's latest charge, which whatever comes next follows.
-  ///
-  /// It is one of those that began, if any did; charges are by date.
-  package var latestPosition: Int? { lastIndex { !$0.neverBegan } ?? indices.last }
+  /// The places, among some, of the charges that ran: that began, or all where none did.
+  package func positionsThatRan(among positions: some Collection<Int>) -> [Int] {
+    let begun = positions.filter { !self[$0].neverBegan }
+    return begun.isEmpty ? positions.map(\.self) : begun
+  }
+
+  /// The place of the line's latest charge that ran, which whatever comes next follows; charges are
+  /// by date.
+  package var latestPosition: Int? { positionsThatRan(among: indices).last }
 
   /// The line's latest charge.
   package var latestCharge: Charge? { latestPosition.map { self[$0] } }

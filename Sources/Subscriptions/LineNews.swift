@@ -142,8 +142,7 @@ package struct LineNews: Sendable {
   /// end which it did not own before.
   private var movingCharge: Charge? {
     let all = after.rule.charges
-    let ran = all.filter { !$0.neverBegan }
-    let charges = ran.isEmpty ? all : ran
+    let charges = all.positionsThatRan(among: all.indices).map { all[$0] }
     let stretch = charges.reversed().prefix { after.owner(of: $0) == after.boundAccount }
     return stretch.last { charge in
       before.charge(of: charge.id)?.id != charge.id

@@ -31,9 +31,8 @@ extension SubscriptionTimeline {
 extension SubscriptionTimeline.Run {
   /// The runs of all charges of subscriptions that ran, by date.
   static func runs(of charges: [Charge], _ course: RenewalCourse) -> [Self] {
-    let all = charges.indices.filter { charges[$0].isSubscription }
-    let ran = all.filter { !charges[$0].neverBegan }
-    let positions = ran.isEmpty ? all : ran
+    let positions = charges.positionsThatRan(
+      among: charges.indices.filter { charges[$0].isSubscription })
     var next: Timestamp?
     var runs: [Self] = []
     for (index, position) in positions.enumerated().reversed() {

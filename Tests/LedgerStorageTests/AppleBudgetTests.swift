@@ -19,8 +19,8 @@ struct AppleBudgetTests {
       #expect(try await ledger.takeBudget(Self.budget, upTo: 100, at: start + .seconds(7)) == 1)
       #expect(try await ledger.takeBudget(Self.budget, upTo: 100, at: start + .minutes(60)) == 10)
       // A clock that is behind gives nothing, and takes nothing away.
-      // A clock that was an hour ahead, and is right again, holds nobody up for an hour.
       #expect(try await ledger.takeBudget(Self.budget, upTo: 1, at: start) == 0)
+      // A clock that was an hour ahead, and is right again, holds nobody up for an hour.
       #expect(try await ledger.takeBudget(Self.budget, upTo: 1, at: start + .seconds(7)) == 1)
       // Another budget has nothing to do with it.
       let sandbox = AppleBudget("polls/sandbox", perHour: 60)

@@ -38,22 +38,8 @@ import Testing
     }
   }
 
-  @Test func aTransactionThatLosesItsConnectionIsRunAgain() async throws {
-    try await TestServer.withPool { pool in
-      let attempts = Counter()
-      let value = try await pool.withTransaction { transaction in
-        let process = try await transaction.query(Self.processID).decodeOnly(Int32.self)
-        if await attempts.next() == 1 {
-          _ = try await pool.query("SELECT pg_terminate_backend(\(process))")
-        }
-        return try await transaction.query("SELECT 4").decodeOnly(Int.self)
-      }
-      #expect(value == 4)
-      #expect(await attempts.count == 2)
-    }
-  }
-
-  @Test func aTransactionThatLosesItsConnectionBeforeItsCommitIsRunAgain() async throws {
+  @Test(arguments: [false, true])
+  func aTransactionThatLosesItsConnectionIsRunAgain(beforeItsCommit: Bool) async throws {
     try await TestServer.withPool { pool in
       let attempts = Counter()
       let value = try await pool.withTransaction { transaction in
@@ -62,11 +48,13 @@ import Testing
           _ = try await pool.query("SELECT pg_terminate_backend(\(process))")
           // It is heard of while the body computes: the commit is never sent.
           let isHeardOf = try await eventually {
-            if case .ended = await transaction.session.state { true } else { false }
+            if case .ended = await transaction.session.state { true } else { !beforeItsCommit }
           }
           #expect(isHeardOf)
         }
-        return try await transaction.commit(with: ["SELECT 4"])[0].decodeOnly(Int.self)
+        return beforeItsCommit
+          ? try await transaction.commit(with: ["SELECT 4"])[0].decodeOnly(Int.self)
+          : try await transaction.query("SELECT 4").decodeOnly(Int.self)
       }
       #expect(value == 4)
       #expect(await attempts.count == 2)

@@ -56,8 +56,7 @@ struct MovementPropertyTests {
       let rule = ledger.rule
       let spans = SubscriptionTimeline(of: ledger.line, rule: rule, in: .priced).spans
       let all = rule.charges.filter(\.isSubscription)
-      let ran = all.filter { !$0.neverBegan }
-      let subscriptions = ran.isEmpty ? all : ran
+      let subscriptions = all.positionsThatRan(among: all.indices).map { all[$0] }
       if spans.first?.start != subscriptions.first?.date { return "begins elsewhere" }
       if zip(spans, spans.dropFirst()).contains(where: { $0.end != $1.start }) { return "a gap" }
       if spans.contains(where: { span in span.end.map { $0 <= span.start } ?? false }) {

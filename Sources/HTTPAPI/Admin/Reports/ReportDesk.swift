@@ -41,10 +41,18 @@ final class ReportDesk: Service {
     var entries: [ReportQuestion: Entry] = [:]
     var nextID = 0
 
-    /// What was kept, once more; whoever asks again after a failure tries again.
-    mutating func kept(_ result: Result, of question: ReportQuestion) -> Result {
-      if case .failure = result { entries[question] = nil }
-      return result
+    /// What was kept of an answer; nil: it is kept as soon as it is there.
+    mutating func promise(_ question: ReportQuestion) -> Result? {
+      switch entries[question] {
+      case .done(let result, _)?:
+        // Whoever asks again after a failure tries again.
+        if case .failure = result { entries[question] = nil }
+        return result
+      case .asked(let waiting, _)?:
+        entries[question] = .asked(waiting: waiting, isPromised: true)
+        return nil
+      case nil: return nil
+      }
     }
 
     /// Forgets what is too old, and the oldest where there is too much.
@@ -88,7 +96,7 @@ final class ReportDesk: Service {
 
   /// The result; nil: it is not there yet, and will be kept.
   private func result(of question: ReportQuestion, within patience: Duration) async -> Result? {
-    if patience <= .zero { return promised(question) }
+    if patience <= .zero { return state.withLock { $0.promise(question) } }
     return await withTaskGroup(of: Result?.self) { group in
       group.addTask { await self.wait(for: question) }
       group.addTask {
@@ -118,19 +126,6 @@ final class ReportDesk: Service {
     return true
   }
 
-  /// What was kept of an answer; nil: it is kept as soon as it is there.
-  private func promised(_ question: ReportQuestion) -> Result? {
-    state.withLock { state in
-      switch state.entries[question] {
-      case .done(let result, _)?: return state.kept(result, of: question)
-      case .asked(let waiting, _)?:
-        state.entries[question] = .asked(waiting: waiting, isPromised: true)
-        return nil
-      case nil: return nil
-      }
-    }
-  }
-
   /// - Returns: The result; nil once the task is cancelled: then it is kept.
   private func wait(for question: ReportQuestion) async -> Result? {
     let id = state.withLock { state in
@@ -140,17 +135,12 @@ final class ReportDesk: Service {
     return await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
         let (mustWait, result) = state.withLock { state -> (Bool, Result?) in
-          switch state.entries[question] {
-          case .done(let result, _)?: return (false, state.kept(result, of: question))
-          case .asked(var waiting, let isPromised)? where !Task.isCancelled:
-            waiting[id] = continuation
-            state.entries[question] = .asked(waiting: waiting, isPromised: isPromised)
-            return (true, nil)
-          case .asked(let waiting, _)?:
-            state.entries[question] = .asked(waiting: waiting, isPromised: true)
-            return (false, nil)
-          case nil: return (false, nil)
-          }
+          guard case .asked(var waiting, let isPromised)? = state.entries[question],
+            !Task.isCancelled
+          else { return (false, state.promise(question)) }
+          waiting[id] = continuation
+          state.entries[question] = .asked(waiting: waiting, isPromised: isPromised)
+          return (true, nil)
         }
         if !mustWait { continuation.resume(returning: result) }
       }
