@@ -29,8 +29,8 @@ BEGIN
     -- Tables that are there would stay as they are, while the version claimed otherwise.
     IF to_regclass('tenure.schema_version') IS NOT NULL THEN
         SELECT max(version) INTO version_found FROM tenure.schema_version;
-        IF version_found <> 5 THEN
-            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 5.',
+        IF version_found <> 6 THEN
+            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 6.',
                 version_found
                 USING HINT = 'Run `tenure migrate`.';
         END IF;
@@ -822,6 +822,11 @@ CREATE INDEX IF NOT EXISTS store_transaction_corrected
 CREATE INDEX IF NOT EXISTS store_transaction_unclaimed
     ON store_transaction (environment, original_transaction_id, transaction_id, product_id)
     INCLUDE (recorded_at, expires_at) WHERE rule IS NOT NULL AND owner_account_key IS NULL;
+-- The same by date, those apart that were over when they were first seen: a page of either is read
+-- without the other.
+CREATE INDEX IF NOT EXISTS store_transaction_unclaimed_by_date
+    ON store_transaction (environment, coalesce(expires_at <= recorded_at, false), charged_at)
+    WHERE rule IS NOT NULL AND owner_account_key IS NULL;
 -- What orders are compared with.
 CREATE INDEX IF NOT EXISTS store_transaction_ordered
     ON store_transaction (environment, original_transaction_id, transaction_id, product_id)
@@ -4107,6 +4112,6 @@ END
 $$;
 
 INSERT INTO schema_version (version, applied_at, serves_since)
-SELECT 5, now(), 5 WHERE NOT EXISTS (SELECT FROM schema_version);
+SELECT 6, now(), 5 WHERE NOT EXISTS (SELECT FROM schema_version);
 
 COMMIT;

@@ -30,58 +30,27 @@ extension Ledger {
   package func unclaimedCharges(
     wasOver: Bool, after last: UnclaimedPlace? = nil, limit: Int
   ) async throws -> [UnclaimedCharge] {
-    let rest =
-      last.map { place in
-        """
-        (m.at, m.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id)
-          < (\(place.chargedAt), \(place.charge.line.environment),
-            \(place.charge.line.originalTransactionID), \(place.charge.transactionID),
-            \(place.charge.productID))
-        """ as SQL
-      } ?? "true"
-    // Each environment by itself, for there is an index by it and the time; and each transaction by
-    // itself: planners think that next to none is found, and would read all instead of a page.
-    return try await database.query(
+    let rows = try await database.query(
       """
-      SELECT c.environment, c.charge_original_transaction_id, c.transaction_id, c.product_id, c.at,
-        c.recorded_at, c.expires_at, c.amount_milliunits, c.currency, c.rule, c.ground,
-        c.previous_original_transaction_id, c.previous_transaction_id, c.previous_product_id,
-        c.ground_status_as_of, c.switched_off_at
-      FROM (VALUES ('production'), ('sandbox')) AS e (environment)
-      CROSS JOIN LATERAL (
-        SELECT m.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id,
-          m.at, t.recorded_at, t.expires_at, m.amount_milliunits, m.currency, t.rule, t.ground,
-          t.previous_original_transaction_id, t.previous_transaction_id, t.previous_product_id,
-          t.ground_status_as_of, t.switched_off_at
-        FROM tenure.movement AS m
-        CROSS JOIN LATERAL (
-          SELECT * FROM tenure.store_transaction AS t
-          WHERE t.environment = m.environment
-            AND t.original_transaction_id = m.charge_original_transaction_id
-            AND t.transaction_id = m.transaction_id AND t.product_id = m.product_id
-          LIMIT 1
-        ) AS t
-        WHERE m.environment = e.environment AND m.kind = 'charged' AND m.account_key IS NULL
-          AND m.known_until = 'infinity' AND t.rule IS NOT NULL AND t.owner_account_key IS NULL
-          AND coalesce(t.expires_at <= t.recorded_at, false) = \(wasOver) AND \(rest)
-        ORDER BY m.at DESC, m.charge_original_transaction_id DESC, m.transaction_id DESC,
-          m.product_id DESC
-        LIMIT \(limit)
-      ) AS c
-      ORDER BY c.at DESC, c.environment DESC, c.charge_original_transaction_id DESC,
-        c.transaction_id DESC, c.product_id DESC
+      (\(Self.unclaimed(in: .production, wasOver: wasOver, after: last, limit: limit)))
+      UNION ALL
+      (\(Self.unclaimed(in: .sandbox, wasOver: wasOver, after: last, limit: limit)))
+      ORDER BY charged_at DESC, environment DESC, original_transaction_id DESC, transaction_id DESC,
+        product_id DESC
       LIMIT \(limit)
       """
     ).decode(
       Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self,
-      Timestamp.self, Timestamp.self, Timestamp?.self, Int64.self, String?.self, String.self,
-      String.self,
+      Timestamp.self, Timestamp.self, Timestamp?.self, String.self, String.self,
       OriginalTransactionID?.self, TransactionID?.self, ProductID?.self, Timestamp?.self,
-      Timestamp?.self
-    ).map {
-      environment, original, transaction, product, chargedAt, recordedAt, expiresAt, amount,
-      currency, rule, ground, previousOriginal, previousTransaction, previousProduct, statusAsOf,
-      switchedOffAt in
+      Timestamp?.self)
+    let prices = try await pricesOfUnclaimed(at: rows.map(\.4))
+    return rows.map {
+      environment, original, transaction, product, chargedAt, recordedAt, expiresAt, rule, ground,
+      previousOriginal, previousTransaction, previousProduct, statusAsOf, switchedOffAt in
+      let charge = TransactionKey(
+        line: LineID(environment, original), transactionID: transaction, productID: product)
+      let price = prices[charge]
       var previous: Charge.ID?
       if let previousOriginal, let previousTransaction, let previousProduct {
         previous = TransactionKey(
@@ -89,15 +58,68 @@ extension Ledger {
           productID: previousProduct)
       }
       return UnclaimedCharge(
-        charge: TransactionKey(
-          line: LineID(environment, original), transactionID: transaction, productID: product),
-        chargedAt: chargedAt, firstSeenAt: recordedAt, expiresAt: expiresAt,
-        amountMilliunits: amount, currency: currency,
+        charge: charge, chargedAt: chargedAt, firstSeenAt: recordedAt, expiresAt: expiresAt,
+        amountMilliunits: price?.amountMilliunits ?? 0, currency: price?.currency,
         decision: Decision(
           owner: nil, rule: Decision.Rule(rawValue: rule) ?? .unclaimed,
           finding: RenewalFinding(
             ground: RenewalFinding.Ground(rawValue: ground) ?? .noEarlierCharge,
             previous: previous, statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)))
     }
+  }
+
+  /// A page of one environment's: an index has just these, by date.
+  private static func unclaimed(
+    in environment: Environment, wasOver: Bool, after last: UnclaimedPlace?, limit: Int
+  ) -> SQL {
+    let rest =
+      last.map { place in
+        """
+        (charged_at, environment, original_transaction_id, transaction_id, product_id)
+          < (\(place.chargedAt), \(place.charge.line.environment),
+            \(place.charge.line.originalTransactionID), \(place.charge.transactionID),
+            \(place.charge.productID))
+        """ as SQL
+      } ?? "true"
+    return """
+      SELECT environment, original_transaction_id, transaction_id, product_id, charged_at,
+        recorded_at, expires_at, rule, ground, previous_original_transaction_id,
+        previous_transaction_id, previous_product_id, ground_status_as_of, switched_off_at
+      FROM tenure.store_transaction
+      WHERE environment = \(environment) AND rule IS NOT NULL AND owner_account_key IS NULL
+        AND coalesce(expires_at <= recorded_at, false) = \(wasOver) AND \(rest)
+      ORDER BY charged_at DESC, original_transaction_id DESC, transaction_id DESC, product_id DESC
+      LIMIT \(limit)
+      """
+  }
+
+  /// What charges of some dates cost that nobody owns, as the books have it: by Apple's word or the
+  /// catalogue's.
+  ///
+  /// A statement of its own: the books keep a charge with its family, which may be another shard's.
+  private func pricesOfUnclaimed(
+    at dates: [Timestamp]
+  ) async throws -> [Charge.ID: (amountMilliunits: Int64, currency: String?)] {
+    guard !dates.isEmpty else { return [:] }
+    let prices = try await database.query(
+      """
+      SELECT environment, charge_original_transaction_id, transaction_id, product_id,
+        amount_milliunits, currency
+      FROM tenure.movement
+      WHERE environment = ANY(\(Environment.allCases)) AND at = ANY(\(dates)) AND kind = 'charged'
+        AND account_key IS NULL AND known_until = 'infinity'
+      """
+    ).decode(
+      Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self, Int64.self,
+      String?.self)
+    return Dictionary(
+      prices.map { environment, original, transaction, product, amount, currency in
+        (
+          TransactionKey(
+            line: LineID(environment, original), transactionID: transaction, productID: product),
+          (amount, currency)
+        )
+      },
+      uniquingKeysWith: { first, _ in first })
   }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import Logging
 import Postgres
 import ScratchDatabases
 import Subscriptions
@@ -378,6 +379,41 @@ struct FeedTests {
       _ = try await ledger.database.execute("DELETE FROM tenure.webhook_delivery")
       try await trim(ledger, days: 28)
       #expect(try await places(ledger) == [])
+    }
+  }
+
+  @Test func `what is pushed again while the feed is trimmed keeps its event`() async throws {
+    try await withLedger { ledger in
+      try await write(1, to: ledger, daysOld: 31)
+      try await ledger.placeEvents()
+      let event = try await ledger.database.query("SELECT event_id FROM tenure.event")
+        .decodeOnly(Int64.self)
+      _ = try await ledger.database.execute(
+        """
+        INSERT INTO tenure.webhook_delivery
+          (event_id, stream, position, due_since, parked_at, last_error)
+        VALUES (\(event), 'x', 1, now(), now(), 'down')
+        """)
+      _ = try await ledger.database.execute("UPDATE tenure.feed SET pushed_to = 1")
+      let job = try await trimming(ledger)
+      // Of a pool of its own: on the ledger's, whoever asks might stand behind the one who waits.
+      let other = Ledger(
+        database: ConnectionPool(
+          configuration: ledger.database.configuration,
+          logger: Logger(label: "other", factory: { _ in SwiftLogNoOpLogHandler() })))
+      let trimming = try await other.database.withTransaction { transaction in
+        _ = try await transaction.query(
+          "UPDATE tenure.webhook_delivery SET parked_at = NULL, last_error = NULL")
+        let trimming = Task { try await ledger.trim(job, olderThan: .days(30), at: start) }
+        try await other.waitForALock()
+        return trimming
+      }
+      await other.database.close()
+      // The job is tried again later.
+      await #expect(throws: PostgresError.self) { try await trimming.value }
+      #expect(try await places(ledger) == [1])
+      let left = try await ledger.database.query("SELECT event_id FROM tenure.webhook_delivery")
+      #expect(try left.decodeOnly(Int64.self) == event)
     }
   }
 }

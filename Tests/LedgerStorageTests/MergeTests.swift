@@ -164,6 +164,60 @@ struct MergeTests {
     }
   }
 
+  /// Lets the guest buy so much that a merge takes several commits.
+  private func buyMuch(_ ledger: Ledger) async throws -> [LineID] {
+    var lines: [LineID] = []
+    for number in 0..<12 {
+      let line = LineID(.production, OriginalTransactionID("5\(number)"))
+      let id = TransactionID("5\(number)")
+      try await ledger.submit(
+        [charge(id, on: 1, line: line)], claiming: [key(id, line: line)], by: "guest", on: 1.1,
+        terms: .shop)
+      lines.append(line)
+    }
+    return lines
+  }
+
+  @Test func `a guest's consent does not hold while it is merged, nor for the member`()
+    async throws
+  {
+    try await withGuest { ledger in
+      _ = try await buyMuch(ledger)
+      _ = try await ledger.setConsumptionConsent(true, of: "guest", at: day(2))
+      let guest = try #require(try await ledger.account("guest")).key
+      let anna = try #require(try await ledger.account("anna")).key
+      #expect(try await ledger.hasConsumptionConsent(guest))
+      #expect(try await merge(ledger, on: 5, atOnce: 10).completedAt == nil)
+      #expect(try await !ledger.hasConsumptionConsent(guest))
+      #expect(try await !ledger.hasConsumptionConsent(anna))
+      while try await !ledger.continueMerge(of: guest, terms: .shop, at: day(6)) {}
+      #expect(try await !ledger.hasConsumptionConsent(anna))
+    }
+  }
+
+  @Test func `a merge goes on though the guest is erased meanwhile, and stays erased`()
+    async throws
+  {
+    try await withGuest { ledger in
+      let lines = try await buyMuch(ledger)
+      let guest = try #require(try await ledger.account("guest")).key
+      #expect(try await merge(ledger, on: 5, atOnce: 10).completedAt == nil)
+      _ = try await ledger.erase("guest", by: support, at: day(6))
+      while try await !ledger.continueMerge(of: guest, terms: .shop, at: day(7)) {}
+      for line in lines {
+        let id = TransactionID(line.originalTransactionID.rawValue)
+        #expect(try await ledger.owner(of: id, line: line) == "anna")
+      }
+      // What is recorded of its lines later does not forget it either.
+      try await ledger.learn([charge("next", on: 31, line: lines[11])], on: 31)
+      let erasedAt = try await ledger.database.query(
+        "SELECT erased_at FROM tenure.account_by_key WHERE account_key = \(guest)"
+      ).decodeOnly(Timestamp?.self)
+      #expect(erasedAt == day(6))
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
   @Test func `who can't be merged is refused, and nothing is written`() async throws {
     try await withGuest { ledger in
       await #expect(throws: LedgerError.mergesIntoItself("guest")) {

@@ -44,6 +44,26 @@ import Testing
     await second.stop()
   }
 
+  @Test func aCrashedServersNumberMayBeAnotherPrograms() async throws {
+    let path = FileManager.default.temporaryDirectory
+      .appending(path: "tenure-foreign-\(UInt32.random(in: 0 ... .max))")
+    let server = try await PrivatePostgres.start(in: path, options: .temporary)
+    let processID = try #require(await server.processID)
+    kill(processID, SIGKILL)
+    while kill(processID, 0) == 0 { try await Task.sleep(for: .milliseconds(5)) }
+    let other = try Process.run(URL(filePath: "/bin/sleep"), arguments: ["600"])
+    // With SIGKILL: it may have been started with the others blocked.
+    defer { kill(other.processIdentifier, SIGKILL) }
+    let file = try ServerDirectory(path).data + "/postmaster.pid"
+    let lines = try String(contentsOfFile: file, encoding: .utf8).split(
+      separator: "\n", maxSplits: 1)
+    try "\(other.processIdentifier)\n\(lines[1])".write(
+      toFile: file, atomically: true, encoding: .utf8)
+    await server.stop()
+    #expect(!FileManager.default.fileExists(atPath: path.path))
+    #expect(other.isRunning)
+  }
+
   @Test func aStandbyHasEveryAcknowledgedCommitAndTakesOver() async throws {
     let path = FileManager.default.temporaryDirectory
       .appending(path: "tenure-pair-\(UInt32.random(in: 0 ... .max))")

@@ -10,8 +10,6 @@ struct OwnerImport: Sendable {
   /// How many lines are recorded in one database transaction: enough that the commit costs little,
   /// few enough that one which is begun anew costs little too.
   static let chunk = 2000
-  /// Nor are there more bytes of receipts in it, but for the last one's.
-  static let chunkBytes = 16 << 20
   /// How many of them at once: PostgreSQL works on one while the other's rows are made.
   static let writers = 2
 
@@ -23,6 +21,8 @@ struct OwnerImport: Sendable {
   let asOf: Timestamp
   let isDryRun: Bool
   let now: @Sendable () -> Timestamp
+  /// So many bytes of receipts end a chunk, however few its lines are.
+  var chunkBytes = 16 << 20
 
   /// What came of a file, so far.
   struct Summary: Hashable, Sendable {
@@ -61,7 +61,7 @@ struct OwnerImport: Sendable {
       for _ in 0..<Self.writers where !isOver {
         var items: [Item] = []
         var bytes = 0
-        while items.count < Self.chunk, bytes < Self.chunkBytes {
+        while items.count < Self.chunk, bytes < chunkBytes {
           guard let row = try file.next() else {
             isOver = true
             break

@@ -93,6 +93,28 @@ struct MovingCommandTests {
     }
   }
 
+  @Test("large receipts end a chunk, however few its lines are")
+  func chunks() async throws {
+    try await withProgram { ledger, directory, _ in
+      let lines = (0..<10).map { "production,\(1000 + $0),anna,cmVjZWlwdA==\n" }
+      let file = try write(
+        "environment,original_transaction_id,account_id,receipt\n" + lines.joined(),
+        to: "owners.csv", in: directory)
+      var taking = OwnerImport(
+        ledger: ledger, terms: AccessTerms(catalogue: Catalogue([])), source: "owners.csv",
+        asOf: .now, isDryRun: false, now: { .now })
+      taking.chunkBytes = 20
+      let rows = try RowFile(
+        FileBytes(FileHandle(forReadingFrom: URL(filePath: file))), columns: OwnerRow.columns)
+      var rounds: [Int] = []
+      let summary = try await taking.run(
+        rows, report: { _ in }, progress: { rounds.append($0.recorded) })
+      #expect(summary.recorded == 10)
+      // Two lines are more than 20 bytes, and two chunks are recorded at once.
+      #expect(rounds == [4, 8, 10])
+    }
+  }
+
   @Test("what another account has in Tenure is left alone")
   func conflict() async throws {
     try await withProgram { ledger, directory, run in

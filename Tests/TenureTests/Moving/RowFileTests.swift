@@ -136,7 +136,10 @@ struct RowFileTests {
     (["production", "1000", String(repeating: "a", count: 256), nil, nil, nil], "invalid_account_id"),
     (["production", "1000", "anna", "7 7", nil, nil],          "invalid_transaction_id"),
     (["production", "1000", "anna", nil, "no base64", nil],    "invalid_receipt"),
+    (["production", "1000", "anna", nil, nil, "com.example.app"], "production/1000 anna com.example.app"),
     (["production", "1000", "anna", nil, nil, String(repeating: "b", count: 256)], "invalid_bundle_id"),
+    (["production", "1000", "anna", nil, nil, "com.example app"], "invalid_bundle_id"),
+    (["production", "1000", "anna", nil, nil, "com.example\0"], "invalid_bundle_id"),
   ]
 
   @Test("An owner is an environment, an id and an account", arguments: owners)
@@ -145,6 +148,7 @@ struct RowFileTests {
     case .success(let owner):
       let parts = [
         "\(owner.line)", owner.accountID, owner.transactionID?.rawValue, owner.receipt,
+        owner.bundleID,
       ]
       #expect(parts.compactMap(\.self).joined(separator: " ") == expected)
     case .failure(let fault): #expect(fault.code == expected, "\(fault)")

@@ -1,0 +1,79 @@
+@testable import LedgerStorage
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+struct UnclaimedChargeTests {
+  private static let lines = [
+    LineID(.production, "1000"), LineID(.production, "2000"), LineID(.sandbox, "1000"),
+  ]
+
+  /// All pages of a list, one after the other.
+  private static func pages(
+    of ledger: Ledger, wasOver: Bool, limit: Int
+  ) async throws -> [UnclaimedCharge] {
+    var all: [UnclaimedCharge] = []
+    while true {
+      let page = try await ledger.unclaimedCharges(
+        wasOver: wasOver, after: all.last.map { ($0.chargedAt, $0.charge) }, limit: limit)
+      #expect(page.count <= limit)
+      guard !page.isEmpty else { return all }
+      all += page
+    }
+  }
+
+  private static func names(_ charges: [UnclaimedCharge]) -> [String] {
+    charges.map { unclaimed in
+      let line = unclaimed.charge.line
+      return "\(line.environment) \(line.originalTransactionID) \(unclaimed.charge.transactionID)"
+    }
+  }
+
+  @Test func `each is on one of two lists, the latest first, page after page`() async throws {
+    let terms = AccessTerms(
+      catalogue: Catalogue([
+        Product(
+          id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"],
+          priceMilliunits: 9990, currency: "EUR")
+      ]))
+    try await withLedger { ledger in
+      // Two periods of each line, told of when the first one of them is over; and a third one.
+      for (line, name) in zip(Self.lines, ["x", "y", "z"]) {
+        try await ledger.learn(
+          [
+            charge(TransactionID("\(name)1"), on: 0, line: line),
+            charge(TransactionID("\(name)2"), on: 30, line: line),
+          ], on: 31, terms: terms)
+        try await ledger.learn(
+          [charge(TransactionID("\(name)3"), on: 60, line: line)], on: 61, terms: terms)
+      }
+      // What is claimed is on no list.
+      let other = LineID(.production, "3000")
+      try await ledger.learn([charge("w1", on: 0, line: other)], on: 31, terms: terms)
+      try await ledger.submit(
+        [charge("w1", on: 0, line: other)], claiming: [key("w1", line: other)], by: "anna", on: 62,
+        terms: terms)
+
+      for limit in 1...4 {
+        #expect(
+          try await Self.names(Self.pages(of: ledger, wasOver: false, limit: limit)) == [
+            "sandbox 1000 z3", "production 2000 y3", "production 1000 x3",
+            "sandbox 1000 z2", "production 2000 y2", "production 1000 x2",
+          ])
+        #expect(
+          try await Self.names(Self.pages(of: ledger, wasOver: true, limit: limit)) == [
+            "sandbox 1000 z1", "production 2000 y1", "production 1000 x1",
+          ])
+      }
+
+      let first = try #require(try await ledger.unclaimedCharges(wasOver: false, limit: 2).last)
+      #expect(first.chargedAt == day(60))
+      #expect(first.firstSeenAt == day(61))
+      #expect(first.expiresAt == day(90))
+      #expect(first.amountMilliunits == 9990)
+      #expect(first.currency == "EUR")
+      #expect(first.decision.rule == .unclaimed)
+    }
+  }
+}
