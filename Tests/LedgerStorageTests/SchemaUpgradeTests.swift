@@ -56,7 +56,9 @@ struct SchemaUpgradeTests {
     }
   }
 
-  @Test func `a step says which programs it serves, and a new database as its last step`() async throws {
+  @Test func `a step says which programs it serves, and a new database as its last step`()
+    async throws
+  {
     try await withScratchDatabase { database in
       let contraction = SchemaStep(version: Self.current + 2, sql: "DROP TABLE tenure.rehearsal")
       let migrator = Self.migrator(database, SchemaMigrator.nextStep, contraction)
@@ -65,7 +67,8 @@ struct SchemaUpgradeTests {
         "SELECT version, serves_since FROM tenure.schema_version ORDER BY version"
       ).decode(Int.self, Int?.self)
       #expect(rows.map(\.0) == [Self.current, Self.current + 1, Self.current + 2])
-      #expect(rows.map(\.1) == [SchemaMigrator.steps.last?.servesSince, Self.current, Self.current + 2])
+      let since = [SchemaMigrator.steps.last?.servesSince, Self.current, Self.current + 2]
+      #expect(rows.map(\.1) == since)
     }
   }
 
