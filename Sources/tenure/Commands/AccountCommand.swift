@@ -41,15 +41,21 @@ struct AccountCommand: AsyncParsableCommand {
         }
         return merger
       }
+      let isRepeated = merger.merged.mergedInto != nil
       let rest = merger.completedAt == nil ? " at once, and then the rest" : ""
       print(
         """
         merged   \(merger.merged.id)
         into     \(merger.into.id)
-        charges  \(merger.moved.charges)\(rest)
-        orders   \(merger.moved.orders)
-        grants   \(merger.moved.grants)
         """)
+      print(
+        isRepeated
+          ? "It was merged before: all that was its has gone over."
+          : """
+          charges  \(merger.moved.charges)\(rest)
+          orders   \(merger.moved.orders)
+          grants   \(merger.moved.grants)
+          """)
     }
   }
 
