@@ -1,3 +1,4 @@
+package import CoreMetrics
 package import Logging
 package import Postgres
 import Synchronization
@@ -50,6 +51,7 @@ package final class ReadReplica: Sendable {
   private let primary: ConnectionPool
   private let changes: RecentChanges
   private let logger: Logger
+  private let age: Meter
   private let state: Mutex<State>
 
   /// Uses no standby before it is run.
@@ -60,9 +62,11 @@ package final class ReadReplica: Sendable {
   ///   - changes: Of what this process has changed, so that its callers read it.
   ///   - staleness: How old an answer may be.
   ///   - logger: Told when it is used and when not.
+  ///   - metrics: Shows how old what it has may be.
   package init(
     configuration: ConnectionPool.Configuration, primary: ConnectionPool,
-    changes: RecentChanges, staleness: Duration, logger: Logger
+    changes: RecentChanges, staleness: Duration, logger: Logger,
+    metrics: any MetricsFactory = MetricsSystem.factory
   ) {
     changes.remember(for: staleness)
     self.changes = changes
@@ -72,6 +76,7 @@ package final class ReadReplica: Sendable {
     self.configuration = configuration
     self.primary = primary
     self.logger = logger
+    age = Meter(label: "tenure_replica_age_seconds", factory: metrics)
     let pool = ConnectionPool(configuration: configuration, logger: logger)
     state = Mutex(
       State(
@@ -142,7 +147,7 @@ package final class ReadReplica: Sendable {
     let found = try? LogPosition.positions(
       from: await pool.query(Self.position, deadline: Self.deadline))
     let now = ContinuousClock.now
-    let (change, old) = state.withLock { state in
+    let (change, old, age) = state.withLock { state in
       let position = found?.first ?? nil
       state.progress.applied(position)
       let isDetour = found != nil && position == nil
@@ -156,8 +161,9 @@ package final class ReadReplica: Sendable {
       }
       let isUsed = state.progress.isCurrent(at: now)
       defer { state.isUsed = isUsed }
-      return (isUsed == state.isUsed ? nil : isUsed, old)
+      return (isUsed == state.isUsed ? nil : isUsed, old, state.progress.age(at: now))
     }
+    self.age.set(age.map { $0 / .seconds(1) } ?? .infinity)
     switch change {
     case true?: logger.notice("Reads are answered by the replica")
     case false?: logger.warning("Reads are answered by the primary: the replica is behind or away")

@@ -53,4 +53,7 @@ struct ReplicaProgress: Sendable {
   }
 
   func isKnown(until moment: Instant) -> Bool { knownUntil.map { $0 >= moment } ?? false }
+
+  /// How old what the standby has may be; nil: nothing is known of it.
+  func age(at now: Instant) -> Duration? { knownUntil.map { now - $0 } }
 }

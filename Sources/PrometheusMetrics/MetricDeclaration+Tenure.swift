@@ -48,6 +48,9 @@ extension MetricDeclaration {
     MetricDeclaration(
       "tenure_database_connections_lost_total", .counter,
       "Connections that broke or were closed by PostgreSQL"),
+    MetricDeclaration(
+      "tenure_replica_age_seconds", .gauge,
+      "How old what the replica for reads has may be; +Inf while nothing is known of it"),
   ]
 
   private static let apple = [

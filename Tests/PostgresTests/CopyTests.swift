@@ -63,6 +63,30 @@ import Testing
     }
   }
 
+  /// The server empties the socket at any moment, also between two looks at it.
+  @Test func muchMoreIsCopiedThanASocketHolds() async throws {
+    try await TestServer.withPool { pool in
+      try await pool.runScript(
+        """
+        CREATE TABLE copied_and_dropped (data bytea);
+        CREATE FUNCTION drop_row() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+        CREATE TRIGGER drop_row BEFORE INSERT ON copied_and_dropped
+        FOR EACH ROW EXECUTE FUNCTION drop_row()
+        """)
+      let data = Array(repeating: UInt8(7), count: 30_000)
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for _ in 0..<4 {
+          group.addTask {
+            try await pool.copyIn("COPY copied_and_dropped FROM STDIN", rows: 0..<10_000) { _, row in
+              row.append(data)
+            }
+          }
+        }
+        try await group.waitForAll()
+      }
+    }
+  }
+
   @Test func rowsMayBeSlowToCome() async throws {
     try await TestServer.withPool { pool in
       try await pool.execute("CREATE TABLE copied_slowly (id int8)")

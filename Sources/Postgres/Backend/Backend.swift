@@ -107,7 +107,8 @@ final class Backend: EventSource {
     }
   }
 
-  private func watchWriting(_ wants: Bool) {
+  /// Whether to be told when the socket takes more.
+  func watchWriting(_ wants: Bool) {
     guard wants != wantsWriting else { return }
     wantsWriting = wants
     Reactor.shared.wantsWriting(wants, descriptor: descriptor)

@@ -124,17 +124,17 @@ final class ExclusiveUse {
 
   /// Writes everything out.
   ///
-  /// Reads meanwhile, lest the server wait for us to read and we for it.
+  /// Reads meanwhile, lest the server wait for us to read and we for it. Written and judged in one:
+  /// the server may take the rest at any moment, and whoever waited then for the socket would wait
+  /// while the server waits for more.
   private func flush() async throws {
     while true {
       guard !backend.isClosed else { throw failure }
-      switch backend.handle.flush() {
-      case .everything: return backend.flush()
-      case .failed: throw failure
-      case .partly:
-        backend.flush()
-        try await arrival()
-      }
+      let outcome = backend.handle.flush()
+      guard outcome != .failed else { throw failure }
+      backend.watchWriting(outcome == .partly)
+      if outcome == .everything { return }
+      try await arrival()
     }
   }
 
