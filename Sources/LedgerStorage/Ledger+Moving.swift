@@ -38,6 +38,8 @@ extension Ledger {
   package struct ExportedOwner: Hashable, Sendable {
     package var line: LineID
     package var accountID: String
+    /// The app; nil: nobody has said.
+    package var bundleID: String?
   }
 
   /// A page of the table of lines.
@@ -55,10 +57,27 @@ extension Ledger {
   package func exportOwners(after last: LineID?) async throws -> ExportPage<ExportedOwner, LineID> {
     let page = try await linePage(after: last, where: "true")
     let names = try await accountIDs(of: Set(page.compactMap(\.owner)))
+    let apps = try await bundleIDs(of: page.map(\.line))
     return ExportPage(
       rows: page.compactMap { row in
-        row.owner.flatMap { names[$0] }.map { ExportedOwner(line: row.line, accountID: $0) }
+        row.owner.flatMap { names[$0] }.map {
+          ExportedOwner(line: row.line, accountID: $0, bundleID: apps[row.line])
+        }
       }, next: page.count < Self.exportPage ? nil : page.last?.line)
+  }
+
+  /// The apps that lines belong to, where anybody has said.
+  private func bundleIDs(of lines: [LineID]) async throws -> [LineID: String] {
+    let found = try await database.query(
+      """
+      SELECT environment, original_transaction_id, bundle_id FROM tenure.line_source
+      WHERE environment = ANY(\(Environment.allCases))
+        AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+        AND bundle_id IS NOT NULL
+      """
+    ).decode(Environment.self, OriginalTransactionID.self, String.self)
+    return Dictionary(
+      found.map { (LineID($0, $1), $2) }, uniquingKeysWith: { first, _ in first })
   }
 
   /// Reads the imported lines behind another of which Apple has told nothing yet.
@@ -143,6 +162,12 @@ extension Ledger {
     package var purchasedAt: Timestamp
     package var expiresAt: Timestamp?
     package var revokedAt: Timestamp?
+    package var quantity: Int
+    package var ownershipType: String
+    package var periodType: String
+    /// Apple's price of one; nil: Apple named none.
+    package var priceMilliunits: Int64?
+    package var currency: String?
     /// Nil: nobody's.
     package var accountID: String?
     package var rule: Decision.Rule
@@ -155,7 +180,8 @@ extension Ledger {
     let rows = try await database.query(
       """
       SELECT environment, original_transaction_id, transaction_id, product_id, charged_at,
-        expires_at, revoked_at, owner_account_key, rule
+        expires_at, revoked_at, owner_account_key, rule, quantity, ownership_type, period_type,
+        price_milliunits, currency
       FROM tenure.store_transaction
       WHERE (environment, original_transaction_id, transaction_id, product_id)
           > (\(last?.line.environment.rawValue ?? ""),
@@ -167,13 +193,15 @@ extension Ledger {
       """
     ).decode(
       Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self,
-      Timestamp.self, Timestamp?.self, Timestamp?.self, AccountKey?.self, Decision.Rule.self)
+      Timestamp.self, Timestamp?.self, Timestamp?.self, AccountKey?.self, Decision.Rule.self,
+      Int.self, String.self, String.self, Int64?.self, String?.self)
     let names = try await accountIDs(of: Set(rows.compactMap(\.7)))
     let charges = rows.map { row in
       ExportedCharge(
         key: TransactionKey(
           line: LineID(row.0, row.1), transactionID: row.2, productID: row.3),
-        purchasedAt: row.4, expiresAt: row.5, revokedAt: row.6,
+        purchasedAt: row.4, expiresAt: row.5, revokedAt: row.6, quantity: row.9,
+        ownershipType: row.10, periodType: row.11, priceMilliunits: row.12, currency: row.13,
         accountID: row.7.flatMap { names[$0] }, rule: row.8)
     }
     return ExportPage(

@@ -77,6 +77,7 @@ package final class ReadReplica: Sendable {
     self.primary = primary
     self.logger = logger
     age = Meter(label: "tenure_replica_age_seconds", factory: metrics)
+    age.set(Double.infinity)
     let pool = ConnectionPool(configuration: configuration, logger: logger)
     state = Mutex(
       State(

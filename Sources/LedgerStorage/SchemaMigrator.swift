@@ -17,7 +17,8 @@ package struct SchemaMigrator: Sendable {
     SchemaStep(version: 4, sql: String(decoding: PackageResources.step_4_sql, as: UTF8.self)),
     SchemaStep(version: 5, sql: String(decoding: PackageResources.step_5_sql, as: UTF8.self)),
     SchemaStep(
-      version: 6, servesSince: 5, sql: String(decoding: PackageResources.step_6_sql, as: UTF8.self)),
+      version: 6, servesSince: 5,
+      sql: String(decoding: PackageResources.step_6_sql, as: UTF8.self)),
   ]
 
   /// Two programs that migrate at once do so one after the other: "tenure" in ASCII, as in

@@ -34,6 +34,7 @@ struct ReplicaProgressTests {
   func known(position: Int64?, until second: Double?, _ at3: Bool, _ at6: Bool, _ at8: Bool) {
     let progress = progress(applied: position)
     #expect(progress.knownUntil == second.map(at))
+    #expect(progress.age(at: at(6.5)) == second.map { .seconds(6.5 - $0) })
     #expect([3, 6.5, 8.5].map { progress.isCurrent(at: at($0)) } == [at3, at6, at8])
   }
 

@@ -77,9 +77,8 @@ import Testing
       try await withThrowingTaskGroup(of: Void.self) { group in
         for _ in 0..<4 {
           group.addTask {
-            try await pool.copyIn("COPY copied_and_dropped FROM STDIN", rows: 0..<10_000) { _, row in
-              row.append(data)
-            }
+            let copy: SQL = "COPY copied_and_dropped FROM STDIN"
+            try await pool.copyIn(copy, rows: 0..<10_000) { _, row in row.append(data) }
           }
         }
         try await group.waitForAll()

@@ -28,7 +28,8 @@ struct MetricsCommandTests {
         try await withTemporaryDirectory { directory in
           let uri = database.configuration.uri
           let server = try await ServeProcess.start(
-            try TenureProgram.executable, databaseURL: uri, environment: apple.settings,
+            try TenureProgram.executable, databaseURL: uri,
+            environment: apple.settings.merging(["TENURE_READ_DATABASE_URL": uri]) { $1 },
             in: directory)
           let served = try await server.get("/metrics")
           await server.stop()
@@ -38,6 +39,8 @@ struct MetricsCommandTests {
           let told = Self.families(in: served.body).union(Self.families(in: worked))
           #expect(told == Set(MetricDeclaration.tenure.map(\.name)))
           #expect(worked.contains("tenure_database_readable 1"))
+          // The server that is to be read is no standby: nothing is known of one.
+          #expect(served.body.contains("tenure_replica_age_seconds +Inf"))
         }
       }
     }

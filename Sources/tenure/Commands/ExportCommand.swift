@@ -1,5 +1,6 @@
 import ArgumentParser
 import BackgroundJobs
+import Foundation
 import LedgerStorage
 import Logging
 import Subscriptions
@@ -12,8 +13,8 @@ struct ExportCommand: AsyncParsableCommand {
     discussion: """
       owners: whose each original transaction is, as `tenure import` reads it. entitlements: what \
       each account may use now, as `tenure compare` reads it. charges: every charge with its \
-      owner. unverified: what was imported and Apple has not told of yet, with the reason where \
-      it was given up.
+      owner. orders and grants: what accounts set out to buy, and were given. unverified: what was \
+      imported and Apple has not told of yet, with the reason where it was given up.
 
       The tables are read page by page while the programs go on: what changes meanwhile is told \
       as it was or as it is.
@@ -21,12 +22,12 @@ struct ExportCommand: AsyncParsableCommand {
 
   /// What can be exported.
   enum Subject: String, CaseIterable, ExpressibleByArgument {
-    case owners, entitlements, charges, unverified
+    case owners, entitlements, charges, orders, grants, unverified
   }
 
   @OptionGroup var options: SettingOptions
 
-  @Argument(help: "owners, entitlements, charges or unverified.")
+  @Argument(help: "owners, entitlements, charges, orders, grants or unverified.")
   var subject = Subject.owners
 
   @Option(help: "csv or jsonl.")
@@ -50,6 +51,8 @@ struct ExportCommand: AsyncParsableCommand {
           sandboxAccess: settings.sandboxAccess)
         try await exportEntitlements(of: ledger, reader, at: now)
       case .charges: try await exportCharges(of: ledger)
+      case .orders: try await exportOrders(of: ledger)
+      case .grants: try await exportGrants(of: ledger)
       case .unverified: try await exportUnverified(of: ledger)
       }
     }
@@ -59,9 +62,10 @@ struct ExportCommand: AsyncParsableCommand {
 
   private func exportOwners(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format, columns: ["environment", "original_transaction_id", "account_id"])
+      to: output, format,
+      columns: ["environment", "original_transaction_id", "account_id", "bundle_id"])
     try await Self.eachPage(ledger.exportOwners) { page in
-      for row in page { try rows.write(Self.fields(row.line) + [row.accountID]) }
+      for row in page { try rows.write(Self.fields(row.line) + [row.accountID, row.bundleID]) }
     }
     try rows.finish()
   }
@@ -113,7 +117,8 @@ struct ExportCommand: AsyncParsableCommand {
       to: output, format,
       columns: [
         "environment", "original_transaction_id", "transaction_id", "product_id", "purchased_at",
-        "expires_at", "revoked_at", "account_id", "rule",
+        "expires_at", "revoked_at", "account_id", "rule", "quantity", "ownership_type",
+        "period_type", "price_milliunits", "currency",
       ])
     try await Self.eachPage(ledger.exportCharges) { page in
       for row in page {
@@ -121,8 +126,47 @@ struct ExportCommand: AsyncParsableCommand {
           Self.fields(row.key.line) + [
             row.key.transactionID.rawValue, row.key.productID.rawValue,
             row.purchasedAt.description, row.expiresAt?.description, row.revokedAt?.description,
-            row.accountID, row.rule.rawValue,
+            row.accountID, row.rule.rawValue, "\(row.quantity)", row.ownershipType,
+            row.periodType, row.priceMilliunits?.description, row.currency,
           ])
+      }
+    }
+    try rows.finish()
+  }
+
+  private func exportOrders(of ledger: Ledger) async throws {
+    var rows = try RowWriter(
+      to: output, format,
+      columns: [
+        "order_id", "account_id", "product_id", "status", "created_at", "fulfilled_at",
+        "environment", "original_transaction_id", "transaction_id",
+      ])
+    try await Self.eachPage(ledger.exportOrders) { page in
+      for row in page {
+        try rows.write(
+          [
+            row.id.uuidString.lowercased(), row.accountID, row.productID.rawValue, row.status,
+            row.createdAt.description, row.fulfilledAt?.description,
+          ] + (row.line.map(Self.fields) ?? [nil, nil]) + [row.transactionID?.rawValue])
+      }
+    }
+    try rows.finish()
+  }
+
+  private func exportGrants(of ledger: Ledger) async throws {
+    var rows = try RowWriter(
+      to: output, format,
+      columns: [
+        "grant_id", "account_id", "entitlement", "source", "starts_at", "ends_at", "revoked_at",
+        "reason",
+      ])
+    try await Self.eachPage(ledger.exportGrants) { page in
+      for row in page {
+        try rows.write([
+          row.id.uuidString.lowercased(), row.accountID, row.entitlement, row.source,
+          row.startsAt.description, row.endsAt?.description, row.revokedAt?.description,
+          row.reason,
+        ])
       }
     }
     try rows.finish()

@@ -206,7 +206,9 @@ struct MovingCommandTests {
   @Test("what is written to stays what it is: a link a link, and the input the input")
   func replacesContentsAlone() async throws {
     try await withProgram { _, directory, run in
-      let text = "environment,original_transaction_id,account_id\r\nproduction,1000,anna\r\n"
+      let text =
+        "environment,original_transaction_id,account_id,bundle_id\r\n"
+        + "production,1000,anna,com.example.app\r\n"
       let file = try write(text, to: "owners.csv", in: directory)
       #expect(try await run(["import", file, "--errors", file]).status == 1)
       #expect(try String(contentsOfFile: file, encoding: .utf8) == text)
@@ -219,11 +221,42 @@ struct MovingCommandTests {
       #expect(try FileManager.default.destinationOfSymbolicLink(atPath: link) == target)
       #expect(try String(contentsOfFile: target, encoding: .utf8) == text)
 
-      let wrong = try write(text + "production,x y,anna\r\n", to: "wrong.csv", in: directory)
+      let wrong = try write(text + "production,x y,anna,\r\n", to: "wrong.csv", in: directory)
       #expect(try await run(["import", wrong, "--errors", link]).status == 1)
       #expect(try FileManager.default.destinationOfSymbolicLink(atPath: link) == target)
       let errors = try String(contentsOfFile: target, encoding: .utf8)
       #expect(errors.hasPrefix("line,code,reason\r\n3,"), "\(errors)")
+    }
+  }
+
+  @Test("orders and grants are exported with whose they are")
+  func records() async throws {
+    try await withProgram { ledger, _, run in
+      let now = Timestamp.now
+      _ = try await ledger.describe(
+        Product(
+          id: "monthly", validFrom: now, type: .autoRenewable, entitlements: ["premium"]))
+      let order = try await ledger.openOrder(
+        accountID: "anna", productID: "monthly", at: now
+      ).order
+      _ = try await ledger.findOrCreateAccount("ben", at: now)
+      let given = try await ledger.grant(
+        "gold", to: "ben", until: nil,
+        by: Administrator(name: "support", reason: "He asked, and it was right."),
+        terms: AccessTerms(catalogue: Catalogue([])), at: now
+      ).grant.grant
+      let orders = try await run(["export", "orders"])
+      #expect(orders.status == 0, "\(orders.errors)")
+      #expect(
+        orders.output.contains(
+          "\r\n\(order.id.uuidString.lowercased()),anna,monthly,open,\(now),,,,\r\n"),
+        "\(orders.output)")
+      let grants = try await run(["export", "grants"])
+      #expect(grants.status == 0, "\(grants.errors)")
+      #expect(
+        grants.output.contains(
+          "\r\n\(given.id.uuidString.lowercased()),ben,gold,grant,\(now),,,"
+            + #""He asked, and it was right.""# + "\r\n"), "\(grants.output)")
     }
   }
 
