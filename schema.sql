@@ -1502,6 +1502,7 @@ CREATE TABLE IF NOT EXISTS charge_change (
     decided_at              timestamptz NOT NULL,
     corrected_at            timestamptz,
     charged_at              timestamptz NOT NULL,
+    -- But 'renewal' where Apple names none and the decision's ground is an automatic renewal.
     kind                    text        NOT NULL,
     product_type            text,
     ownership_type          text        NOT NULL,
@@ -3175,9 +3176,10 @@ BEGIN ATOMIC
             sum(c.amount_milliunits) FILTER (WHERE c.measure = 'charged') AS charged,
             sum(c.amount_milliunits) FILTER (WHERE c.measure = 'charged'
                 AND c.price_source = 'catalogue') AS from_catalogue,
-            -sum(c.number) FILTER (WHERE c.measure = 'refunded') AS refunds,
+            -sum(c.number) FILTER (WHERE c.measure = 'refunded' AND c.period_type <> 'trial') AS refunds,
             sum(c.amount_milliunits) FILTER (WHERE c.measure = 'refunded') AS refunded,
-            -sum(c.number) FILTER (WHERE c.measure = 'of_charges') AS refunds_of_charges,
+            -sum(c.number) FILTER (WHERE c.measure = 'of_charges' AND c.period_type <> 'trial')
+                AS refunds_of_charges,
             sum(c.amount_milliunits) FILTER (WHERE c.measure = 'of_charges') AS refunded_of_charges
         FROM (
             SELECT CASE WHEN report_revenue.reporting_currency IS NULL
@@ -3245,7 +3247,8 @@ COMMENT ON FUNCTION report_revenue IS
     'before Apple''s commission and taxes; where Apple gave no price the catalogue''s of that date, which '
     'is the part from_catalogue; where there is none, 0, in the row without a currency. Refunds both '
     'ways: refunds and refunded by the date of the refund, refunds_of_charges and refunded_of_charges '
-    'those of the charges in this row, whenever they were refunded by as_of; amounts are negative. '
+    'those of the charges in this row, whenever they were refunded by as_of; amounts are negative, and a '
+    'trial that was taken back is no refund. '
     'net_by_refund = charged + refunded, net_by_charge = charged + refunded_of_charges. Upgrades are '
     'not refunds. Never summed across currencies, unless reporting_currency is given: then each '
     'currency with a rate in exchange_rate is converted at that of the day on which it counts, and '
@@ -3282,6 +3285,7 @@ BEGIN ATOMIC
             span.last_day, time_zone, product, environment, include_family_shared, known_at,
             least(as_of, known_at)) AS i
         CROSS JOIN LATERAL unnest(CASE
+            WHEN i.kind = 'refunded' AND i.period_type = 'trial' THEN ARRAY[]::text[]
             WHEN i.kind = 'refunded' THEN ARRAY['refunds']
             WHEN i.ownership_type = 'family_shared' THEN ARRAY['family_shared']
             WHEN i.period_type = 'trial' THEN ARRAY['trials']
@@ -3296,6 +3300,7 @@ BEGIN ATOMIC
         CROSS JOIN LATERAL movement_item_of_origin(ARRAY['refunded'], span.first_day,
             span.last_day, time_zone, product, environment, include_family_shared, known_at,
             least(as_of, known_at)) AS i
+        WHERE i.period_type <> 'trial'
     ) AS c
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
 END;
@@ -3551,6 +3556,9 @@ BEGIN ATOMIC
     FROM store_transaction AS t
     WHERE t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
         AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
+        -- What Apple names no kind of, and was renewed without anybody's buying, as charge_change has it.
+        AND NOT (t.kind = 'unknown'
+            AND t.ground IN ('renewed_at_period_end', 'recovered_from_billing_problem'))
         AND t.charged_at >= from_day::timestamp AT TIME ZONE time_zone
         AND t.charged_at < (to_day + 1)::timestamp AT TIME ZONE time_zone
         AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)

@@ -50,9 +50,17 @@ enum ChargeSums {
     """
   }
 
+  /// The kind of a charge: one that Apple names no kind of, and that was renewed without anybody's
+  /// buying, is a renewal, as ``PurchaseOrder/Payment/isAutomaticRenewal`` has it.
+  private static let kind: SQL = """
+    CASE WHEN kind = 'unknown'
+        AND ground IN ('renewed_at_period_end', 'recovered_from_billing_problem')
+      THEN 'renewal' ELSE kind END
+    """
+
   /// What `charge_basis` takes, of a row of `store_transaction`.
   private static let counted: SQL = """
-    rule, decided_at, corrected_at, charged_at, kind, product_type, ownership_type,
+    rule, decided_at, corrected_at, charged_at, \(kind) AS kind, product_type, ownership_type,
       owner_account_key IS NOT NULL AS is_owned, revoked_at IS NOT NULL AS is_revoked,
       order_id IS NOT NULL AS is_ordered, delivered_at IS NOT NULL AS is_delivered
     """
@@ -121,7 +129,7 @@ enum ChargeSums {
         1::bigint AS number
       FROM tenure.store_transaction AS t
       CROSS JOIN LATERAL tenure.charge_basis(t.rule, t.decided_at, t.corrected_at, t.charged_at,
-        t.kind, t.product_type, t.ownership_type, t.owner_account_key IS NOT NULL,
+        \(kind), t.product_type, t.ownership_type, t.owner_account_key IS NOT NULL,
         t.revoked_at IS NOT NULL, t.order_id IS NOT NULL, t.delivered_at IS NOT NULL) AS b
       UNION ALL
       SELECT environment, measure, day, cause, product_id, ownership_type, -number

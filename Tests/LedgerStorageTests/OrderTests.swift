@@ -1,4 +1,5 @@
 import Foundation
+import Logging
 import Postgres
 import Subscriptions
 import Testing
@@ -212,6 +213,45 @@ struct OrderTests {
       let rest = try await ledger.database.query(
         "SELECT count(*) FROM tenure.job WHERE kind = 'expire_order'")
       #expect(try rest.decodeOnly(Int.self) == 0)
+    }
+  }
+
+  @Test func `a renewal that Apple names no kind of is not paid without an order`() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0), status(true, on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
+      try await ledger.learn([charge("2", on: 30)], on: 30.1)
+      #expect(try await ledger.owner(of: "2") == "anna")
+      // By the sums, which are kept by days of UTC, and one by one.
+      func paidWithoutOrder() async throws -> [Int] {
+        var found: [Int] = []
+        for zone in ["UTC", "Etc/UTC"] {
+          found.append(
+            try await ledger.database.query(
+              """
+              SELECT sum(paid_without_order)::bigint FROM tenure.report_orders(
+                '2026-01-01', '2026-02-28', time_zone => \(zone), as_of => \(day(70)))
+              """
+            ).decodeOnly(Int.self))
+        }
+        return found
+      }
+      #expect(try await paidWithoutOrder() == [1, 1])
+      #expect(try await ledger.audit().differences == [])
+
+      // As version 5 counted it, and as the step from there leaves it.
+      try await ledger.database.runScript(
+        """
+        UPDATE tenure.charge_change SET kind = 'unknown';
+        UPDATE tenure.schema_version SET version = 5
+        """)
+      #expect(try await paidWithoutOrder() == [2, 1])
+      let migrator = SchemaMigrator(
+        database: ledger.database,
+        logger: Logger(label: "quiet", factory: { _ in SwiftLogNoOpLogHandler() }))
+      #expect(try await migrator.migrate() == 5)
+      #expect(try await paidWithoutOrder() == [1, 1])
+      #expect(try await ledger.audit().differences == [])
     }
   }
 

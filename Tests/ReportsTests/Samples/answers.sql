@@ -250,6 +250,10 @@ SELECT from_day, currency, charges, charged_milliunits, refunds FROM tenure.repo
 SELECT from_day, currency, charges, family_shared, charged_milliunits FROM tenure.report_revenue('2026-01-01', '2026-01-31', include_family_shared => true);
 --= 2026-01-01|EUR|4|1|39960
 
+-- revenue: a trial that was taken back is no refund, neither in the sums nor one by one
+SELECT sum(trials), sum(charges), sum(refunds), sum(refunds_of_charges), (SELECT string_agg(measure, ',' ORDER BY measure) FROM tenure.report_revenue_item('2025-08-01', '2025-08-31', environment => 'sandbox', as_of => '2025-12-31Z') WHERE transaction_id = 'te12') FROM tenure.report_revenue('2025-08-01', '2025-08-31', environment => 'sandbox', as_of => '2025-12-31Z');
+--= 1|0|0|0|trials
+
 -- revenue as known then: the third charge of s1 and the change of product are missing
 SELECT from_day, currency, charges, charged_milliunits, refunds FROM tenure.report_revenue('2026-03-01', '2026-03-31', known_at => '2026-03-12Z');
 --= 2026-03-01|EUR|0|0|1
