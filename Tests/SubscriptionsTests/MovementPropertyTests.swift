@@ -56,7 +56,9 @@ struct MovementPropertyTests {
       let rule = ledger.rule
       let spans = SubscriptionTimeline(of: ledger.line, rule: rule, in: .priced).spans
       let all = rule.charges.filter(\.isSubscription)
-      let subscriptions = all.positionsThatRan(among: all.indices).map { all[$0] }
+      // Not by the product's own function, which it is to be compared with.
+      let ran = all.filter { !$0.neverBegan }
+      let subscriptions = ran.isEmpty ? all : ran
       if spans.first?.start != subscriptions.first?.date { return "begins elsewhere" }
       if zip(spans, spans.dropFirst()).contains(where: { $0.end != $1.start }) { return "a gap" }
       if spans.contains(where: { span in span.end.map { $0 <= span.start } ?? false }) {
