@@ -123,6 +123,8 @@ final class HoldingReader: Sendable {
   /// The same for a task that waits; one that is cancelled waits no longer, and takes nobody with
   /// it.
   func holdings(of accountID: String) async throws -> AccountHoldings {
+    // Whoever was cancelled before asks nothing: the answer could be there before he looks.
+    try Task.checkCancellation()
     let answer = Answer()
     read([accountID]) { answer.resume(with: $0) }
     return try await answer.rows.holdings(of: accountID)
