@@ -827,6 +827,9 @@ CREATE INDEX IF NOT EXISTS store_transaction_unclaimed
 CREATE INDEX IF NOT EXISTS store_transaction_unclaimed_by_date
     ON store_transaction (environment, coalesce(expires_at <= recorded_at, false), charged_at)
     WHERE rule IS NOT NULL AND owner_account_key IS NULL;
+-- What was delivered after a moment: at that moment it was not.
+CREATE INDEX IF NOT EXISTS store_transaction_delivered
+    ON store_transaction (environment, delivered_at) WHERE delivered_at IS NOT NULL;
 -- What orders are compared with.
 CREATE INDEX IF NOT EXISTS store_transaction_ordered
     ON store_transaction (environment, original_transaction_id, transaction_id, product_id)
@@ -1309,9 +1312,10 @@ CREATE TABLE IF NOT EXISTS movement (
     PRIMARY KEY (environment, original_transaction_id, kind, at, product_id, transaction_id, cause,
         known_from),
     CONSTRAINT movement_number CHECK (CASE
-        WHEN kind IN ('refunded', 'ended', 'changed_from', 'trial_ended') THEN number = -1
+        WHEN kind IN ('refunded', 'ended', 'changed_from') THEN number = -1
         WHEN kind = 'repriced' THEN number = 0
-        WHEN kind = 'state' THEN number <> 0
+        -- The end of a trial is taken back where it is paid after all.
+        WHEN kind IN ('state', 'trial_ended') THEN number IN (-1, 1)
         ELSE number = 1
     END),
     CONSTRAINT movement_cause CHECK (CASE kind
@@ -1319,7 +1323,10 @@ CREATE TABLE IF NOT EXISTS movement (
             'trial_cancelled', 'in_grace_period', 'in_billing_retry', 'expired', 'revoked')
         WHEN 'ended' THEN cause IN ('voluntary', 'price_not_consented', 'billing',
             'product_withdrawn', 'refunded', 'unknown')
-        WHEN 'trial_ended' THEN cause IN ('converted', 'lapsed', 'refunded')
+        -- Until version 5 a trial that was not paid for had 'lapsed', for whatever reason.
+        WHEN 'trial_ended' THEN cause IN ('converted', 'voluntary', 'price_not_consented', 'billing',
+            'product_withdrawn', 'refunded', 'unknown', 'lapsed')
+        WHEN 'resumed' THEN cause IN ('', 'recovered')
         WHEN 'repriced' THEN cause IN ('', 'from', 'to')
         ELSE true
     END),
@@ -1839,6 +1846,25 @@ RETURN CASE WHEN day >= first_day
 COMMENT ON FUNCTION calendar_bucket_start IS
     'The first day of the row of a report in which a day is counted; null before the first.';
 
+-- The moment with which a day begins. Where clocks are set back at midnight it comes twice, and what
+-- "AT TIME ZONE" gives is the second time: the first one is counted from the evening before. It is one
+-- expression, so that it is a part of the plan of whoever asks.
+CREATE OR REPLACE FUNCTION day_start(day date, time_zone text)
+RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+    WHEN NOT isfinite(day) THEN day::timestamp AT TIME ZONE time_zone
+    WHEN (((day::timestamp AT TIME ZONE time_zone) - interval '3 hours' + (day::timestamp
+        - (((day::timestamp AT TIME ZONE time_zone) - interval '3 hours') AT TIME ZONE time_zone)))
+        AT TIME ZONE time_zone)::date = day
+    THEN least(day::timestamp AT TIME ZONE time_zone,
+        (day::timestamp AT TIME ZONE time_zone) - interval '3 hours' + (day::timestamp
+        - (((day::timestamp AT TIME ZONE time_zone) - interval '3 hours') AT TIME ZONE time_zone)))
+    ELSE day::timestamp AT TIME ZONE time_zone
+END;
+COMMENT ON FUNCTION day_start IS
+    'The moment with which a day begins in a time zone: the first one that is of that day.';
+
 -- What a unit of a currency was worth on a day; 1 for the reporting currency itself, null: no rate.
 CREATE OR REPLACE FUNCTION exchange_rate_on(reporting_currency text, currency text, day date)
 RETURNS numeric
@@ -1874,8 +1900,8 @@ BEGIN ATOMIC
         m.amount_milliunits, m.mrr_twelfths, m.account_key
     FROM movement AS m
     WHERE m.environment = movement_item.environment AND m.kind = ANY (kinds)
-        AND m.at >= coalesce(from_day::timestamp AT TIME ZONE time_zone, '-infinity')
-        AND m.at < coalesce((to_day + 1)::timestamp AT TIME ZONE time_zone, 'infinity')
+        AND m.at >= coalesce(day_start(from_day, time_zone), '-infinity')
+        AND m.at < coalesce(day_start(to_day + 1, time_zone), 'infinity')
         AND m.at <= moment
         AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
             ELSE m.known_from <= known_at AND known_at < m.known_until END
@@ -1885,8 +1911,7 @@ END;
 COMMENT ON FUNCTION movement_item IS
     'Movements of some kinds and days, as known now or at known_at, up to a moment.';
 
--- The same by the day that they go back to, whenever they are. A day may begin twice where clocks are
--- changed at midnight: hence a day more at either end, of what is looked through.
+-- The same by the day that they go back to, whenever they are.
 CREATE OR REPLACE FUNCTION movement_item_of_origin(
     kinds text[], from_day date, to_day date, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)
@@ -1902,9 +1927,8 @@ BEGIN ATOMIC
         i.currency, i.price_source, i.number, i.amount_milliunits, i.mrr_twelfths, i.account_key
     FROM movement_item(kinds, 'origin', NULL, NULL, time_zone, product, environment,
         include_family_shared, known_at, moment) AS i
-    WHERE i.origin_at >= (from_day - 1)::timestamp AT TIME ZONE time_zone
-        AND i.origin_at < (to_day + 2)::timestamp AT TIME ZONE time_zone
-        AND i.cohort BETWEEN from_day AND to_day;
+    WHERE i.origin_at >= day_start(from_day, time_zone)
+        AND i.origin_at < day_start(to_day + 1, time_zone);
 END;
 COMMENT ON FUNCTION movement_item_of_origin IS
     'Movements of some kinds that go back to some days, as known now or at known_at, up to a moment.';
@@ -2165,8 +2189,9 @@ COMMENT ON FUNCTION report_active IS
     'without a paid period that follows, for whatever reason, refunds included. resubscribed: paid '
     'again after a lapse. changed_in, changed_out: changed to another product while paid; all products '
     'together they are equal. With include_trials a trial counts from its start: new then are its '
-    'start and not its conversion, and expired its end without one. With include_grants also what '
-    'administrators granted, without a product. by_product: a row for each product.';
+    'start and not its conversion, and expired its end without one, until it is taken back, as '
+    'report_trials says. With include_grants also what administrators granted, without a product. '
+    'by_product: a row for each product.';
 
 CREATE OR REPLACE FUNCTION report_active_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -2306,11 +2331,13 @@ END;
 COMMENT ON FUNCTION report_trials IS
     'Free trials that are unexpired at the end of each day, week or month (trials), and how it came: '
     'trials = opening + started - converted - expired, each counted when it happened. converted: a '
-    'paid period followed. expired: the trial ended without one, or was revoked. The columns cohort_* '
-    'are by the day on which the trial began, whenever it ended: of the trials started in this row '
-    '(cohort_started) those that have converted and those that have expired by as_of; the others are '
-    'still open. conversion_rate = cohort_converted / cohort_started, rounded to 6 digits; it is final '
-    'only when none is open. by_product: a row for each product.';
+    'paid period followed. expired: the trial ended without one, or was revoked; where Apple is able '
+    'to charge for what follows only later, after trying for a while, that is taken back on the day of '
+    'the charge, and counts as converted from then on. The columns cohort_* are by the day on which '
+    'the trial began, whenever it ended: of the trials started in this row (cohort_started) those that '
+    'have converted and those that have expired by as_of; the others are still open. conversion_rate = '
+    'cohort_converted / cohort_started, rounded to 6 digits; it is final only when none is open. '
+    'by_product: a row for each product.';
 
 CREATE OR REPLACE FUNCTION report_trials_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -2331,7 +2358,7 @@ BEGIN ATOMIC
     FROM (
         SELECT m.measure, calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
             i.product_id, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
-            abs(i.number) AS number, i.account_key
+            CASE i.kind WHEN 'trial_ended' THEN -i.number ELSE i.number END AS number, i.account_key
         FROM span
         CROSS JOIN LATERAL movement_item(ARRAY['trial_started', 'trial_ended'], 'at', span.first_day,
             span.last_day, time_zone, product, environment, include_family_shared, known_at,
@@ -2343,7 +2370,7 @@ BEGIN ATOMIC
         UNION ALL
         SELECT CASE i.cause WHEN 'converted' THEN 'cohort_converted' ELSE 'cohort_expired' END,
             calendar_bucket_start(i.cohort, span.first_day, bucket), i.product_id,
-            i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause, abs(i.number),
+            i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause, -i.number,
             i.account_key
         FROM span
         CROSS JOIN LATERAL movement_item_of_origin(ARRAY['trial_ended'], span.first_day,
@@ -2361,7 +2388,8 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION report_trials_item IS
     'What report_trials counts: each start and each end of a trial, by its own date and (cohort_*) by '
-    'that of its start; for trials each that is unexpired at the end of the last row.';
+    'that of its start, an end that is taken back with a number below zero; for trials each that is '
+    'unexpired at the end of the last row.';
 
 -- mrr --------------------------------------------------------------------------------------------
 
@@ -2580,10 +2608,19 @@ COMMENT ON FUNCTION report_mrr_item IS
 
 -- churn ------------------------------------------------------------------------------------------
 
+-- Why something ended that report_churn counts; null: it did not end.
+CREATE OR REPLACE FUNCTION churn_cause(kind text, cause text)
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN kind = 'ended' OR kind = 'trial_ended' AND cause <> 'converted'
+    THEN CASE cause WHEN 'lapsed' THEN 'unknown' ELSE cause END END;
+COMMENT ON FUNCTION churn_cause IS 'Why a movement is counted by report_churn; null: it is not.';
+
 CREATE OR REPLACE FUNCTION report_churn(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, by_product boolean DEFAULT false,
+    include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
+    by_product boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
 RETURNS TABLE (
     from_day date, to_day date, product_id text, active_at_start bigint, voluntary bigint,
@@ -2601,18 +2638,18 @@ BEGIN ATOMIC
     flow AS (
         SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
             CASE WHEN by_product THEN s.product_id END AS product_id, sum(s.number) AS number,
-            -sum(s.number) FILTER (WHERE s.kind = 'ended'
-                AND s.cause IN ('voluntary', 'price_not_consented')) AS voluntary,
-            -sum(s.number) FILTER (WHERE s.kind = 'ended' AND s.cause = 'price_not_consented')
+            -sum(s.number) FILTER (WHERE churn_cause(s.kind, s.cause)
+                IN ('voluntary', 'price_not_consented')) AS voluntary,
+            -sum(s.number) FILTER (WHERE churn_cause(s.kind, s.cause) = 'price_not_consented')
                 AS price_not_consented,
-            -sum(s.number) FILTER (WHERE s.kind = 'ended' AND s.cause = 'billing') AS involuntary,
-            -sum(s.number) FILTER (WHERE s.kind = 'ended' AND s.cause = 'product_withdrawn')
+            -sum(s.number) FILTER (WHERE churn_cause(s.kind, s.cause) = 'billing') AS involuntary,
+            -sum(s.number) FILTER (WHERE churn_cause(s.kind, s.cause) = 'product_withdrawn')
                 AS product_withdrawn,
-            -sum(s.number) FILTER (WHERE s.kind = 'ended' AND s.cause = 'unknown') AS unknown,
-            -sum(s.number) FILTER (WHERE s.kind = 'ended' AND s.cause = 'refunded') AS refunded,
+            -sum(s.number) FILTER (WHERE churn_cause(s.kind, s.cause) = 'unknown') AS unknown,
+            -sum(s.number) FILTER (WHERE churn_cause(s.kind, s.cause) = 'refunded') AS refunded,
             sum(s.number) FILTER (WHERE s.kind = 'resumed') AS resubscribed
         FROM shown
-        CROSS JOIN LATERAL movement_sum(active_kinds(false), 'at', NULL, shown.last_day,
+        CROSS JOIN LATERAL movement_sum(active_kinds(include_trials), 'at', NULL, shown.last_day,
             time_zone, product, environment, include_family_shared, known_at,
             least(as_of, known_at)) AS s
         GROUP BY 1, 2
@@ -2648,18 +2685,19 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION report_churn IS
     'Paid subscriptions that churned in each day, week or month, compared with those active at its '
-    'start (active_at_start, as in report_active). Expired are those whose effective end came without a '
-    'paid period that follows, by cause: voluntary (the customer cancelled, or, as price_not_consented '
-    'says, did not consent to a price), involuntary (billing), product_withdrawn, unknown (Apple never '
-    'said). churned = expired - resubscribed (paid again after a lapse). Ends by a refund stand apart '
-    '(refunded) and are in neither. churn_rate = churned / active_at_start, expiry_rate = expired / '
-    'active_at_start, rounded to 6 digits; null without anybody at the start. by_product: a row for '
-    'each product; a change to another product is no churn.';
+    'start (active_at_start, as in report_active). Expired are those whose effective end came without '
+    'a paid period that follows, by cause: voluntary (the customer cancelled, or, as '
+    'price_not_consented says, did not consent to a price), involuntary (billing), product_withdrawn, '
+    'unknown (Apple never said). churned = expired - resubscribed (paid again after a lapse). Ends by '
+    'a refund stand apart (refunded) and are in neither. churn_rate = churned / active_at_start, '
+    'expiry_rate = expired / active_at_start, rounded to 6 digits; null without anybody at the start. '
+    'With include_trials also trials, whose conversion is no churn. by_product: a row for each '
+    'product; a change to another product is no churn.';
 
 CREATE OR REPLACE FUNCTION report_churn_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false,
+    include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
 RETURNS TABLE (
     measure text, from_day date, product_id text, original_transaction_id text, transaction_id text,
@@ -2675,31 +2713,35 @@ BEGIN ATOMIC
     FROM (
         SELECT m.measure, calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
             i.product_id, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
-            abs(i.number) AS number, i.account_key
+            CASE i.kind WHEN 'resumed' THEN i.number ELSE -i.number END AS number, i.account_key
         FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['ended', 'resumed'], 'at', span.first_day,
-            span.last_day, time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS i
+        CROSS JOIN LATERAL movement_item(
+            ARRAY['ended', 'resumed'] || CASE WHEN include_trials THEN ARRAY['trial_ended'] END, 'at',
+            span.first_day, span.last_day, time_zone, product, environment, include_family_shared,
+            known_at, least(as_of, known_at)) AS i
         CROSS JOIN LATERAL unnest(CASE
             WHEN i.kind = 'resumed' THEN ARRAY['resubscribed']
-            WHEN i.cause = 'refunded' THEN ARRAY['refunded']
-            WHEN i.cause = 'voluntary' THEN ARRAY['voluntary', 'expired']
-            WHEN i.cause = 'price_not_consented'
-                THEN ARRAY['voluntary', 'price_not_consented', 'expired']
-            WHEN i.cause = 'billing' THEN ARRAY['involuntary', 'expired']
-            ELSE ARRAY[i.cause, 'expired'] END) AS m (measure)
+            ELSE CASE churn_cause(i.kind, i.cause)
+                WHEN 'refunded' THEN ARRAY['refunded']
+                WHEN 'voluntary' THEN ARRAY['voluntary', 'expired']
+                WHEN 'price_not_consented' THEN ARRAY['voluntary', 'price_not_consented', 'expired']
+                WHEN 'billing' THEN ARRAY['involuntary', 'expired']
+                WHEN 'product_withdrawn' THEN ARRAY['product_withdrawn', 'expired']
+                WHEN 'unknown' THEN ARRAY['unknown', 'expired'] END END) AS m (measure)
         UNION ALL
         SELECT 'active_at_start', span.first_row, s.product_id, s.original_transaction_id,
             s.transaction_id, s.since, s.origin_at, NULL, s.number, s.account_key
         FROM span
-        CROSS JOIN LATERAL movement_stock(active_kinds(false), span.first_day - 1, false, time_zone,
-            product, environment, include_family_shared, known_at, least(as_of, known_at)) AS s
+        CROSS JOIN LATERAL movement_stock(active_kinds(include_trials), span.first_day - 1, false,
+            time_zone, product, environment, include_family_shared, known_at,
+            least(as_of, known_at)) AS s
     ) AS c
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
 END;
 COMMENT ON FUNCTION report_churn_item IS
-    'What report_churn counts: each end, once for each column that it is in, and each return; for '
-    'active_at_start each subscription, at the start of the first row alone.';
+    'What report_churn counts: each end, once for each column that it is in (with a number below zero '
+    'where it is taken back), and each return; for active_at_start each subscription, at the start of '
+    'the first row alone.';
 
 -- renewals due -----------------------------------------------------------------------------------
 
@@ -2724,7 +2766,7 @@ BEGIN ATOMIC
     -- The charge whose period ends then.
     LEFT JOIN LATERAL (
         SELECT m.amount_milliunits, m.currency, m.price_source, m.period_type, m.product_id,
-            m.charge_original_transaction_id
+            m.ownership_type, m.charge_original_transaction_id, m.transaction_id, m.at
         FROM movement AS m
         WHERE m.environment = report_renewals_due_item.environment
             AND m.original_transaction_id = d.original_transaction_id AND m.kind = 'charged'
@@ -2750,6 +2792,14 @@ BEGIN ATOMIC
                     AND r.original_transaction_id = latest.charge_original_transaction_id
                     AND r.auto_renew_product_id IS NOT NULL
                     AND r.as_of <= least(report_renewals_due_item.as_of, known_at)
+                    -- What was said before the charge is about that one: Apple renews up to a day early.
+                    AND r.as_of >= latest.at - CASE WHEN EXISTS (
+                        SELECT FROM store_transaction AS t
+                        WHERE t.environment = report_renewals_due_item.environment
+                            AND t.original_transaction_id = latest.charge_original_transaction_id
+                            AND t.transaction_id = latest.transaction_id
+                            AND t.product_id = latest.product_id AND t.kind = 'purchase')
+                        THEN interval '0' ELSE interval '24 hours' END
                     AND e.recorded_at <= known_at
                 ORDER BY r.as_of DESC, r.number DESC LIMIT 1)
             END, d.product_id) AS product_id
@@ -2759,7 +2809,8 @@ BEGIN ATOMIC
         WHERE next.product_id = latest.product_id AND latest.period_type = 'normal'
             AND latest.currency IS NOT NULL
         UNION ALL
-        (SELECT p.price_milliunits, p.currency, 'catalogue'
+        (SELECT CASE latest.ownership_type WHEN 'family_shared' THEN 0 ELSE p.price_milliunits END,
+            p.currency, 'catalogue'
         FROM product AS p
         WHERE p.product_id = next.product_id AND p.valid_from <= least(d.at, coalesce(known_at, as_of))
             AND (next.product_id = latest.product_id AND latest.period_type = 'normal'
@@ -2804,13 +2855,13 @@ END;
 COMMENT ON FUNCTION report_renewals_due IS
     'Subscriptions that at the moment as_of are paid and set to renew, and whose period ends within so '
     'many days of 24 hours after it, per day and product, with the money expected. renews_as: the '
-    'product of the next period, by Apple''s latest word. The money is the price of the latest charge '
-    'where the same product renews at its normal price, else (after an introductory or other offer, a '
-    'trial or a change of product, and where the charge has no price) the catalogue''s as described then, '
-    'which is the part from_catalogue; currency and money are null where neither knows. With '
-    'include_trials also trials set to renew. It is as known at as_of, or at known_at if that is '
-    'given: what is known by now of renewals since would leave only those that failed. Without '
-    'known_at the product of the next period is Apple''s latest word now.';
+    'product of the next period, by Apple''s latest word since the latest charge. The money is the '
+    'price of the latest charge where the same product renews at its normal price, else (after an '
+    'introductory or other offer, a trial or a change of product, and where the charge has no price) '
+    'the catalogue''s as described then, which is the part from_catalogue; currency and money are null '
+    'where neither knows. With include_trials also trials set to renew. It is as known at as_of, or at '
+    'known_at if that is given: what is known by now of renewals since would leave only those that '
+    'failed. Without known_at the product of the next period is Apple''s latest word now.';
 
 -- billing issues ---------------------------------------------------------------------------------
 
@@ -2827,7 +2878,7 @@ LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH ending AS (
         SELECT least(
-            (last_day + 1)::timestamp AT TIME ZONE time_zone - interval '1 microsecond', moment) AS at
+            day_start(last_day + 1, time_zone) - interval '1 microsecond', moment) AS at
     ),
     trouble AS NOT MATERIALIZED (
         SELECT m.product_id, m.original_transaction_id, m.transaction_id, m.at, m.number,
@@ -3033,13 +3084,14 @@ BEGIN ATOMIC
     ORDER BY span.from_day, p.product_id;
 END;
 COMMENT ON FUNCTION report_billing_issues IS
-    'Subscriptions whose renewal Apple could not charge. in_grace_period (access goes on) and '
-    'in_billing_retry (it does not) at the end of each day, week or month. entered: in how many such '
-    'trouble began; a retry that follows a grace period is the same trouble. recovered: Apple was able to '
-    'charge after all; lost: it gave up, or the customer did; both by their own date. cohort_recovered '
-    'and cohort_lost are the same by the day on which the trouble began; the others of those entered '
-    'are still open. recovery_rate = cohort_recovered / entered, rounded to 6 digits; it is final only '
-    'when none is open. Since when and until when: report_billing_issues_item.';
+    'Subscriptions whose renewal Apple could not charge, be it the first one after a trial. '
+    'in_grace_period (access goes on) and in_billing_retry (it does not) at the end of each day, week '
+    'or month. entered: in how many such trouble began; a retry that follows a grace period is the '
+    'same trouble. recovered: Apple was able to charge after all; lost: it gave up, or the customer '
+    'did; both by their own date. cohort_recovered and cohort_lost are the same by the day on which '
+    'the trouble began; the others of those entered are still open. recovery_rate = cohort_recovered / '
+    'entered, rounded to 6 digits; it is final only when none is open. Since when and until when: '
+    'report_billing_issues_item.';
 
 -- retention --------------------------------------------------------------------------------------
 
@@ -3086,13 +3138,13 @@ BEGIN ATOMIC
     ORDER BY 1, 2;
 END;
 COMMENT ON FUNCTION report_retention IS
-    'Of the subscriptions that were first paid in a month (cohort, cohort_size) those that are paid and '
-    'unexpired at the end of that month (period 0) and of each following one (period 1, 2, ..; to_day): '
-    'retained. The last period ends with the moment as_of. Whoever lapsed and paid again is retained '
-    'again, in the cohort of the first time. retention_rate = retained / cohort_size, rounded to 6 '
-    'digits. from_date and to_date choose the cohorts, by whole months. With product only starts with '
-    'that product and whoever is on it then are counted: changes to it are retained, changes from it '
-    'are not.';
+    'Of the subscriptions that were first paid in a month (cohort, cohort_size) those that are paid '
+    'and unexpired at the end of that month (period 0) and of each following one (period 1, 2, ..; '
+    'to_day): retained. The last period ends with the moment as_of. A trial is in no cohort: the first '
+    'charge is. Whoever lapsed and paid again is retained again, in the cohort of the first time. '
+    'retention_rate = retained / cohort_size, rounded to 6 digits. from_date and to_date choose the '
+    'cohorts, by whole months. With product only starts with that product and whoever is on it then '
+    'are counted: changes to it are retained, changes from it are not.';
 
 CREATE OR REPLACE FUNCTION report_retention_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, time_zone text DEFAULT 'UTC',
@@ -3468,7 +3520,8 @@ BEGIN ATOMIC
         CROSS JOIN LATERAL movement_sum(ARRAY['auto_renew_off', 'auto_renew_on', 'resumed'], 'at',
             shown.first_day, shown.last_day, time_zone,
             product, environment, include_family_shared, known_at, least(as_of, known_at)) AS s
-        WHERE include_trials OR s.period_type <> 'trial'
+        WHERE (include_trials OR s.period_type <> 'trial')
+            AND NOT (s.kind = 'resumed' AND s.cause = 'recovered')
         GROUP BY 1, 2, 3
     )
     SELECT span.from_day, span.to_day, p.product_id,
@@ -3484,10 +3537,12 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION report_reactivations IS
     'Two things that are called reactivation, and are not the same: switched_on: the customer switched '
-    'renewal on again before the subscription ended, by Apple''s date of the switch; resubscribed: it had '
-    'lapsed and was paid again, by the date of that charge (the same as in report_active). And '
-    'switched_off, from which the first one comes back. Switches while in a trial are left out, unless '
-    'included. by_product: a row for each product.';
+    'renewal on again before the subscription ended, by Apple''s date of the switch; resubscribed: it '
+    'had lapsed and the customer paid again, by the date of that charge (as in report_active, but '
+    'without those whom Apple was able to charge after trying for a while: nobody reactivated '
+    'anything, and report_billing_issues has them as recovered). And switched_off, from which the '
+    'first one comes back. Switches while in a trial are left out, unless included. by_product: a row '
+    'for each product.';
 
 CREATE OR REPLACE FUNCTION report_reactivations_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -3510,7 +3565,8 @@ BEGIN ATOMIC
         span.first_day, span.last_day, time_zone, product, environment, include_family_shared,
         known_at, least(as_of, known_at)) AS i
     LEFT JOIN account_by_key AS a ON a.account_key = i.account_key
-    WHERE include_trials OR i.period_type <> 'trial';
+    WHERE (include_trials OR i.period_type <> 'trial')
+        AND NOT (i.kind = 'resumed' AND i.cause = 'recovered');
 END;
 COMMENT ON FUNCTION report_reactivations_item IS
     'Each switch and each return that report_reactivations counts.';
@@ -3533,8 +3589,8 @@ BEGIN ATOMIC
         t.owner_account_key
     FROM store_transaction AS t
     WHERE t.environment = charge_item.environment AND t.rule IS NOT NULL
-        AND t.decided_at >= from_day::timestamp AT TIME ZONE time_zone
-        AND t.decided_at < (to_day + 1)::timestamp AT TIME ZONE time_zone
+        AND t.decided_at >= day_start(from_day, time_zone)
+        AND t.decided_at < day_start(to_day + 1, time_zone)
         AND t.decided_at <= moment
         AND (include_family_shared OR t.ownership_type = 'purchased')
         AND (product IS NULL OR t.product_id = product)
@@ -3544,8 +3600,8 @@ BEGIN ATOMIC
         t.owner_account_key
     FROM store_transaction AS t
     WHERE t.environment = charge_item.environment AND t.rule IS NOT NULL
-        AND t.corrected_at >= from_day::timestamp AT TIME ZONE time_zone
-        AND t.corrected_at < (to_day + 1)::timestamp AT TIME ZONE time_zone
+        AND t.corrected_at >= day_start(from_day, time_zone)
+        AND t.corrected_at < day_start(to_day + 1, time_zone)
         AND t.corrected_at <= moment
         AND (include_family_shared OR t.ownership_type = 'purchased')
         AND (product IS NULL OR t.product_id = product)
@@ -3559,8 +3615,8 @@ BEGIN ATOMIC
         -- What Apple names no kind of, and was renewed without anybody's buying, as charge_change has it.
         AND NOT (t.kind = 'unknown'
             AND t.ground IN ('renewed_at_period_end', 'recovered_from_billing_problem'))
-        AND t.charged_at >= from_day::timestamp AT TIME ZONE time_zone
-        AND t.charged_at < (to_day + 1)::timestamp AT TIME ZONE time_zone
+        AND t.charged_at >= day_start(from_day, time_zone)
+        AND t.charged_at < day_start(to_day + 1, time_zone)
         AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
@@ -3576,15 +3632,31 @@ BEGIN ATOMIC
         AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
             ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
-        AND (t.delivered_at IS NULL OR t.delivered_at > known_at)
-        AND t.charged_at >= from_day::timestamp AT TIME ZONE time_zone
-        AND t.charged_at < (to_day + 1)::timestamp AT TIME ZONE time_zone
+        AND (t.delivered_at IS NULL OR t.delivered_at > moment)
+        AND t.charged_at >= day_start(from_day, time_zone)
+        AND t.charged_at < day_start(to_day + 1, time_zone)
+        AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    -- Of those once more what was delivered after the moment: the sums by the day lack it.
+    SELECT 'delivered_since', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM store_transaction AS t
+    WHERE t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
+        AND t.ownership_type = 'purchased' AND t.revoked_at IS NULL
+        AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
+            SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
+            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
+        AND t.delivered_at > moment
+        AND t.charged_at >= day_start(from_day, time_zone)
+        AND t.charged_at < day_start(to_day + 1, time_zone)
         AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
         AND (product IS NULL OR t.product_id = product);
 END;
 COMMENT ON FUNCTION charge_item IS
     'Charges, once for each measure of charge_day under which they are counted, of some days and up to '
-    'a moment.';
+    'a moment; and under delivered_since those not_delivered then that were delivered since.';
 
 -- The same, summed up as far as possible, as movement_sum does it.
 CREATE OR REPLACE FUNCTION charge_sum(
@@ -3620,7 +3692,14 @@ BEGIN ATOMIC
         CASE WHEN known_at IS NULL AND time_zone = 'UTC'
             THEN greatest(from_day, (moment AT TIME ZONE 'UTC')::date) ELSE from_day END,
         to_day, time_zone, product, environment, include_family_shared, known_at, moment) AS i
-    WHERE i.measure = ANY (measures);
+    WHERE i.measure = ANY (measures)
+    UNION ALL
+    -- The sums are those of now.
+    SELECT 'not_delivered', (i.at AT TIME ZONE 'UTC')::date, i.rule, i.product_id, 1
+    FROM charge_item(from_day, least(to_day, (moment AT TIME ZONE 'UTC')::date - 1), 'UTC', product,
+        environment, include_family_shared, NULL, moment) AS i
+    WHERE known_at IS NULL AND time_zone = 'UTC' AND 'not_delivered' = ANY (measures)
+        AND i.measure = 'delivered_since';
 END;
 COMMENT ON FUNCTION charge_sum IS
     'What charge_item lists, from the sums by the day where these can answer: for days of UTC, as known '
@@ -3640,8 +3719,8 @@ BEGIN ATOMIC
         c.rule, c.product_id, c.original_transaction_id, c.transaction_id, c.at, 1::bigint,
         a.account_id, f.account_id
     FROM (
-        SELECT min(b.from_day)::timestamp AT TIME ZONE time_zone AS first_moment,
-            (max(b.to_day) + 1)::timestamp AT TIME ZONE time_zone AS last_moment,
+        SELECT day_start(min(b.from_day), time_zone) AS first_moment,
+            day_start(max(b.to_day) + 1, time_zone) AS last_moment,
             min(b.from_day) AS first_day, max(b.to_day) AS last_day
         FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
     ) AS span
@@ -3660,6 +3739,12 @@ BEGIN ATOMIC
         WHERE b.environment = report_ownership_item.environment AND b.number > 1
             AND b.charge_original_transaction_id = b.original_transaction_id
             AND b.account_key IS DISTINCT FROM p.account_key
+            AND (include_family_shared OR EXISTS (
+                SELECT FROM store_transaction AS t
+                WHERE t.environment = b.environment
+                    AND t.original_transaction_id = b.original_transaction_id
+                    AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
+                    AND t.ownership_type = 'purchased'))
             AND b.bound_at >= span.first_moment AND b.bound_at < span.last_moment
             AND b.bound_at <= least(as_of, known_at)
             AND (product IS NULL OR b.product_id = product)
@@ -3683,6 +3768,12 @@ BEGIN ATOMIC
                 WHERE o.environment = b.environment
                     AND o.original_transaction_id = b.original_transaction_id
                     AND o.number < b.number AND o.account_key NOT IN (p.account_key))
+            AND (include_family_shared OR EXISTS (
+                SELECT FROM store_transaction AS t
+                WHERE t.environment = b.environment
+                    AND t.original_transaction_id = b.original_transaction_id
+                    AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
+                    AND t.ownership_type = 'purchased'))
             AND b.bound_at >= span.first_moment AND b.bound_at < span.last_moment
             AND b.bound_at <= least(as_of, known_at)
             AND (product IS NULL OR b.product_id = product)
@@ -3836,22 +3927,22 @@ RETURNS TABLE (
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH span AS (
-        SELECT min(b.from_day)::timestamp AT TIME ZONE time_zone AS first_moment,
-            (max(b.to_day) + 1)::timestamp AT TIME ZONE time_zone AS last_moment,
+        SELECT day_start(min(b.from_day), time_zone) AS first_moment,
+            day_start(max(b.to_day) + 1, time_zone) AS last_moment,
             min(b.from_day) AS first_day, max(b.to_day) AS last_day
         FROM calendar_bucket(from_date, to_date, bucket, time_zone, moment) AS b
     )
     SELECT m.measure,
         calendar_bucket_start((o.created_at AT TIME ZONE time_zone)::date, span.first_day, bucket),
-        o.product_id, o.order_id, o.original_transaction_id, o.transaction_id, o.created_at,
+        o.product_id, o.order_id, t.original_transaction_id, t.transaction_id, o.created_at,
         t.charged_at, (extract(epoch FROM t.charged_at - o.created_at) * 1000)::bigint,
         t.period_type, t.currency, t.price_milliunits, o.account_key
     FROM span
     JOIN (
         SELECT p.order_id, p.product_id, p.created_at, p.account_key, p.environment,
             p.original_transaction_id, p.transaction_id,
-            CASE WHEN known_at IS NULL THEN p.status
-                WHEN p.fulfilled_at <= known_at THEN 'fulfilled' ELSE 'open' END AS status
+            CASE WHEN known_at IS NULL OR p.fulfilled_at <= known_at THEN p.status ELSE 'open' END
+                AS status
         FROM purchase_order AS p
         WHERE coalesce(p.environment, order_item.environment) = order_item.environment
             AND p.created_at <= moment AND (product IS NULL OR p.product_id = product)
@@ -3862,10 +3953,21 @@ BEGIN ATOMIC
         AND t.transaction_id = o.transaction_id AND t.product_id = o.product_id
         -- It names the order in its turn; and there is an index of those that do.
         AND t.order_id IS NOT NULL
-    CROSS JOIN LATERAL unnest(CASE o.status
-        WHEN 'open' THEN ARRAY['opened', 'open']
-        WHEN 'expired' THEN ARRAY['opened', 'expired']
-        WHEN 'refunded' THEN ARRAY['opened', 'paid', 'refunded']
+        AND t.charged_at <= moment
+    CROSS JOIN LATERAL unnest(CASE
+        WHEN o.status = 'expired' THEN ARRAY['opened', 'expired']
+        -- It was not paid at the moment, or is not at all.
+        WHEN t.charged_at IS NULL THEN ARRAY['opened', 'open']
+        WHEN o.status = 'refunded' AND EXISTS (
+            SELECT FROM movement AS r
+            WHERE r.environment = t.environment AND r.kind = 'refunded'
+                AND r.origin_at = t.charged_at AND r.transaction_id = t.transaction_id
+                AND r.product_id = t.product_id
+                AND r.charge_original_transaction_id = t.original_transaction_id
+                AND r.at <= moment
+                AND CASE WHEN known_at IS NULL THEN r.known_until = 'infinity'
+                    ELSE r.known_from <= known_at AND known_at < r.known_until END)
+            THEN ARRAY['opened', 'paid', 'refunded']
         ELSE ARRAY['opened', 'paid'] END) AS m (measure)
     UNION ALL
     SELECT t.measure,
@@ -3891,30 +3993,33 @@ RETURNS TABLE (
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT i.measure, i.from_day, i.product_id, i.order_id, i.original_transaction_id,
-        i.transaction_id, i.at, i.charged_at, i.wait_ms, 1::bigint,
-        CASE WHEN i.amount_milliunits IS NULL THEN price.currency ELSE i.currency END,
-        coalesce(i.amount_milliunits, price.amount_milliunits),
-        CASE WHEN i.amount_milliunits IS NOT NULL THEN 'app_store'
-            WHEN price.amount_milliunits IS NOT NULL THEN 'catalogue' END,
+        i.transaction_id, i.at, i.charged_at, i.wait_ms, 1::bigint, price.currency,
+        CASE WHEN price.currency IS NOT NULL THEN price.amount_milliunits END, price.price_source,
         a.account_id
     FROM order_item(from_date, to_date, bucket, time_zone, product, environment, known_at,
         least(as_of, known_at)) AS i
-    -- The catalogue's price, where Apple gave none.
+    -- What revenue counts of it.
     LEFT JOIN LATERAL (
-        SELECT CASE WHEN i.period_type = 'trial' THEN 0 ELSE p.price_milliunits END
-                AS amount_milliunits,
-            p.currency
-        FROM product AS p
-        WHERE i.charged_at IS NOT NULL AND i.amount_milliunits IS NULL
-            AND p.product_id = i.product_id AND p.valid_from <= i.charged_at
-        ORDER BY p.valid_from DESC LIMIT 1
+        SELECT m.currency, m.amount_milliunits, m.price_source
+        FROM movement AS m
+        WHERE m.environment = report_orders_item.environment AND m.kind = 'charged'
+            AND m.at = i.charged_at AND m.transaction_id = i.transaction_id
+            AND m.product_id = i.product_id
+            AND m.charge_original_transaction_id = i.original_transaction_id
+            AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+                ELSE m.known_from <= known_at AND known_at < m.known_until END
+        UNION ALL
+        -- Of another name of a charge there is no movement.
+        SELECT i.currency, i.amount_milliunits, 'app_store'
+        WHERE i.currency IS NOT NULL AND i.amount_milliunits IS NOT NULL
+        LIMIT 1
     ) AS price ON true
     LEFT JOIN account_by_key AS a ON a.account_key = i.account_key;
 END;
 COMMENT ON FUNCTION report_orders_item IS
     'What report_orders counts, once for each column that it is in: orders, with the charge that paid '
-    'them and the time between, and charges. at is the date that counts: of an order when it was '
-    'opened, of a charge its own.';
+    'them, what that brought in (as in report_revenue) and the time between, and charges. at is the '
+    'date that counts: of an order when it was opened, of a charge its own.';
 
 CREATE OR REPLACE FUNCTION report_orders(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -3972,14 +4077,16 @@ BEGIN ATOMIC
     ORDER BY span.from_day, p.product_id;
 END;
 COMMENT ON FUNCTION report_orders IS
-    'Orders against payments. By the date on which the order was opened: opened = open + expired '
-    '(opened and never paid) + paid (matched with a charge), refunded being a part of paid; '
-    'longest_wait and average_wait are the times from the order to its charge (below zero: the order '
-    'came late, or clocks differ). By the date of the charge: paid_without_order: charges of an account '
-    'that are no renewals and fulfilled no order; not_delivered: consumables and what fulfilled an '
-    'order, owned, not revoked, and not acknowledged as delivered. An unpaid order has no environment '
-    'and is counted in each. As known at known_at: an order that was not paid then is open, whether it '
-    'had expired or not, and one that was refunded counts as paid, for neither date is kept; a charge''s '
+    'Orders against payments: whoever ordered a trial has paid for it, too, and what is shared in a '
+    'family nobody orders. By the date on which the order was opened: opened = open + expired (opened '
+    'and never paid) + paid (matched with a charge), refunded being a part of paid; longest_wait and '
+    'average_wait are the times from the order to its charge (below zero: the order came late, or '
+    'clocks differ). By the date of the charge: paid_without_order: charges of an account that are no '
+    'renewals and fulfilled no order; not_delivered: consumables and what fulfilled an order, owned, '
+    'not revoked, and not acknowledged as delivered. An unpaid order has no environment and is counted '
+    'in each. At as_of an order is open whose charge is dated later, and not delivered what was '
+    'delivered later; one that expired has always expired, for that date is not kept. As known at '
+    'known_at: an order that was not paid then is open, whether it had expired or not; a charge''s '
     'owner is the present one: so a past day can change even then.';
 
 -- audit ------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ package struct LineSummary: Hashable, Sendable {
   package var paidThrough: Timestamp?
   /// Whether the line will renew; nil for what can't.
   package var autoRenews: Bool?
+  /// What the line will be renewed as, by Apple's last word since the latest charge.
   package var autoRenewProductID: ProductID?
   package var phase: RenewalStatus.Phase?
   /// The date of Apple's last word.
@@ -19,12 +20,10 @@ package struct LineSummary: Hashable, Sendable {
   package init(line: Line, rule: OwnershipRule) {
     paidThrough = rule.charges.compactMap(\.end).max()
     statusAsOf = line.history.statuses.last?.asOf
-    autoRenewProductID =
-      line.history.statuses.last { $0.autoRenewProductID != nil }?
-      .autoRenewProductID
     guard let position = rule.charges.latestPosition else { return }
     latest = rule.charges[position]
     latestOwner = rule.decisions[position].owner
+    autoRenewProductID = rule.announcedProduct(after: position)
     guard rule.charges[position].isSubscription else { return }
     let renewal = rule.renewal(ofChargeAt: position)
     autoRenews = renewal.autoRenews

@@ -2,7 +2,7 @@
 enum ChurnReport {
   static let shape = ReportShape(
     summary: "Churned subscriptions by cause, compared with those active at the start.",
-    parameters: ReportShape.dated + [.byProduct, .knownAt, .asOf],
+    parameters: ReportShape.dated + [.includeTrials, .byProduct, .knownAt, .asOf],
     columns: [
       ReportColumn("from_day", .date), ReportColumn("to_day", .date),
       ReportColumn("product_id", .text), ReportColumn("active_at_start", .number),

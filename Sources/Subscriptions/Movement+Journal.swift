@@ -90,8 +90,12 @@ private struct Journal {
       defer { last = span }
       let moment = span.start
       switch (last.flatMap { $0.isPaid ? $0 : nil }, span.isPaid) {
+      case (nil, true) where moment == first:
+        addPaid(.started, at: moment, span.terms, from: first)
       case (nil, true):
-        addPaid(moment == first ? .started : .resumed, at: moment, span.terms, from: first)
+        addPaid(
+          .resumed, at: moment, span.terms,
+          cause: last?.state == .inBillingRetry ? Movement.recovered : "", from: first)
       case (let last?, false):
         addPaid(
           .ended, at: moment, last.terms, number: -1,
@@ -147,9 +151,7 @@ private struct Journal {
     var trial: Span?
     for (index, span) in spans.enumerated() {
       if let begun = trial, !span.isTrial || !begun.terms.isCountedWith(span.terms) {
-        add(
-          .trialEnded, at: span.start, spans[index - 1].terms, number: -1,
-          cause: Self.end(ofTrialBefore: index, in: spans).rawValue, from: begun.start)
+        addTrialEnd(before: index, in: spans, begunAt: begun.start)
         trial = nil
       }
       if trial == nil, span.isTrial {
@@ -159,12 +161,25 @@ private struct Journal {
     }
   }
 
-  /// A trial is converted if something that is paid for follows at once, or in time to end Apple's
-  /// trying.
-  private static func end(ofTrialBefore index: Int, in spans: [Span]) -> Movement.TrialEnd {
-    if spans[index - 1].endCause == .refunded { return .refunded }
-    let following = spans[index...].first { $0.state != .inBillingRetry }
-    return following?.isPaid == true ? .converted : .lapsed
+  /// A trial is converted when something that is paid for follows.
+  ///
+  /// Where that is only after Apple tried for a while, the trial has ended for want of payment
+  /// until then: its end is taken back, and is a conversion from then on.
+  private mutating func addTrialEnd(
+    before index: Int, in spans: [Span], begunAt start: Timestamp
+  ) {
+    let last = spans[index - 1]
+    func add(at moment: Timestamp, number: Int = -1, _ cause: String) {
+      self.add(.trialEnded, at: moment, last.terms, number: number, cause: cause, from: start)
+    }
+    let isPaid = last.endCause == nil && spans[index].isPaid
+    let cause = isPaid ? Movement.converted : (last.endCause ?? .unknown).rawValue
+    add(at: spans[index].start, cause)
+    guard last.endCause != .refunded, spans[index].state == .inBillingRetry,
+      let payment = spans[index...].first(where: { $0.state != .inBillingRetry }), payment.isPaid
+    else { return }
+    add(at: payment.start, number: 1, cause)
+    add(at: payment.start, Movement.converted)
   }
 
   private mutating func addTrouble(_ spans: [Span]) {

@@ -25,6 +25,7 @@ package struct Movement: Hashable, Sendable {
     /// The price of the same product became another one.
     case repriced
     case trialStarted = "trial_started"
+    /// A trial ended; with a number above zero that is taken back, for it was paid after all.
     case trialEnded = "trial_ended"
     case autoRenewOff = "auto_renew_off"
     case autoRenewOn = "auto_renew_on"
@@ -46,13 +47,11 @@ package struct Movement: Hashable, Sendable {
     }
   }
 
-  /// How a trial ended.
-  package enum TrialEnd: String, Codable, CaseIterable, Sendable {
-    /// The customer paid, at once or after Apple had tried for a while.
-    case converted
-    case lapsed
-    case refunded
-  }
+  /// The cause of `trialEnded` where the customer paid; any other is a
+  /// ``SubscriptionTimeline/EndCause``.
+  package static let converted = "converted"
+  /// The cause of `resumed` where Apple was able to charge after it had tried for a while.
+  package static let recovered = "recovered"
 
   /// What tells one from all others of a subscription.
   package struct Key: Hashable, Sendable {
@@ -83,8 +82,9 @@ package struct Movement: Hashable, Sendable {
   package var productID: ProductID
   package var productType: ProductType?
   package var subscriptionGroup: String?
-  /// Of `state`, the state; of an end, why; of `refunded`, Apple's reason; of `repriced` in another
-  /// currency or by another source, `from` or `to`; else empty.
+  /// Of `state`, the state; of an end, why; of `resumed`, ``recovered`` or empty; of `refunded`,
+  /// Apple's reason; of `repriced` in another currency or by another source, `from` or `to`; else
+  /// empty.
   package var cause: String
   /// What it goes back to: the charge that was refunded, the first paid period, the start of the
   /// trial or of the trouble.

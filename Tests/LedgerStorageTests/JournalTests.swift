@@ -43,6 +43,33 @@ struct JournalTests {
     }
   }
 
+  @Test("what a renewal is announced to be for is Apple's word since the latest charge")
+  func announcedProduct() async throws {
+    try await withLedger { ledger in
+      func announced() async throws -> String? {
+        try await ledger.database.query(
+          "SELECT auto_renew_product_id FROM tenure.original_transaction"
+        ).decodeOnly(String?.self)
+      }
+      func say(_ product: ProductID, on date: Double) async throws {
+        let word = RenewalStatus(asOf: day(date), autoRenews: true, autoRenewProductID: product)
+        try await ledger.submit(
+          [.renewalStatus(word, line: lineID)], claiming: [], by: "anna", on: date)
+      }
+      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
+      #expect(try await announced() == nil)
+      try await say("yearly", on: 10)
+      #expect(try await announced() == "yearly")
+      // Within the day in which Apple renews, it may be about the next period already.
+      try await say("weekly", on: 29.5)
+      try await ledger.submit([charge("2", on: 30)], claiming: [], by: "anna", on: 30)
+      #expect(try await announced() == "weekly")
+      try await ledger.submit([charge("3", on: 60)], claiming: [], by: "anna", on: 60)
+      #expect(try await announced() == nil)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
   @Test("a survey brings it up to date when the catalogue changes, and keeps what was known")
   func catalogue() async throws {
     try await withLedger { ledger in

@@ -165,12 +165,15 @@ import Testing
     try await TestServer.withPool { pool in
       try await pool.execute("CREATE TABLE counted AS SELECT 0 AS n")
       let attempts = Counter()
+      let twoHaveRead = Barrier(of: 2)
       try await withThrowingTaskGroup(of: Void.self) { group in
         for _ in 0..<8 {
           group.addTask {
             try await pool.withTransaction(isolation: .repeatableRead, maxAttempts: 50) {
-              _ = await attempts.next()
+              let attempt = await attempts.next()
               let n = try await $0.query("SELECT n FROM counted").decodeOnly(Int.self)
+              // Before either writes, however busy the machine is: one of them fails.
+              if attempt <= 2 { await twoHaveRead.arrive() }
               try await $0.commit(with: ["UPDATE counted SET n = \(n + 1)"])
             }
           }

@@ -207,7 +207,7 @@ extension MovementStory {
       [told("1", 0, 7, .monthly, 0, as: .trial)],
       [
         "0 charged 1 EUR 0", "0 +trial_renewing monthly", "0 trial_started monthly since 0",
-        "7 -trial_renewing monthly", "7 trial_ended monthly lapsed since 0", "7 +expired monthly",
+        "7 -trial_renewing monthly", "7 trial_ended monthly unknown since 0", "7 +expired monthly",
       ]),
     MovementStory(
       "a trial that is cancelled, and converted all the same",
@@ -229,9 +229,23 @@ extension MovementStory {
       [
         "0 charged 1 USD 0 by catalogue", "0 +trial_renewing monthly",
         "0 trial_started monthly since 0",
-        "7 -trial_renewing monthly", "7 trial_ended monthly converted since 0",
+        "7 -trial_renewing monthly", "7 trial_ended monthly billing since 0",
         "7 retry_entered monthly", "7 +in_billing_retry monthly",
-        "20 -in_billing_retry monthly", "20 billing_recovered monthly since 7",
+        "20 -in_billing_retry monthly", "20 trial_ended monthly converted since 0",
+        "20 billing_recovered monthly since 7",
+        "20 charged 2 EUR 10000", "20 started monthly EUR 10000 since 20",
+        "20 +active_renewing monthly", "20 taken back trial_ended monthly billing since 0",
+        "50 ended monthly unknown EUR -10000 since 20",
+        "50 -active_renewing monthly", "50 +expired monthly",
+      ]),
+    MovementStory(
+      "a trial that is cancelled ends by the customer's will, and what is paid after that is new",
+      [told("1", 0, 7, .monthly, 0, as: .trial), word(3, on: false), told("2", 20, 50)],
+      [
+        "0 charged 1 EUR 0", "0 +trial_renewing monthly", "0 trial_started monthly since 0",
+        "3 -trial_renewing monthly", "3 auto_renew_off monthly", "3 +trial_cancelled monthly",
+        "7 -trial_cancelled monthly", "7 trial_ended monthly voluntary since 0",
+        "7 +expired monthly", "20 -expired monthly",
         "20 charged 2 EUR 10000", "20 started monthly EUR 10000 since 20",
         "20 +active_renewing monthly",
         "50 ended monthly unknown EUR -10000 since 20",
@@ -451,7 +465,7 @@ extension MovementStory {
         "30 ended monthly billing EUR -10000 since 0", "30 -active_renewing monthly",
         "30 retry_entered monthly", "30 +in_billing_retry monthly",
         "50 -in_billing_retry monthly", "50 billing_recovered monthly since 30",
-        "50 charged 2 EUR 10000", "50 resumed monthly EUR 10000 since 0",
+        "50 charged 2 EUR 10000", "50 resumed monthly recovered EUR 10000 since 0",
         "50 +active_renewing monthly",
         "80 ended monthly unknown EUR -10000 since 0",
         "80 -active_renewing monthly", "80 +expired monthly",

@@ -74,7 +74,7 @@ struct ReportPageTests {
       for (label, value) in [
         ("Active", "3"), ("Trials", "1"), ("Churn", "25.0 %"), ("MRR, EUR", "4.999 EUR"),
         ("MRR, USD", "18.45 USD"), ("Renewals due", "2"), ("Billing issues", "1"),
-        ("Refunds", "0"),
+        ("Refunds", "1"),
       ] {
         #expect(
           overview.contains(">\(label)</a></h3>\n<p class=\"tile-value\">\(value)</p>"), "\(label)")

@@ -186,6 +186,17 @@ SELECT * FROM tenure.report_renewals_due(include_trials => true, as_of => '2026-
 --= 2026-04-19|month|month|EUR|1|10990|10990
 --= 2026-04-20|month|month|USD|1|10490|0
 
+-- renewals due as known then: what was announced before the latest charge is about that one, but for a day before an automatic renewal
+SELECT day, product_id, renews_as, currency, number, amount_milliunits FROM tenure.report_renewals_due(known_at => '2026-04-15 12:00Z');
+--= 2026-04-16|week|month|EUR|1|10990
+--= 2026-04-20|month|month|USD|1|10490
+
+-- renewals due of a family: what is shared costs nothing, whatever it renews as
+SELECT day, product_id, renews_as, currency, number, amount_milliunits, from_catalogue_milliunits FROM tenure.report_renewals_due(include_family_shared => true, as_of => '2026-02-20 12:00Z');
+--= 2026-03-05|month|month|EUR|1|9990|0
+--= 2026-03-10|month|month|EUR|1|9990|0
+--= 2026-03-10|month|year|EUR|1|0|0
+
 -- renewals due in 3 days, one by one
 SELECT * FROM tenure.report_renewals_due_item(3, as_of => '2026-04-15 12:00Z');
 --= 2026-04-16|week|week|s5|t54|2026-04-16T10:00:00+00:00|1|USD|1990|app_store|b
@@ -232,7 +243,7 @@ SELECT * FROM tenure.report_revenue('2026-01-01', '2026-04-30', as_of => '2026-0
 --= 2026-02-01|2026-02-28||USD|1|1|0|0|990|0|0|0|0|0|990|990
 --= 2026-03-01|2026-03-31||EUR|3|0|0|0|80970|0|1|-10990|0|0|80970|69980
 --= 2026-03-01|2026-03-31||USD|2|0|0|0|12480|0|1|-1990|1|-1990|10490|10490
---= 2026-04-01|2026-04-15||EUR|0|0|1|0|0|0|0|0|0|0|0|0
+--= 2026-04-01|2026-04-15||EUR|1|0|1|0|5000|5000|1|-5000|1|-5000|0|0
 --= 2026-04-01|2026-04-15||USD|2|0|0|0|3980|0|0|0|0|0|3980|3980
 --= 2026-04-01|2026-04-15|||1|0|0|0|0|0|0|0|0|0|0|0
 
@@ -279,6 +290,7 @@ SELECT * FROM tenure.report_refunds('2026-01-01', '2026-04-30', as_of => '2026-0
 --= 2026-03-01|2026-03-31|month||||0|0|0|3|0.000000
 --= 2026-03-01|2026-03-31|week|issue_with_app|002-003|USD|1|-1990|0|1|1.000000
 --= 2026-03-01|2026-03-31|year||||0|0|0|1|0.000000
+--= 2026-04-01|2026-04-15|coins|other|000|EUR|1|-5000|-5000|1|1.000000
 --= 2026-04-01|2026-04-15|mystery||||0|0|0|1|0.000000
 --= 2026-04-01|2026-04-15|week||||0|0|0|2|0.000000
 
@@ -307,7 +319,7 @@ SELECT from_day, measure, rule, number FROM tenure.report_ownership('2026-01-01'
 --= 2026-01-28|decided|unclaimed|1
 --= 2026-02-27|decided|submitter|1
 --= 2026-03-01|decided|unclaimed|1
---= 2026-04-02|decided|submitter|1
+--= 2026-04-02|decided|submitter|2
 --= 2026-04-02|moved|submitter|1
 --= 2026-04-02|shared|submitter|1
 --= 2026-04-09|decided|actively_auto_renewing|1
@@ -316,10 +328,17 @@ SELECT from_day, measure, rule, number FROM tenure.report_ownership('2026-01-01'
 --= 2026-04-15|decided|unclaimed|1
 
 -- ownership, one by one
-SELECT measure, rule, original_transaction_id, transaction_id, account_id, from_account_id FROM tenure.report_ownership_item('2026-04-01', '2026-04-05', as_of => '2026-04-15 12:00Z') ORDER BY 1;
+SELECT measure, rule, original_transaction_id, transaction_id, account_id, from_account_id FROM tenure.report_ownership_item('2026-04-01', '2026-04-05', as_of => '2026-04-15 12:00Z') ORDER BY 1, 3;
+--= decided|submitter|c3|tc4|b|
 --= decided|submitter|s5|t53|b|
 --= moved|submitter|s5|t53|b|a
 --= shared|submitter|s5|t53|b|a
+
+-- ownership of what a family shares as well
+SELECT measure, number FROM tenure.report_ownership('2026-04-02', '2026-04-02', include_family_shared => true, as_of => '2026-04-15 12:00Z');
+--= decided|3
+--= moved|2
+--= shared|2
 
 -- unclaimed
 SELECT * FROM tenure.report_unclaimed(as_of => '2026-04-15 12:00Z');
@@ -334,24 +353,47 @@ SELECT was_over, age, product_id, transaction_id, number, amount_milliunits FROM
 -- orders: opened, open, expired, paid, refunded; waits; paid without an order, not delivered
 SELECT * FROM tenure.report_orders('2026-02-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-02-01|2026-02-28||1|0|0|1|0|3600000|3600000|0|0
---= 2026-03-01|2026-03-31||0|0|0|0|0|||0|0
+--= 2026-03-01|2026-03-31||1|0|0|1|0|176400000|176400000|0|0
 --= 2026-04-01|2026-04-15||3|1|1|1|1|1800000|1800000|1|1
+
+-- orders at a moment: before it was paid, before it was delivered, and before the other was given back
+SELECT r.from_day, r.opened, r.open, r.paid, r.refunded, r.not_delivered FROM (VALUES (timestamptz '2026-03-31 12:00Z'), ('2026-04-05 09:00Z'), ('2026-04-06 09:00Z'), ('2026-04-14 23:40Z')) AS t (at) CROSS JOIN LATERAL tenure.report_orders('2026-03-01', '2026-04-30', as_of => t.at) AS r;
+--= 2026-03-01|1|1|0|0|0
+--= 2026-03-01|1|0|1|0|0
+--= 2026-04-01|1|0|0|0|1
+--= 2026-03-01|1|0|1|0|0
+--= 2026-04-01|1|0|0|0|0
+--= 2026-03-01|1|0|1|0|0
+--= 2026-04-01|2|0|1|0|1
+
+-- orders at such a moment, one by one, and by the days of another time zone
+SELECT measure, right(order_id::text, 2), transaction_id FROM tenure.report_orders_item('2026-03-01', '2026-04-30', as_of => '2026-03-31 12:00Z') UNION ALL SELECT measure, right(order_id::text, 2), transaction_id FROM tenure.report_orders_item('2026-03-01', '2026-04-30', as_of => '2026-04-05 09:00Z') WHERE measure = 'not_delivered' UNION ALL SELECT 'there', not_delivered::text, NULL FROM tenure.report_orders('2026-04-01', '2026-04-30', time_zone => 'Europe/Berlin', as_of => '2026-04-05 09:00Z') ORDER BY 1, 2;
+--= not_delivered|15|tc4
+--= open|15|
+--= opened|15|
+--= there|1|
 
 -- orders, one by one
 SELECT measure, right(order_id::text, 2), transaction_id, wait_ms, currency, amount_milliunits, price_source, account_id FROM tenure.report_orders_item('2026-04-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2;
 --= expired|14||||||b
---= not_delivered|12|tc3||EUR|2500|catalogue|a
+--= not_delivered|12|tc3||EUR|5000|catalogue|a
 --= open|13||||||b
---= opened|12|tc3|1800000|EUR|2500|catalogue|a
+--= opened|12|tc3|1800000|EUR|5000|catalogue|a
 --= opened|13||||||b
 --= opened|14||||||b
---= paid|12|tc3|1800000|EUR|2500|catalogue|a
+--= paid|12|tc3|1800000|EUR|5000|catalogue|a
 --= paid_without_order||t53||USD|1990|app_store|b
---= refunded|12|tc3|1800000|EUR|2500|catalogue|a
+--= refunded|12|tc3|1800000|EUR|5000|catalogue|a
 
 -- orders as known then: before anything was paid or had expired
 SELECT from_day, opened, open, expired, paid FROM tenure.report_orders('2026-02-01', '2026-02-28', known_at => '2026-02-27 10:30Z');
 --= 2026-02-01|1|1|0|0
+
+-- orders as known then: paid on the 14th, recorded at midnight, and given back, as was recorded ten minutes later
+SELECT r.open, r.paid, r.refunded FROM (VALUES (timestamptz '2026-04-14 23:59Z'), ('2026-04-15 00:05Z'), ('2026-04-15 00:10Z')) AS t (at) CROSS JOIN LATERAL tenure.report_orders('2026-04-14', '2026-04-14', 'day', known_at => t.at) AS r;
+--= 1|0|0
+--= 0|1|0
+--= 0|1|1
 
 -- audit
 SELECT * FROM tenure.report_audit('2026-04-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
@@ -419,9 +461,27 @@ SELECT t.at, (SELECT string_agg(product_id || charges, ',') FROM tenure.report_r
 --= 2025-09-06T11:59:59.999+00:00|edgeold1
 --= 2025-09-06T12:00:00+00:00|edge1
 
+-- the hour between two midnights is of the day that both begin
+SELECT to_char(t.day, 'DD'), r.charges, (SELECT count(*) FROM tenure.report_revenue_item(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') WHERE measure = 'charges') AS items, (SELECT sum(paid) FROM tenure.report_refunds(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z')) AS paid, (SELECT count(*) FROM tenure.report_refunds_item(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') WHERE measure = 'refunded') AS refunded FROM (VALUES (date '2025-10-25'), ('2025-10-26'), ('2025-10-27')) AS t (day) LEFT JOIN LATERAL tenure.report_revenue(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') AS r ON true;
+--= 25|1|1|1|0
+--= 26|2|2|2|1
+--= 27||0||0
+
+-- a day begins with its first midnight, or where there is none, with what comes in its place
+SELECT t.day, t.time_zone, tenure.day_start(t.day, t.time_zone) FROM (VALUES (date '2025-10-26', 'Atlantic/Azores'), ('2025-10-27', 'Atlantic/Azores'), ('2026-11-01', 'America/Havana'), ('2026-03-08', 'America/Havana'), ('2018-02-18', 'America/Sao_Paulo'), ('2018-11-04', 'America/Sao_Paulo'), ('2025-10-26', 'Europe/Berlin'), ('2025-10-27', 'Europe/Berlin'), ('2026-01-01', 'UTC')) AS t (day, time_zone);
+--= 2025-10-26|Atlantic/Azores|2025-10-26T00:00:00+00:00
+--= 2025-10-27|Atlantic/Azores|2025-10-27T01:00:00+00:00
+--= 2026-11-01|America/Havana|2026-11-01T04:00:00+00:00
+--= 2026-03-08|America/Havana|2026-03-08T05:00:00+00:00
+--= 2018-02-18|America/Sao_Paulo|2018-02-18T03:00:00+00:00
+--= 2018-11-04|America/Sao_Paulo|2018-11-04T03:00:00+00:00
+--= 2025-10-26|Europe/Berlin|2025-10-25T22:00:00+00:00
+--= 2025-10-27|Europe/Berlin|2025-10-26T23:00:00+00:00
+--= 2026-01-01|UTC|2026-01-01T00:00:00+00:00
+
 -- a day of 25 hours
 SELECT from_day, charges, charged_milliunits FROM tenure.report_revenue('2025-10-25', '2025-10-27', 'day', environment => 'sandbox', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
---= 2025-10-26|2|750
+--= 2025-10-26|3|780
 
 -- the start of a trial, in May here and in June there
 SELECT from_day, started, converted, trials, cohort_started, cohort_converted, cohort_expired, conversion_rate FROM tenure.report_trials('2025-05-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z') UNION ALL SELECT from_day, started, converted, trials, cohort_started, cohort_converted, cohort_expired, conversion_rate FROM tenure.report_trials('2025-05-01', '2025-06-30', environment => 'sandbox', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
@@ -469,6 +529,41 @@ SELECT from_day, voluntary, involuntary, product_withdrawn, unknown, expired, re
 --= 2025-06-01|0|0|0|0|0|0|0
 --= 2025-07-01|1|1|0|0|2|0|2
 
+-- trials: one that is paid for after Apple tried for a while has expired until then
+SELECT t.at::date, r.started, r.converted, r.expired, r.trials, r.cohort_converted, r.cohort_expired FROM (VALUES (timestamptz '2025-12-07Z'), ('2025-12-15Z'), ('2025-12-31Z')) AS t (at) CROSS JOIN LATERAL tenure.report_trials('2025-12-01', '2025-12-31', environment => 'sandbox', as_of => t.at) AS r;
+--= 2025-12-07|1|0|0|2|0|0
+--= 2025-12-15|1|0|2|0|0|1
+--= 2025-12-31|1|1|1|0|1|0
+
+-- trials, each end of them, by its own day
+SELECT measure, at, cause, number FROM tenure.report_trials_item('2025-12-01', '2025-12-31', 'day', environment => 'sandbox', as_of => '2025-12-31Z') WHERE measure IN ('converted', 'expired', 'cohort_expired') AND original_transaction_id = 'e14' ORDER BY 1, 2;
+--= cohort_expired|2025-12-08T10:00:00+00:00|billing|1
+--= cohort_expired|2025-12-20T10:00:00+00:00|billing|-1
+--= converted|2025-12-20T10:00:00+00:00|converted|1
+--= expired|2025-12-08T10:00:00+00:00|billing|1
+--= expired|2025-12-20T10:00:00+00:00|billing|-1
+
+-- active and churn with trials, by the week
+SELECT a.from_day, a.opening, a.new, a.expired, a.resubscribed, a.active, c.active_at_start, c.voluntary, c.involuntary, c.expired AS churn_expired, c.churned, c.churn_rate FROM tenure.report_active('2025-12-01', '2025-12-21', 'week', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z') AS a JOIN tenure.report_churn('2025-12-01', '2025-12-21', 'week', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z') AS c USING (from_day);
+--= 2025-12-01|1|1|0|0|2|1|0|0|0|0|0.000000
+--= 2025-12-08|2|0|2|0|0|2|1|1|2|2|1.000000
+--= 2025-12-15|0|0|-1|0|1|0|0|-1|-1|-1|
+
+-- churn with trials, one by one, and without them
+SELECT measure, original_transaction_id, cause, number FROM tenure.report_churn_item('2025-12-08', '2025-12-21', 'week', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z') UNION ALL SELECT 'without', original_transaction_id, cause, number FROM tenure.report_churn_item('2025-12-08', '2025-12-21', 'week', environment => 'sandbox', as_of => '2025-12-31Z') ORDER BY 1, 2, 4;
+--= active_at_start|e14||1
+--= active_at_start|e15||1
+--= expired|e14|billing|-1
+--= expired|e14|billing|1
+--= expired|e15|voluntary|1
+--= involuntary|e14|billing|-1
+--= involuntary|e14|billing|1
+--= voluntary|e15|voluntary|1
+
+-- reactivations: whom Apple was able to charge after all did not come back, though he was gone
+SELECT r.resubscribed, (SELECT count(*) FROM tenure.report_reactivations_item('2025-11-01', '2025-11-30', environment => 'sandbox', as_of => '2025-12-31Z') WHERE measure = 'resubscribed') AS items, a.resubscribed AS active, c.resubscribed AS churn, c.refunded FROM tenure.report_reactivations('2025-11-01', '2025-11-30', environment => 'sandbox', as_of => '2025-12-31Z') AS r, tenure.report_active('2025-11-01', '2025-11-30', environment => 'sandbox', as_of => '2025-12-31Z') AS a, tenure.report_churn('2025-11-01', '2025-11-30', environment => 'sandbox', as_of => '2025-12-31Z') AS c;
+--= 1|1|2|2|1
+
 -- churn of those who did not consent to a price, which is voluntary
 SELECT voluntary, price_not_consented, expired FROM tenure.report_churn('2025-04-01', '2025-04-30', environment => 'sandbox', as_of => '2025-12-31Z');
 --= 2|1|2
@@ -502,7 +597,7 @@ SELECT string_agg(coalesce(tenure.exchange_rate_on('EUR', 'USD', d)::text, 'none
 
 -- each day alone has what was charged on it, and no other
 SELECT string_agg(to_char(t.day, 'MM-DD') || ' ' || r.charges + r.trials, ', ' ORDER BY t.day) FROM generate_series(timestamp '2026-01-01', '2026-04-15', '1 day') AS t (day) CROSS JOIN LATERAL tenure.report_revenue(t.day::date, t.day::date, 'day', as_of => '2026-04-15 12:00Z') AS r;
---= 01-05 1, 01-10 1, 01-15 1, 01-20 1, 01-22 1, 01-28 1, 02-05 1, 02-10 1, 02-20 1, 02-22 1, 02-27 1, 02-28 1, 03-05 0, 03-06 1, 03-08 0, 03-10 1, 03-20 1, 03-22 1, 03-25 1, 04-02 1, 04-09 1, 04-12 1, 04-15 1
+--= 01-05 1, 01-10 1, 01-15 1, 01-20 1, 01-22 1, 01-28 1, 02-05 1, 02-10 1, 02-20 1, 02-22 1, 02-27 1, 02-28 1, 03-05 0, 03-06 1, 03-08 0, 03-10 1, 03-20 1, 03-22 1, 03-25 1, 04-02 1, 04-09 1, 04-12 1, 04-14 1, 04-15 1
 
 -- what a trial does is counted where trials are included
 SELECT (SELECT switched_off FROM tenure.report_reactivations('2025-06-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z')), (SELECT switched_off FROM tenure.report_reactivations('2025-06-01', '2025-06-30', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z')), (SELECT count(*) FROM tenure.report_refunds('2025-08-01', '2025-08-31', environment => 'sandbox', as_of => '2025-12-31Z')), (SELECT sum(refunded) || ' of ' || sum(paid) FROM tenure.report_refunds('2025-08-01', '2025-08-31', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z'));

@@ -128,7 +128,10 @@ INSERT INTO told VALUES
 ('s8', 'state', '2026-04-20 10:00Z', 't83', 'month', 'expired', NULL, 1, 'normal', NULL, 0, NULL, 0, 'c', '2026-03-20 11:00Z', 'infinity'),
 -- Coins that nobody claimed, one of them without a known price; at midnight in Berlin it is March.
 ('c1', 'charged', '2026-02-28 23:30Z', 'tc1', 'coins', '', NULL, 1, 'normal', 'EUR', 2500, 'catalogue', 0, NULL, '2026-03-01 00:00Z', 'infinity'),
-('c2', 'charged', '2026-04-15 10:00Z', 'tc2', 'mystery', '', NULL, 1, 'normal', NULL, 0, NULL, 0, NULL, '2026-04-15 10:30Z', 'infinity');
+('c2', 'charged', '2026-04-15 10:00Z', 'tc2', 'mystery', '', NULL, 1, 'normal', NULL, 0, NULL, 0, NULL, '2026-04-15 10:30Z', 'infinity'),
+-- Two coins that account a ordered, and gave back within the hour.
+('c1', 'charged', '2026-04-14 23:30Z', 'tc3', 'coins', '', NULL, 1, 'normal', 'EUR', 5000, 'catalogue', 0, 'a', '2026-04-15 00:00Z', 'infinity'),
+('c1', 'refunded', '2026-04-14 23:45Z', 'tc3', 'coins', 'other', '2026-04-14 23:30Z', -1, 'normal', 'EUR', -5000, 'catalogue', 0, 'a', '2026-04-15 00:10Z', 'infinity');
 
 -- The same month for somebody else of the family, and in the sandbox.
 INSERT INTO movement (environment, original_transaction_id, kind, at, transaction_id,
@@ -204,7 +207,26 @@ FROM (VALUES
     ('e11', 'ended', '2025-04-25 10:00Z', 'edgeyear', 'voluntary', '2025-04-03 10:00Z', -1, 'normal', 'USD', 0, -3600, '2025-04-25 10:00Z', 'infinity'),
     -- e12: a trial that was taken back.
     ('e12', 'charged', '2025-08-01 10:00Z', 'edge', '', NULL, 1, 'trial', 'EUR', 0, 0, '2025-08-01 10:00Z', 'infinity'),
-    ('e12', 'refunded', '2025-08-03 10:00Z', 'edge', '', '2025-08-01 10:00Z', -1, 'trial', 'EUR', 0, 0, '2025-08-03 10:00Z', 'infinity')
+    ('e12', 'refunded', '2025-08-03 10:00Z', 'edge', '', '2025-08-01 10:00Z', -1, 'trial', 'EUR', 0, 0, '2025-08-03 10:00Z', 'infinity'),
+    -- e13: on the Azores, in the hour between two midnights of the same day.
+    ('e13', 'charged', '2025-10-26 00:30Z', 'edge', '', NULL, 1, 'normal', 'EUR', 30, 0, '2025-10-26 00:30Z', 'infinity'),
+    ('e13', 'refunded', '2025-10-29 00:30Z', 'edge', '', '2025-10-26 00:30Z', -1, 'normal', 'EUR', -30, 0, '2025-10-29 00:30Z', 'infinity'),
+    -- e14: a trial after which Apple tries to charge for twelve days; e15: one that is cancelled.
+    ('e14', 'trial_started', '2025-12-01 10:00Z', 'edge', '', '2025-12-01 10:00Z', 1, 'trial', NULL, 0, 0, '2025-12-01 10:00Z', 'infinity'),
+    ('e14', 'trial_ended', '2025-12-08 10:00Z', 'edge', 'billing', '2025-12-01 10:00Z', -1, 'trial', NULL, 0, 0, '2025-12-08 10:00Z', 'infinity'),
+    ('e14', 'trial_ended', '2025-12-20 10:00Z', 'edge', 'billing', '2025-12-01 10:00Z', 1, 'trial', NULL, 0, 0, '2025-12-20 10:00Z', 'infinity'),
+    ('e14', 'trial_ended', '2025-12-20 10:00Z', 'edge', 'converted', '2025-12-01 10:00Z', -1, 'trial', NULL, 0, 0, '2025-12-20 10:00Z', 'infinity'),
+    ('e14', 'started', '2025-12-20 10:00Z', 'edge', '', '2025-12-20 10:00Z', 1, 'normal', 'EUR', 0, 1200, '2025-12-20 10:00Z', 'infinity'),
+    ('e14', 'ended', '2025-12-25 10:00Z', 'edge', 'voluntary', '2025-12-20 10:00Z', -1, 'normal', 'EUR', 0, -1200, '2025-12-25 10:00Z', 'infinity'),
+    ('e15', 'trial_started', '2025-11-01 10:00Z', 'edge', '', '2025-11-01 10:00Z', 1, 'trial', NULL, 0, 0, '2025-11-01 10:00Z', 'infinity'),
+    ('e15', 'trial_ended', '2025-12-09 10:00Z', 'edge', 'voluntary', '2025-11-01 10:00Z', -1, 'trial', NULL, 0, 0, '2025-12-09 10:00Z', 'infinity'),
+    -- e16: Apple is able to charge after ten days; then the customer comes back after a lapse.
+    ('e16', 'started', '2025-11-02 10:00Z', 'edge', '', '2025-11-02 10:00Z', 1, 'normal', 'EUR', 0, 1200, '2025-11-02 10:00Z', 'infinity'),
+    ('e16', 'ended', '2025-11-10 10:00Z', 'edge', 'billing', '2025-11-02 10:00Z', -1, 'normal', 'EUR', 0, -1200, '2025-11-10 10:00Z', 'infinity'),
+    ('e16', 'resumed', '2025-11-20 10:00Z', 'edge', 'recovered', '2025-11-02 10:00Z', 1, 'normal', 'EUR', 0, 1200, '2025-11-20 10:00Z', 'infinity'),
+    ('e16', 'ended', '2025-11-25 10:00Z', 'edge', 'voluntary', '2025-11-02 10:00Z', -1, 'normal', 'EUR', 0, -1200, '2025-11-25 10:00Z', 'infinity'),
+    ('e16', 'resumed', '2025-11-28 10:00Z', 'edge', '', '2025-11-02 10:00Z', 1, 'normal', 'EUR', 0, 1200, '2025-11-28 10:00Z', 'infinity'),
+    ('e16', 'ended', '2025-11-29 10:00Z', 'edge', 'refunded', '2025-11-02 10:00Z', -1, 'normal', 'EUR', 0, -1200, '2025-11-29 10:00Z', 'infinity')
 ) AS edge (line, kind, at, product, cause, origin_at, number, period_type, currency, amount, mrr,
     known_from, known_until);
 
@@ -253,7 +275,8 @@ INSERT INTO account_grant VALUES ('c', '00000000-0000-0000-0000-000000000003', '
 INSERT INTO original_transaction (environment, original_transaction_id, auto_renew_product_id)
 VALUES ('production', 's2', 'year'), ('production', 's5', 'week'), ('production', 's8', 'month'),
     ('production', 's9', 'month'), ('production', 'c1', NULL), ('production', 'c2', NULL),
-    ('production', 's1', NULL), ('production', 's3', NULL);
+    ('production', 's1', NULL), ('production', 's3', NULL), ('production', 'fs1', 'year'),
+    ('production', 'c3', NULL), ('production', 'family', NULL);
 INSERT INTO store_transaction (environment, original_transaction_id, transaction_id, product_id,
     number, recorded_at, kind, purchased_at, charged_at, expires_at, expires_as_of, product_type,
     quantity, ownership_type, period_type, price_milliunits, currency, is_commitment,
@@ -271,9 +294,28 @@ FROM (VALUES
     ('s3', 't31', 'month', 'purchase', '2026-01-28 10:00Z', '2026-02-04 10:00Z', '2026-01-28 11:00Z', 'trial', 0, 'EUR', NULL, 'unclaimed', '2026-01-28 11:00Z', NULL, NULL, NULL),
     ('c1', 'tc1', 'coins', 'purchase', '2026-02-28 23:30Z', NULL, '2026-03-01 00:00Z', 'normal', NULL, NULL, NULL, 'unclaimed', '2026-03-01 00:00Z', NULL, NULL, NULL),
     ('c2', 'tc2', 'mystery', 'unknown', '2026-04-15 10:00Z', '2026-04-15 10:15Z', '2026-04-15 10:30Z', 'normal', NULL, NULL, NULL, 'unclaimed', '2026-04-15 10:30Z', NULL, NULL, NULL),
-    ('c1', 'tc3', 'coins', 'purchase', '2026-04-14 23:30Z', NULL, '2026-04-15 00:00Z', 'normal', NULL, NULL, 'a', 'submitter', '2026-04-15 00:00Z', NULL, '00000000-0000-0000-0000-000000000012', NULL)
+    ('c1', 'tc3', 'coins', 'purchase', '2026-04-14 23:30Z', NULL, '2026-04-15 00:00Z', 'normal', NULL, NULL, 'a', 'submitter', '2026-04-15 00:00Z', NULL, '00000000-0000-0000-0000-000000000012', NULL),
+    -- Ordered two days before it was paid, and delivered four days after it.
+    ('c3', 'tc4', 'coins', 'purchase', '2026-04-01 10:00Z', NULL, '2026-04-02 11:00Z', 'normal', 2500, 'EUR', 'b', 'submitter', '2026-04-02 11:00Z', NULL, '00000000-0000-0000-0000-000000000015', '2026-04-05 10:00Z')
 ) AS t (line, id, product, what, charged, expires, recorded, period, price, currency, account, rule,
     decided, corrected, ordered, delivered);
+-- What a family shares moved from one account to another, too.
+INSERT INTO store_transaction
+SELECT r.* FROM store_transaction AS t
+CROSS JOIN LATERAL jsonb_populate_record(t, jsonb_build_object(
+    'original_transaction_id', 'family', 'charge_original_transaction_id', 'family',
+    'transaction_id', 'f' || t.transaction_id, 'charge_transaction_id', 'f' || t.transaction_id,
+    'ownership_type', 'family_shared', 'order_id', NULL)) AS r
+WHERE t.transaction_id IN ('t51', 't53');
+-- Apple's words on what the next period will be: long before a charge, and shortly before a renewal.
+INSERT INTO ledger_entry (environment, original_transaction_id, number, recorded_at, kind, source,
+    format, body, hash)
+VALUES ('production', 's8', 1, '2026-02-25 11:00Z', 'renewal_status', 'poll', 1, '{}', sha256('8')),
+    ('production', 's5', 1, '2026-04-09 11:00Z', 'renewal_status', 'poll', 1, '{}', sha256('5'));
+INSERT INTO renewal_status (environment, original_transaction_id, number, as_of,
+    auto_renew_product_id, is_commitment)
+VALUES ('production', 's8', 1, '2026-02-25 10:00Z', 'year', false),
+    ('production', 's5', 1, '2026-04-08 20:00Z', 'month', false);
 -- The sums of charges by the day, some of them folded; and a charge that was delivered meanwhile.
 INSERT INTO charge_day
 SELECT t.environment, b.measure, b.day, b.cause, t.product_id, t.ownership_type, count(*)
@@ -296,12 +338,15 @@ WHERE hashtext(t.transaction_id) % 2 <> 0 AND t.transaction_id <> 't51' AND n = 
     OR t.transaction_id = 't51';
 INSERT INTO account_binding VALUES
     ('production', 's5', 1, '00000000-0000-0000-0000-00000000000a', '2026-02-27 10:00Z', 's5', 't51', 'week', 'submitter'),
-    ('production', 's5', 2, '00000000-0000-0000-0000-00000000000b', '2026-04-02 10:00Z', 's5', 't53', 'week', 'submitter');
+    ('production', 's5', 2, '00000000-0000-0000-0000-00000000000b', '2026-04-02 10:00Z', 's5', 't53', 'week', 'submitter'),
+    ('production', 'family', 1, '00000000-0000-0000-0000-00000000000a', '2026-02-27 10:00Z', 'family', 'ft51', 'week', 'submitter'),
+    ('production', 'family', 2, '00000000-0000-0000-0000-00000000000b', '2026-04-02 10:00Z', 'family', 'ft53', 'week', 'submitter');
 INSERT INTO purchase_order VALUES
     ('00000000-0000-0000-0000-00000000000a', '00000000-0000-0000-0000-000000000011', 'week', 'fulfilled', '2026-02-27 09:00Z', '2026-02-27 11:00Z', 'production', 's5', 't51'),
     ('00000000-0000-0000-0000-00000000000a', '00000000-0000-0000-0000-000000000012', 'coins', 'refunded', '2026-04-14 23:00Z', '2026-04-15 00:00Z', 'production', 'c1', 'tc3'),
     ('00000000-0000-0000-0000-00000000000b', '00000000-0000-0000-0000-000000000013', 'coins', 'open', '2026-04-15 09:00Z', NULL, NULL, NULL, NULL),
-    ('00000000-0000-0000-0000-00000000000b', '00000000-0000-0000-0000-000000000014', 'coins', 'expired', '2026-04-01 09:00Z', NULL, NULL, NULL, NULL);
+    ('00000000-0000-0000-0000-00000000000b', '00000000-0000-0000-0000-000000000014', 'coins', 'expired', '2026-04-01 09:00Z', NULL, NULL, NULL, NULL),
+    ('00000000-0000-0000-0000-00000000000b', '00000000-0000-0000-0000-000000000015', 'coins', 'fulfilled', '2026-03-30 09:00Z', '2026-04-02 11:00Z', 'production', 'c3', 'tc4');
 INSERT INTO administrator_action (acted_at, administrator, action, subject, reason, data, account_key,
     previous_account_key)
 VALUES ('2026-04-14 10:00Z', 'ops', 'transfer', 't53',

@@ -101,6 +101,7 @@ extension Movement {
     switch kind {
     case .state: words += [(number < 0 ? "-" : "+") + cause, productID.rawValue]
     case .charged, .refunded: words += [kind.rawValue, transactionID.rawValue]
+    case .trialEnded where number > 0: words += ["taken back", kind.rawValue, productID.rawValue]
     default: words += [kind.rawValue, productID.rawValue]
     }
     if kind != .state, !cause.isEmpty { words.append(cause) }
