@@ -90,6 +90,15 @@ let package = Package(
     // What is counted, for Prometheus.
     .target(name: "PrometheusMetrics", dependencies: [coreMetrics], swiftSettings: strict),
 
+    // What is traced, for a collector of OpenTelemetry.
+    .target(
+      name: "OpenTelemetryTraces",
+      dependencies: [
+        "JSONText", asyncHTTPClient, instrumentation, logging, nioCore, nioHTTP1, serviceLifecycle,
+        tracing,
+      ],
+      swiftSettings: strict),
+
     // PostgreSQL.
     .systemLibrary(
       name: "CLibpq", pkgConfig: "libpq", providers: [.apt(["libpq-dev"]), .brew(["libpq"])]),
@@ -162,9 +171,9 @@ let package = Package(
       name: "tenure",
       dependencies: [
         "AppStore", "AppStoreSimulator", "BackgroundJobs", "HTTPAPI", "Intake", "LedgerStorage",
-        "JSONText", "Postgres", "PrivatePostgres", "PrometheusMetrics", "Reports", "Subscriptions",
-        argumentParser, asyncHTTPClient, configuration, coreMetrics, crypto, hummingbird, logging,
-        nioCore, nioHTTP1, serviceLifecycle, unixSignals,
+        "JSONText", "OpenTelemetryTraces", "Postgres", "PrivatePostgres", "PrometheusMetrics",
+        "Reports", "Subscriptions", argumentParser, asyncHTTPClient, configuration, coreMetrics,
+        crypto, hummingbird, logging, nioCore, nioHTTP1, serviceLifecycle, tracing, unixSignals,
       ],
       swiftSettings: strict),
 
@@ -178,6 +187,10 @@ let package = Package(
     .target(name: "TestWidth", path: "Tests/TestWidth"),
     .testTarget(
       name: "SubscriptionsTests", dependencies: ["Subscriptions"], swiftSettings: strict),
+    .testTarget(
+      name: "OpenTelemetryTracesTests",
+      dependencies: ["OpenTelemetryTraces", instrumentation, logging, tracing],
+      swiftSettings: strict),
     .testTarget(
       name: "PostgresTests", dependencies: ["Postgres", "PrivatePostgres", coreMetrics, logging],
       swiftSettings: strict),
@@ -223,9 +236,10 @@ let package = Package(
     .testTarget(
       name: "TenureTests",
       dependencies: [
-        "AppStore", "AppStoreSimulator", "BackgroundJobs", "Intake", "LedgerStorage", "Postgres",
-        "PrivatePostgres", "PrometheusMetrics", "ScratchDatabases", "Subscriptions", "tenure",
-        asyncHTTPClient, crypto, logging, nioCore, nioHTTP1, nioPosix, serviceLifecycle,
+        "AppStore", "AppStoreSimulator", "BackgroundJobs", "Intake", "LedgerStorage",
+        "OpenTelemetryTraces", "Postgres", "PrivatePostgres", "PrometheusMetrics",
+        "ScratchDatabases", "Subscriptions", "tenure", asyncHTTPClient, crypto, logging, nioCore,
+        nioHTTP1, nioPosix, serviceLifecycle, tracing,
       ],
       exclude: [
         "Clients/app_server.py", "Clients/app-server.mjs", "Clients/scenario.py",

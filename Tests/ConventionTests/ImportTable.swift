@@ -7,6 +7,7 @@ enum ImportTable {
     ("Subscriptions", []),
     ("JSONText", ["Subscriptions"]),
     ("PrometheusMetrics", []),
+    ("OpenTelemetryTraces", ["JSONText"]),
     ("CLibpq", []),
     ("Postgres", ["CLibpq"]),
     ("PrivatePostgres", []),
@@ -24,7 +25,8 @@ enum ImportTable {
       "tenure",
       [
         "AppStore", "AppStoreSimulator", "BackgroundJobs", "HTTPAPI", "Intake", "LedgerStorage",
-        "JSONText", "Postgres", "PrivatePostgres", "PrometheusMetrics", "Reports", "Subscriptions",
+        "JSONText", "OpenTelemetryTraces", "Postgres", "PrivatePostgres", "PrometheusMetrics",
+        "Reports", "Subscriptions",
       ]
     ),
     ("ScratchDatabases", ["LedgerStorage", "Postgres", "PrivatePostgres"]),

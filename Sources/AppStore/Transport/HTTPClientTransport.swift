@@ -34,6 +34,8 @@ package struct HTTPClientTransport: AppStoreTransport {
   package static var clientConfiguration: HTTPClient.Configuration {
     var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
     configuration.connectionPool.retryConnectionEstablishment = false
+    // The span is ``TracedTransport``'s, which Apple is not told of and which has no ids in it.
+    configuration.tracing.tracer = nil
     configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = connectionLimit
     return configuration
   }

@@ -49,6 +49,8 @@ actor WebhookClients {
     // An address needs no pinning, and its certificate is checked as that of an address.
     if IPAddress(host) == nil { configuration.dnsOverride = [host: address] }
     configuration.httpVersion = .http1Only
+    // The span is `EventDelivery`'s.
+    configuration.tracing.tracer = nil
     configuration.timeout.connect = Self.connectLimit
     configuration.connectionPool.retryConnectionEstablishment = false
     return HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)

@@ -1,5 +1,6 @@
 import Intake
 import Logging
+import OpenTelemetryTraces
 
 /// How lines of the log look.
 enum LogFormat: String, CaseIterable, Sendable {
@@ -23,7 +24,9 @@ extension Logger {
         case .text: StreamLogHandler.standardError(label: label, metadataProvider: provider)
         case .json: JSONLogHandler(label: label, metadataProvider: provider)
         }
-      }, metadataProvider: Occasion.metadataProvider)
+      },
+      metadataProvider: .multiplex(
+        [Occasion.metadataProvider, OpenTelemetryTracer.metadataProvider]))
     var logger = Logger(label: "tenure")
     logger.logLevel = level
     return logger

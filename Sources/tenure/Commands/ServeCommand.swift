@@ -5,6 +5,7 @@ import BackgroundJobs
 import HTTPAPI
 import Hummingbird
 import Logging
+import OpenTelemetryTraces
 import PrometheusMetrics
 import ServiceLifecycle
 import UnixSignals
@@ -38,13 +39,14 @@ struct ServeCommand: AsyncParsableCommand {
     let logger = Logger.bootstrapTenure(
       level: settings.logLevel, format: settings.logFormat)
     PrometheusRegistry.bootstrapTenure()
+    let traces = SpanExporter.bootstrapTenure(settings.traces, from: "serve", logger: logger)
     let (host, port) = (settings.httpHost, settings.httpPort)
     do {
       try await withProgram(settings, logger: logger) { assembly in
         let application = assembly.api(keys: keys).application(host: host, port: port) { port in
           logger.info("Serving", metadata: ["http.url": "http://\(host):\(port)"])
         }
-        return [
+        return traces + [
           application, CatalogueRefresh(catalogue: assembly.catalogue), assembly.heartbeat(),
           assembly.schemaWatch(ending: .nothing),
         ] + assembly.replicaWatch + (withWorker ? assembly.worker() : [])

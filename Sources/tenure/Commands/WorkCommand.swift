@@ -3,6 +3,7 @@ import BackgroundJobs
 import HTTPAPI
 import Hummingbird
 import Logging
+import OpenTelemetryTraces
 import PrometheusMetrics
 import ServiceLifecycle
 
@@ -24,10 +25,11 @@ struct WorkCommand: AsyncParsableCommand {
     let logger = Logger.bootstrapTenure(
       level: settings.logLevel, format: settings.logFormat)
     let registry = PrometheusRegistry.bootstrapTenure()
+    let traces = SpanExporter.bootstrapTenure(settings.traces, from: "work", logger: logger)
     do {
       try await withProgram(settings, logger: logger) { assembly in
         logger.info("Working")
-        return metricsServer(assembly.metricsPage(of: registry), settings, logger)
+        return traces + metricsServer(assembly.metricsPage(of: registry), settings, logger)
           + [
             CatalogueRefresh(catalogue: assembly.catalogue),
             assembly.schemaWatch(ending: .program),

@@ -54,6 +54,8 @@ struct Settings: Sendable {
   var orderExpiry: Duration = .days(7)
   /// Nil: events are not pushed.
   var webhook: WebhookReceiver?
+  /// Nil: nobody wants spans, and none are made.
+  var traces: TraceSettings?
   /// How many polls there may be in an hour: four fifths of what Apple answers; 0: none at all, and
   /// Apple's notification history is not read either.
   var pollsPerHour = 144_000
@@ -101,6 +103,7 @@ struct Settings: Sendable {
     rawRetention = try Self.rawRetention(source)
     orderExpiry = try Self.orderExpiry(source) ?? orderExpiry
     webhook = try Self.webhook(source)
+    traces = try Self.traces(source)
     pollsPerHour =
       try source.integer("TENURE_POLLS_PER_HOUR", in: 0...1_000_000_000) ?? pollsPerHour
     logLevel = try Self.logLevel(source)

@@ -1,0 +1,82 @@
+package import Instrumentation
+package import Logging
+package import Tracing
+
+/// Makes spans for a collector, as parts of a caller's trace where it names one.
+///
+/// A trace that begins here is recorded or not by its id, so that every program which sees it comes
+/// to the same; one that began elsewhere is recorded if it is there.
+package struct OpenTelemetryTracer: Tracer {
+  private let buffer: SpanBuffer
+  /// Trace ids below this are recorded.
+  private let threshold: UInt64
+
+  /// - Parameters:
+  ///   - exporter: Where spans go.
+  ///   - ratio: Which share of the traces that begin here is recorded, 0 to 1.
+  package init(exporter: SpanExporter, ratio: Double) {
+    buffer = exporter.buffer
+    threshold = ratio >= 1 ? .max : UInt64(max(0, ratio) * 0x1p64)
+  }
+
+  /// Begins a span, as a part of the context's; it is recorded if its trace is.
+  package func startSpan<Instant: TracerInstant>(
+    _ operationName: String, context: @autoclosure () -> InstrumentationContext,
+    ofKind kind: SpanKind, at instant: @autoclosure () -> Instant, function: String,
+    file fileID: String, line: UInt
+  ) -> RecordedSpan {
+    var context = context()
+    let parent = context.traceContext
+    var place =
+      parent
+      ?? {
+        let trace = TraceContext.TraceID(
+          high: .random(in: 1 ... .max), low: .random(in: 0 ... .max))
+        return TraceContext(trace: trace, span: 0, isSampled: records(trace))
+      }()
+    place.span = .random(in: 1 ... .max)
+    context.traceContext = place
+    return RecordedSpan(
+      operationName, place: place, parent: parent?.span, context: context, kind: kind,
+      start: instant().nanosecondsSinceEpoch, buffer: buffer)
+  }
+
+  /// Whether a trace that begins here is recorded.
+  func records(_ trace: TraceContext.TraceID) -> Bool {
+    threshold == .max || trace.low < threshold
+  }
+
+  /// Spans are sent by their exporter, which nothing hurries.
+  package func forceFlush() {}
+
+  // MARK: W3C Trace Context
+
+  private static let parentField = "traceparent"
+  private static let stateField = "tracestate"
+
+  /// Reads a caller's `traceparent` and `tracestate`.
+  package func extract<Carrier, Extract: Extractor>(
+    _ carrier: Carrier, into context: inout InstrumentationContext, using extractor: Extract
+  ) where Extract.Carrier == Carrier {
+    guard let parent = extractor.extract(key: Self.parentField, from: carrier) else { return }
+    context.traceContext = TraceContext(
+      traceparent: parent, state: extractor.extract(key: Self.stateField, from: carrier))
+  }
+
+  /// Writes them for whoever is called next.
+  package func inject<Carrier, Inject: Injector>(
+    _ context: InstrumentationContext, into carrier: inout Carrier, using injector: Inject
+  ) where Inject.Carrier == Carrier {
+    guard let place = context.traceContext else { return }
+    injector.inject(place.traceparent, forKey: Self.parentField, into: &carrier)
+    if let state = place.state { injector.inject(state, forKey: Self.stateField, into: &carrier) }
+  }
+}
+
+extension OpenTelemetryTracer {
+  /// Adds the trace to whatever is logged on its behalf.
+  package static let metadataProvider = Logger.MetadataProvider {
+    guard let place = InstrumentationContext.current?.traceContext else { return [:] }
+    return ["trace_id": "\(place.trace)", "span_id": "\(place.span.hexadecimal)"]
+  }
+}

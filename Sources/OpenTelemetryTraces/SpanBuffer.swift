@@ -1,0 +1,40 @@
+import Synchronization
+
+/// Spans that have ended and are not sent yet.
+final class SpanBuffer: Sendable {
+  private struct State: Sendable {
+    var spans: [FinishedSpan] = []
+    var dropped = 0
+  }
+
+  /// What is more is dropped: whoever waits for a collector must not eat up the memory.
+  private let limit: Int
+  private let state = Mutex(State())
+
+  init(limit: Int) { self.limit = limit }
+
+  func append(_ span: FinishedSpan) {
+    state.withLock { state in
+      if state.spans.count < limit { state.spans.append(span) } else { state.dropped += 1 }
+    }
+  }
+
+  /// Takes the oldest spans, and how many were dropped since the last time.
+  func take(atMost count: Int) -> (spans: [FinishedSpan], dropped: Int) {
+    state.withLock { state in
+      let taken = Array(state.spans.prefix(count))
+      state.spans.removeFirst(taken.count)
+      defer { state.dropped = 0 }
+      return (taken, state.dropped)
+    }
+  }
+
+  /// Takes back what could not be sent, as far as there is room for it.
+  func putBack(_ spans: [FinishedSpan]) {
+    state.withLock { state in
+      let room = max(0, limit - state.spans.count)
+      state.dropped += max(0, spans.count - room)
+      state.spans.insert(contentsOf: spans.suffix(room), at: 0)
+    }
+  }
+}

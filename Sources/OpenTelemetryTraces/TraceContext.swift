@@ -1,0 +1,93 @@
+package import Instrumentation
+
+/// Where in a trace something happens: what W3C Trace Context sends along with a request.
+package struct TraceContext: Hashable, Sendable {
+  /// The 128 bits that all spans of a trace share.
+  package struct TraceID: Hashable, Sendable {
+    package var high: UInt64
+    package var low: UInt64
+
+    package init(high: UInt64, low: UInt64) {
+      self.high = high
+      self.low = low
+    }
+  }
+
+  package var trace: TraceID
+  /// The span; of a context that was received, the caller's.
+  package var span: UInt64
+  /// Whether the trace is recorded.
+  package var isSampled: Bool
+  /// What other tracers handed along (`tracestate`), as it came.
+  package var state: String?
+
+  package init(trace: TraceID, span: UInt64, isSampled: Bool, state: String? = nil) {
+    self.trace = trace
+    self.span = span
+    self.isSampled = isSampled
+    self.state = state
+  }
+
+  /// More than a vendor may ask anybody to hand along is not handed along (section 3.3.1.5).
+  private static let longestState = 512
+
+  /// Reads `traceparent`; nil for what is none, by section 3.2.2 of
+  /// [W3C Trace Context](https://www.w3.org/TR/trace-context/).
+  package init?(traceparent text: String, state: String? = nil) {
+    let text = Array(text.utf8)
+    let dash = UInt8(ascii: "-")
+    guard text.count >= 55, text[2] == dash, text[35] == dash, text[52] == dash,
+      let version = Self.number(text[0..<2]), version != 0xFF,
+      // Later versions may say more, behind another dash.
+      version == 0 ? text.count == 55 : text.count == 55 || text[55] == dash,
+      let high = Self.number(text[3..<19]), let low = Self.number(text[19..<35]),
+      high != 0 || low != 0, let span = Self.number(text[36..<52]), span != 0,
+      let flags = Self.number(text[53..<55])
+    else { return nil }
+    self.init(
+      trace: TraceID(high: high, low: low), span: span, isSampled: flags & 1 == 1,
+      state: state.flatMap { $0.utf8.count <= Self.longestState && !$0.isEmpty ? $0 : nil })
+  }
+
+  /// The header field.
+  package var traceparent: String { "00-\(trace)-\(span.hexadecimal)-0\(isSampled ? 1 : 0)" }
+
+  /// Reads lower-case hexadecimal digits.
+  private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? {
+    var number: UInt64 = 0
+    for digit in digits {
+      switch digit {
+      case UInt8(ascii: "0")...UInt8(ascii: "9"):
+        number = number << 4 | UInt64(digit - UInt8(ascii: "0"))
+      case UInt8(ascii: "a")...UInt8(ascii: "f"):
+        number = number << 4 | UInt64(digit - UInt8(ascii: "a") + 10)
+      default: return nil
+      }
+    }
+    return number
+  }
+}
+
+extension TraceContext.TraceID: CustomStringConvertible {
+  package var description: String { high.hexadecimal + low.hexadecimal }
+}
+
+extension UInt64 {
+  /// Sixteen lower-case hexadecimal digits.
+  var hexadecimal: String {
+    let digits = String(self, radix: 16)
+    return String(repeating: "0", count: 16 - digits.count) + digits
+  }
+}
+
+private enum TraceContextKey: InstrumentationContextKey {
+  typealias Value = TraceContext
+}
+
+extension InstrumentationContext {
+  /// Where in a trace the task is; nil: in none.
+  package var traceContext: TraceContext? {
+    get { self[TraceContextKey.self] }
+    set { self[TraceContextKey.self] = newValue }
+  }
+}
