@@ -1302,6 +1302,18 @@ CREATE TABLE IF NOT EXISTS movement (
     mrr_twelfths            bigint      NOT NULL DEFAULT 0,
     -- Who owned the charge by the decision then; null: nobody.
     account_key             uuid,
+    -- Of 'charged', by which rule he was found, and when; whether the line's binding went to him with
+    -- this charge, from whom (null: nobody), and with whom he shares it, where he is the second account
+    -- on it; and whether it was an automatic renewal. All null: it was known before version 6, which
+    -- began to note it.
+    rule                    text        CHECK (rule IN ('administrator', 'actively_auto_renewing',
+        'submitter', 'app_account_token', 'unclaimed')),
+    decided_at              timestamptz,
+    corrected_at            timestamptz,
+    has_moved               boolean,
+    moved_from_key          uuid,
+    shared_with_key         uuid,
+    is_renewal              boolean,
     -- It was known from here (inclusive) to there (exclusive).
     known_from              timestamptz NOT NULL,
     known_until             timestamptz NOT NULL DEFAULT 'infinity',
@@ -1342,6 +1354,12 @@ CREATE TABLE IF NOT EXISTS movement (
         ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced')),
     CONSTRAINT movement_money_has_currency CHECK (currency IS NOT NULL
         OR amount_milliunits = 0 AND mrr_twelfths = 0 AND price_source IS NULL),
+    CONSTRAINT movement_ownership CHECK (CASE
+        WHEN rule IS NULL THEN num_nonnulls(decided_at, corrected_at, has_moved, moved_from_key,
+            shared_with_key, is_renewal) = 0
+        ELSE kind = 'charged' AND num_nulls(decided_at, has_moved, is_renewal) = 0
+            AND (has_moved OR num_nonnulls(moved_from_key, shared_with_key) = 0)
+    END),
     CONSTRAINT movement_known CHECK (known_from <= known_until)
 );
 COMMENT ON TABLE movement IS
@@ -3573,6 +3591,54 @@ COMMENT ON FUNCTION report_reactivations_item IS
 
 -- ownership --------------------------------------------------------------------------------------
 
+-- Charges with what is known of them now, or was at a moment: then by the journal, as far as that began
+-- to note it in time, and else as it is now. Revoked then was what the journal knew of a refund, and
+-- ordered what had fulfilled its order.
+CREATE OR REPLACE FUNCTION charge_known(known_at timestamptz)
+RETURNS TABLE (
+    environment text, original_transaction_id text, transaction_id text, product_id text,
+    charged_at timestamptz, kind text, product_type text, ownership_type text, period_type text,
+    price_milliunits bigint, currency text, owner_account_key uuid, rule text, ground text,
+    decided_at timestamptz, corrected_at timestamptz, is_revoked boolean, order_id uuid,
+    delivered_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT t.environment, t.original_transaction_id, t.transaction_id, t.product_id, t.charged_at,
+        t.kind, t.product_type, t.ownership_type, t.period_type, t.price_milliunits, t.currency,
+        t.owner_account_key, t.rule, t.ground, t.decided_at, t.corrected_at,
+        t.revoked_at IS NOT NULL, t.order_id, t.delivered_at
+    FROM store_transaction AS t
+    WHERE charge_known.known_at IS NULL
+    UNION ALL
+    SELECT m.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at,
+        CASE WHEN m.is_renewal THEN 'renewal' WHEN m.is_renewal IS NULL THEN t.kind
+            ELSE 'purchase' END,
+        coalesce(m.product_type, 'unknown'), m.ownership_type, m.period_type, t.price_milliunits,
+        t.currency, m.account_key, coalesce(m.rule, t.rule), t.ground,
+        CASE WHEN m.rule IS NULL THEN t.decided_at ELSE m.decided_at END,
+        CASE WHEN m.rule IS NULL THEN t.corrected_at ELSE m.corrected_at END,
+        EXISTS (
+            SELECT FROM movement AS r
+            WHERE r.environment = m.environment
+                AND r.original_transaction_id = m.original_transaction_id AND r.kind = 'refunded'
+                AND r.transaction_id = m.transaction_id AND r.product_id = m.product_id
+                AND r.known_from <= charge_known.known_at AND charge_known.known_at < r.known_until),
+        CASE WHEN t.order_id IS NOT NULL AND EXISTS (
+            SELECT FROM purchase_order_account AS l
+            JOIN purchase_order AS o ON o.account_key = l.account_key AND o.order_id = l.order_id
+            WHERE l.order_id = t.order_id AND o.fulfilled_at <= charge_known.known_at)
+            THEN t.order_id END,
+        t.delivered_at
+    FROM movement AS m
+    JOIN store_transaction AS t ON t.environment = m.environment
+        AND t.original_transaction_id = m.charge_original_transaction_id
+        AND t.transaction_id = m.transaction_id AND t.product_id = m.product_id
+    WHERE charge_known.known_at IS NOT NULL AND m.kind = 'charged'
+        AND m.known_from <= charge_known.known_at AND charge_known.known_at < m.known_until;
+END;
+COMMENT ON FUNCTION charge_known IS
+    'Charges with their owners, orders and deliveries, as known now or at a moment.';
+
 -- Charges that were decided or corrected, that nobody had ordered, or that were not delivered: what
 -- charge_basis counts, one by one, from a day to a moment.
 CREATE OR REPLACE FUNCTION charge_item(
@@ -3587,7 +3653,7 @@ BEGIN ATOMIC
     SELECT 'decided', t.decided_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM store_transaction AS t
+    FROM charge_known(known_at) AS t
     WHERE t.environment = charge_item.environment AND t.rule IS NOT NULL
         AND t.decided_at >= day_start(from_day, time_zone)
         AND t.decided_at < day_start(to_day + 1, time_zone)
@@ -3598,7 +3664,7 @@ BEGIN ATOMIC
     SELECT 'corrected', t.corrected_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM store_transaction AS t
+    FROM charge_known(known_at) AS t
     WHERE t.environment = charge_item.environment AND t.rule IS NOT NULL
         AND t.corrected_at >= day_start(from_day, time_zone)
         AND t.corrected_at < day_start(to_day + 1, time_zone)
@@ -3609,7 +3675,7 @@ BEGIN ATOMIC
     SELECT 'paid_without_order', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM store_transaction AS t
+    FROM charge_known(known_at) AS t
     WHERE t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
         AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
         -- What Apple names no kind of, and was renewed without anybody's buying, as charge_change has it.
@@ -3617,15 +3683,15 @@ BEGIN ATOMIC
             AND t.ground IN ('renewed_at_period_end', 'recovered_from_billing_problem'))
         AND t.charged_at >= day_start(from_day, time_zone)
         AND t.charged_at < day_start(to_day + 1, time_zone)
-        AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
+        AND t.charged_at <= moment
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
     SELECT 'not_delivered', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM store_transaction AS t
+    FROM charge_known(known_at) AS t
     WHERE t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased' AND t.revoked_at IS NULL
+        AND t.ownership_type = 'purchased' AND NOT t.is_revoked
         -- The first condition is the index's, and follows from the second.
         AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
             OR coalesce(t.product_type, 'consumable') = 'consumable')
@@ -3635,23 +3701,23 @@ BEGIN ATOMIC
         AND (t.delivered_at IS NULL OR t.delivered_at > moment)
         AND t.charged_at >= day_start(from_day, time_zone)
         AND t.charged_at < day_start(to_day + 1, time_zone)
-        AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
+        AND t.charged_at <= moment
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
     -- Of those once more what was delivered after the moment: the sums by the day lack it.
     SELECT 'delivered_since', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM store_transaction AS t
+    FROM charge_known(known_at) AS t
     WHERE t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased' AND t.revoked_at IS NULL
+        AND t.ownership_type = 'purchased' AND NOT t.is_revoked
         AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
             ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
         AND t.delivered_at > moment
         AND t.charged_at >= day_start(from_day, time_zone)
         AND t.charged_at < day_start(to_day + 1, time_zone)
-        AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
+        AND t.charged_at <= moment
         AND (product IS NULL OR t.product_id = product);
 END;
 COMMENT ON FUNCTION charge_item IS
@@ -3736,7 +3802,14 @@ BEGIN ATOMIC
         FROM account_binding AS b
         JOIN account_binding AS p ON p.environment = b.environment
             AND p.original_transaction_id = b.original_transaction_id AND p.number = b.number - 1
-        WHERE b.environment = report_ownership_item.environment AND b.number > 1
+        WHERE (known_at IS NULL OR EXISTS (
+                -- What the journal knew without noting whose it was: it is taken as it is now.
+                SELECT FROM movement AS m
+                WHERE m.environment = b.environment AND m.kind = 'charged' AND m.at = b.bound_at
+                    AND m.transaction_id = b.transaction_id AND m.product_id = b.product_id
+                    AND m.charge_original_transaction_id = b.charge_original_transaction_id
+                    AND m.known_from <= known_at AND known_at < m.known_until AND m.rule IS NULL))
+            AND b.environment = report_ownership_item.environment AND b.number > 1
             AND b.charge_original_transaction_id = b.original_transaction_id
             AND b.account_key IS DISTINCT FROM p.account_key
             AND (include_family_shared OR EXISTS (
@@ -3760,7 +3833,14 @@ BEGIN ATOMIC
                 AND o.number < b.number AND o.account_key IS NOT NULL
             ORDER BY o.number LIMIT 1
         ) AS p
-        WHERE b.environment = report_ownership_item.environment AND b.number > 1
+        WHERE (known_at IS NULL OR EXISTS (
+                -- What the journal knew without noting whose it was: it is taken as it is now.
+                SELECT FROM movement AS m
+                WHERE m.environment = b.environment AND m.kind = 'charged' AND m.at = b.bound_at
+                    AND m.transaction_id = b.transaction_id AND m.product_id = b.product_id
+                    AND m.charge_original_transaction_id = b.charge_original_transaction_id
+                    AND m.known_from <= known_at AND known_at < m.known_until AND m.rule IS NULL))
+            AND b.environment = report_ownership_item.environment AND b.number > 1
             AND b.charge_original_transaction_id = b.original_transaction_id
             AND b.account_key <> p.account_key
             AND NOT EXISTS (
@@ -3777,6 +3857,21 @@ BEGIN ATOMIC
             AND b.bound_at >= span.first_moment AND b.bound_at < span.last_moment
             AND b.bound_at <= least(as_of, known_at)
             AND (product IS NULL OR b.product_id = product)
+        UNION ALL
+        -- The same as it was known then.
+        SELECT n.measure, m.rule, m.product_id, m.charge_original_transaction_id, m.transaction_id,
+            m.at, m.account_key,
+            CASE n.measure WHEN 'moved' THEN m.moved_from_key ELSE m.shared_with_key END
+        FROM movement AS m
+        CROSS JOIN LATERAL unnest(CASE WHEN m.shared_with_key IS NULL THEN ARRAY['moved']
+            ELSE ARRAY['moved', 'shared'] END) AS n (measure)
+        WHERE known_at IS NOT NULL AND m.environment = report_ownership_item.environment
+            AND m.kind = 'charged' AND m.has_moved
+            AND m.at >= span.first_moment AND m.at < span.last_moment
+            AND m.at <= least(as_of, known_at)
+            AND m.known_from <= known_at AND known_at < m.known_until
+            AND (include_family_shared OR m.ownership_type = 'purchased')
+            AND (product IS NULL OR m.product_id = product)
     ) AS c
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key
     LEFT JOIN account_by_key AS f ON f.account_key = c.from_account_key;
@@ -3825,14 +3920,13 @@ BEGIN ATOMIC
     ORDER BY span.from_day, i.product_id, i.measure, i.rule;
 END;
 COMMENT ON FUNCTION report_ownership IS
-    'How charges found their owners, per day, by the rule that decided. decided: charges by the date of '
-    'the decision that holds (unclaimed: that nobody owns it); corrected: those whose owner Apple''s late '
-    'evidence corrected, by the date of the correction; moved: original transactions whose binding went '
-    'from one account (or nobody) to another, by the date of the charge with which it did; shared: '
-    'original transactions on which that was a second account. What was known at known_at is offered as '
-    'far as decisions and charges are not dated later; the rule and the owner are always the present '
-    'ones, for a decision that was replaced is not in the tables but in the ledger''s entries: so a past '
-    'day can change even then.';
+    'How charges found their owners, per day, by the rule that decided. decided: charges by the date '
+    'of the decision that holds (unclaimed: that nobody owns it); corrected: those whose owner '
+    'Apple''s late evidence corrected, by the date of the correction; moved: original transactions '
+    'whose binding went from one account (or nobody) to another, by the date of the charge with which '
+    'it did; shared: original transactions on which that was a second account. As known at known_at: '
+    'by which rule, whose and since when it was known then (of charges that were recorded before '
+    'version 6 of the schema, as it is now).';
 
 -- unclaimed --------------------------------------------------------------------------------------
 
@@ -3944,7 +4038,8 @@ BEGIN ATOMIC
             CASE WHEN known_at IS NULL OR p.fulfilled_at <= known_at THEN p.status ELSE 'open' END
                 AS status
         FROM purchase_order AS p
-        WHERE coalesce(p.environment, order_item.environment) = order_item.environment
+        WHERE coalesce(CASE WHEN known_at IS NULL OR p.fulfilled_at <= known_at THEN p.environment END,
+                order_item.environment) = order_item.environment
             AND p.created_at <= moment AND (product IS NULL OR p.product_id = product)
     ) AS o ON o.created_at >= span.first_moment AND o.created_at < span.last_moment
     LEFT JOIN store_transaction AS t ON o.status IN ('fulfilled', 'refunded')
@@ -4086,8 +4181,8 @@ COMMENT ON FUNCTION report_orders IS
     'not revoked, and not acknowledged as delivered. An unpaid order has no environment and is counted '
     'in each. At as_of an order is open whose charge is dated later, and not delivered what was '
     'delivered later; one that expired has always expired, for that date is not kept. As known at '
-    'known_at: an order that was not paid then is open, whether it had expired or not; a charge''s '
-    'owner is the present one: so a past day can change even then.';
+    'known_at: an order that was not paid then is open, whether it had expired or not, and a charge '
+    'has the owner that it had then, and neither an order nor a refund that were not recorded yet.';
 
 -- audit ------------------------------------------------------------------------------------------
 

@@ -50,12 +50,13 @@ struct FamilyRebuild {
       stored: nothing, line: folded, rule: rule,
       entries: try entries.map { SourcedEntry(entry: try $0.entry(), source: $0.source) },
       names: names, catalogue: nil)
+    let rows = MovementRow.rows(of: folded, rule: rule, in: catalogue)
     return stored.members.keys.sorted().flatMap { Self.clear($0, names: names) }
       + stored.rows.keys.filter { folded.history[$0] == nil }.sorted().map(ChargeSums.deletion)
       + LineLookups(folded.history.transactions).inserts
       + writes.projections(heads: stored.members.mapValues(\.head))
       + MovementRow.write(
-        from: movements, to: MovementRow.rows(of: folded, rule: rule, in: catalogue), at: now)
+        from: MovementRow.completed(movements, by: rows), to: rows, at: now)
   }
 
   /// Empties what ``FamilyWrites`` writes only by addition.

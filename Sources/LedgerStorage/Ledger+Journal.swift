@@ -59,10 +59,12 @@ extension Ledger {
     let known = Dictionary(uniqueKeysWithValues: zip(lines, try results.map(MovementRow.decode)))
     return families.compactMap { family in
       guard let id = family.members.keys.min() else { return nil }
+      let rows = MovementRow.rows(of: family.line, rule: family.rule, in: catalogue)
       return FamilyJournal(
         id: id, lastRecordedAt: family.lastRecordedAt,
-        known: Set(family.members.keys.flatMap { known[$0] ?? [] }),
-        rows: MovementRow.rows(of: family.line, rule: family.rule, in: catalogue))
+        known: MovementRow.completed(
+          Set(family.members.keys.flatMap { known[$0] ?? [] }), by: rows),
+        rows: rows)
     }
   }
 

@@ -33,6 +33,40 @@ struct MovementRow: Hashable, Comparable, Sendable {
     lhs.family == rhs.family ? lhs.movement < rhs.movement : lhs.family < rhs.family
   }
 
+  /// What is stored, for comparing it with what it must be.
+  ///
+  /// How a charge came to its owner was not noted before version 6 of the schema. That is not wrong
+  /// but missing, and stays so: to close such a row and to add another one would say that it became
+  /// known today.
+  ///
+  /// - Parameters:
+  ///   - known: What is stored.
+  ///   - rows: What it must be.
+  /// - Returns: What is stored, with what was not noted taken from what it must be.
+  static func completed(_ known: Set<MovementRow>, by rows: Set<MovementRow>) -> Set<MovementRow> {
+    guard known.contains(where: \.isWithoutOwnership) else { return known }
+    struct Name: Hashable {
+      var family: LineID
+      var key: Movement.Key
+    }
+    let charged = rows.filter { $0.movement.kind == .charged }
+    let ownerships = Dictionary(
+      charged.map { (Name(family: $0.family, key: $0.movement.key), $0.movement.ownership) },
+      uniquingKeysWith: { first, _ in first })
+    return Set(
+      known.map { row in
+        guard row.isWithoutOwnership else { return row }
+        var row = row
+        row.movement.ownership =
+          ownerships[Name(family: row.family, key: row.movement.key)] ?? nil
+        return row
+      })
+  }
+
+  private var isWithoutOwnership: Bool {
+    movement.kind == .charged && movement.ownership == nil
+  }
+
   // MARK: Reading
 
   /// Reads what is known now of a line; ``decode(_:)`` understands it.
@@ -41,7 +75,8 @@ struct MovementRow: Hashable, Comparable, Sendable {
     SELECT environment, original_transaction_id, kind, at, transaction_id,
       charge_original_transaction_id, product_id, product_type, subscription_group, cause,
       origin_at, number, ownership_type, period_type, offer_id, quantity, currency,
-      amount_milliunits, price_source, mrr_twelfths, account_key
+      amount_milliunits, price_source, mrr_twelfths, account_key, rule, decided_at, corrected_at,
+      has_moved, moved_from_key, shared_with_key, is_renewal
     FROM tenure.movement
     WHERE environment = \(line.environment)
       AND original_transaction_id = \(line.originalTransactionID) AND known_until = 'infinity'
@@ -56,7 +91,8 @@ struct MovementRow: Hashable, Comparable, Sendable {
       TransactionID.self, OriginalTransactionID.self, ProductID.self, ProductType?.self,
       String?.self, String.self, Timestamp?.self, Int.self, OwnershipType.self, PeriodType.self,
       String?.self, Int.self, String?.self, Int64.self, ChargePrice.Source?.self, Int64.self,
-      AccountKey?.self)
+      AccountKey?.self, Decision.Rule?.self, Timestamp?.self, Timestamp?.self, Bool?.self,
+      AccountKey?.self, AccountKey?.self, Bool?.self)
     var movements: Set<MovementRow> = []
     for row in 0..<rows.count {
       var cursor = RowCursor(rows: rows, row: row)
@@ -81,6 +117,21 @@ struct MovementRow: Hashable, Comparable, Sendable {
       let source = try cursor.next(ChargePrice.Source?.self)
       let monthlyTwelfths = try cursor.next(Int64.self)
       let account = try cursor.next(AccountKey?.self)
+      let rule = try cursor.next(Decision.Rule?.self)
+      let decidedAt = try cursor.next(Timestamp?.self)
+      let correctedAt = try cursor.next(Timestamp?.self)
+      let hasMoved = try cursor.next(Bool?.self)
+      let movedFrom = try cursor.next(AccountKey?.self)
+      let sharedWith = try cursor.next(AccountKey?.self)
+      let isRenewal = try cursor.next(Bool?.self)
+      let ownership: Movement.Ownership? =
+        if let rule, let decidedAt, let isRenewal {
+          Movement.Ownership(
+            rule: rule, decidedAt: decidedAt, correctedAt: correctedAt,
+            move: hasMoved == true
+              ? Movement.Ownership.Move(from: movedFrom, sharedWith: sharedWith) : nil,
+            isRenewal: isRenewal)
+        } else { nil }
       let key = Movement.Key(
         kind: kind, at: at, productID: productID, transactionID: transactionID, cause: cause)
       movements.insert(
@@ -91,7 +142,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
             originAt: originAt, number: number, ownershipType: ownershipType,
             periodType: periodType, offerID: offerID, quantity: quantity, currency: currency,
             amountMilliunits: amount, priceSource: source, monthlyTwelfths: monthlyTwelfths,
-            account: account)))
+            account: account, ownership: ownership)))
     }
     return movements
   }
@@ -198,14 +249,16 @@ struct MovementRow: Hashable, Comparable, Sendable {
       INSERT INTO tenure.movement (environment, original_transaction_id, kind, at,
         transaction_id, charge_original_transaction_id, product_id, product_type,
         subscription_group, cause, origin_at, number, ownership_type, period_type, offer_id,
-        quantity, currency, amount_milliunits, price_source, mrr_twelfths, account_key,
+        quantity, currency, amount_milliunits, price_source, mrr_twelfths, account_key, rule,
+        decided_at, corrected_at, has_moved, moved_from_key, shared_with_key, is_renewal,
         known_from, opened_by)
       SELECT \(line.environment), \(line.originalTransactionID), new.kind, new.at,
         new.transaction_id, new.charge_original_transaction_id, new.product_id,
         new.product_type, new.subscription_group, new.cause, new.origin_at, new.number,
         new.ownership_type, new.period_type, new.offer_id, new.quantity, new.currency,
-        new.amount_milliunits, new.price_source, new.mrr_twelfths, new.account_key, known.at,
-        change.change_id
+        new.amount_milliunits, new.price_source, new.mrr_twelfths, new.account_key, new.rule,
+        new.decided_at, new.corrected_at, new.has_moved, new.moved_from_key,
+        new.shared_with_key, new.is_renewal, known.at, change.change_id
       FROM unnest(\(movements.map(\.kind)), \(movements.map(\.at)),
           \(movements.map(\.transactionID)),
           \(movements.map(\.line.originalTransactionID)), \(movements.map(\.productID)),
@@ -215,11 +268,17 @@ struct MovementRow: Hashable, Comparable, Sendable {
           \(movements.map(\.offerID)), \(movements.map(\.quantity)),
           \(movements.map(\.currency)), \(movements.map(\.amountMilliunits)),
           \(movements.map(\.priceSource)), \(movements.map(\.monthlyTwelfths)),
-          \(movements.map(\.account)))
+          \(movements.map(\.account)), \(movements.map(\.ownership?.rule)),
+          \(movements.map(\.ownership?.decidedAt)), \(movements.map(\.ownership?.correctedAt)),
+          \(movements.map { $0.ownership.map { $0.move != nil } }),
+          \(movements.map(\.ownership?.move?.from)),
+          \(movements.map(\.ownership?.move?.sharedWith)),
+          \(movements.map(\.ownership?.isRenewal)))
         AS new (kind, at, transaction_id, charge_original_transaction_id, product_id,
           product_type, subscription_group, cause, origin_at, number, ownership_type,
           period_type, offer_id, quantity, currency, amount_milliunits, price_source,
-          mrr_twelfths, account_key)
+          mrr_twelfths, account_key, rule, decided_at, corrected_at, has_moved, moved_from_key,
+          shared_with_key, is_renewal)
       CROSS JOIN known CROSS JOIN change
       """
   }

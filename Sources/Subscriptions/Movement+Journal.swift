@@ -11,7 +11,10 @@ extension Movement {
   {
     let terms = line.terms(rule, in: catalogue)
     var journal = Journal()
-    for (charge, terms) in zip(rule.charges, terms) { journal.add(charge, terms) }
+    let ownerships = line.ownerships(rule)
+    for (charge, terms) in zip(rule.charges, terms) {
+      journal.add(charge, terms, ownerships[charge.id])
+    }
     journal.add(SubscriptionTimeline(of: line, rule: rule, terms: terms))
     // Apple never reports two charges under one name; should it, recording must not fail for it.
     var keys: Set<Movement.Key> = []
@@ -28,7 +31,7 @@ private struct Journal {
   private mutating func add(
     _ kind: Movement.Kind, at moment: Timestamp, _ terms: ChargeTerms, number: Int = 1,
     cause: String = "", from origin: Timestamp? = nil, price: ChargePrice? = nil, amount: Int64 = 0,
-    monthlyTwelfths: Int64 = 0
+    monthlyTwelfths: Int64 = 0, ownership: Movement.Ownership? = nil
   ) {
     movements.append(
       Movement(
@@ -39,14 +42,16 @@ private struct Journal {
         subscriptionGroup: terms.subscriptionGroup, originAt: origin, number: number,
         ownershipType: terms.ownershipType, periodType: terms.periodType, offerID: terms.offerID,
         quantity: terms.quantity, currency: price?.currency, amountMilliunits: amount,
-        priceSource: price?.source, monthlyTwelfths: monthlyTwelfths, account: terms.owner))
+        priceSource: price?.source, monthlyTwelfths: monthlyTwelfths, account: terms.owner,
+        ownership: ownership))
   }
 
   // MARK: Charges
 
-  mutating func add(_ charge: Charge, _ terms: ChargeTerms) {
+  mutating func add(_ charge: Charge, _ terms: ChargeTerms, _ ownership: Movement.Ownership?) {
     let amount = terms.price?.amountMilliunits ?? 0
-    add(.charged, at: charge.date, terms, price: terms.price, amount: amount)
+    add(
+      .charged, at: charge.date, terms, price: terms.price, amount: amount, ownership: ownership)
     if let revocation = charge.revocation {
       add(
         .refunded, at: revocation.at, terms, number: -1, cause: revocation.reason ?? "",
@@ -200,6 +205,45 @@ private struct Journal {
         add(
           span.state == .inGracePeriod ? .graceEntered : .retryEntered, at: span.start, span.terms)
       }
+    }
+  }
+}
+
+extension Line {
+  /// How the charges whose decisions are recorded came to their owners.
+  fileprivate func ownerships(_ rule: OwnershipRule) -> [Charge.ID: Movement.Ownership] {
+    var moves: [Charge.ID: Movement.Ownership.Move] = [:]
+    var accounts: Set<AccountKey> = []
+    var last: Binding?
+    for binding in Binding.bindings(of: rule.charges, decisions: rule.decisions) {
+      let isNew = binding.account.map { accounts.insert($0).inserted } ?? false
+      if let last {
+        let isSecond = isNew && accounts.count == 2
+        moves[binding.charge] = Movement.Ownership.Move(
+          from: last.account,
+          sharedWith: isSecond ? accounts.first { $0 != binding.account } : nil)
+      }
+      last = binding
+    }
+    return rule.charges.reduce(into: [:]) { ownerships, charge in
+      guard let recorded = decisions[charge.id] else { return }
+      ownerships[charge.id] = Movement.Ownership(
+        rule: recorded.decision.rule, decidedAt: recorded.decidedAt,
+        correctedAt: recorded.correctedAt, move: moves[charge.id],
+        isRenewal: recorded.decision.isOnRenewal(charge))
+    }
+  }
+}
+
+extension Decision {
+  /// Whether Apple charged without anybody's buying, by its own word or, where it names no kind, by
+  /// what the decision found.
+  fileprivate func isOnRenewal(_ charge: Charge) -> Bool {
+    switch charge.kind {
+    case .renewal: true
+    case .purchase: false
+    case .unknown:
+      finding.ground == .renewedAtPeriodEnd || finding.ground == .recoveredFromBillingProblem
     }
   }
 }

@@ -53,6 +53,41 @@ package struct Movement: Hashable, Sendable {
   /// The cause of `resumed` where Apple was able to charge after it had tried for a while.
   package static let recovered = "recovered"
 
+  /// How a charge came to its owner, so that it can be told later what was known of it when.
+  package struct Ownership: Hashable, Sendable {
+    /// The line's binding went to the owner with the charge.
+    package struct Move: Hashable, Sendable {
+      /// Nil: from nobody.
+      package var from: AccountKey?
+      /// The first account on the line, where the owner is the second one; nil: it is a later one, or
+      /// had been there before.
+      package var sharedWith: AccountKey?
+
+      package init(from: AccountKey?, sharedWith: AccountKey?) {
+        self.from = from
+        self.sharedWith = sharedWith
+      }
+    }
+
+    package var rule: Decision.Rule
+    package var decidedAt: Timestamp
+    package var correctedAt: Timestamp?
+    package var move: Move?
+    /// Whether Apple charged without anybody's buying.
+    package var isRenewal: Bool
+
+    package init(
+      rule: Decision.Rule, decidedAt: Timestamp, correctedAt: Timestamp?, move: Move?,
+      isRenewal: Bool
+    ) {
+      self.rule = rule
+      self.decidedAt = decidedAt
+      self.correctedAt = correctedAt
+      self.move = move
+      self.isRenewal = isRenewal
+    }
+  }
+
   /// What tells one from all others of a subscription.
   package struct Key: Hashable, Sendable {
     package var kind: Kind
@@ -103,6 +138,8 @@ package struct Movement: Hashable, Sendable {
   package var monthlyTwelfths: Int64
   /// The owner of the charge.
   package var account: AccountKey?
+  /// Of `charged` alone; nil where it was recorded before this was.
+  package var ownership: Ownership?
 
   /// Takes one as it is stored.
   package init(
@@ -110,7 +147,7 @@ package struct Movement: Hashable, Sendable {
     originAt: Timestamp? = nil, number: Int, ownershipType: OwnershipType = .purchased,
     periodType: PeriodType = .normal, offerID: String? = nil, quantity: Int = 1,
     currency: String? = nil, amountMilliunits: Int64 = 0, priceSource: ChargePrice.Source? = nil,
-    monthlyTwelfths: Int64 = 0, account: AccountKey? = nil
+    monthlyTwelfths: Int64 = 0, account: AccountKey? = nil, ownership: Ownership? = nil
   ) {
     kind = key.kind
     at = key.at
@@ -131,6 +168,7 @@ package struct Movement: Hashable, Sendable {
     self.priceSource = priceSource
     self.monthlyTwelfths = monthlyTwelfths
     self.account = account
+    self.ownership = ownership
   }
 
   package var key: Key {

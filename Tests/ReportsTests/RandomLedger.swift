@@ -42,8 +42,15 @@ struct RandomLedger: Sendable {
 
   /// Lets everything happen.
   ///
+  /// - Parameters:
+  ///   - ledger: Where it is recorded.
+  ///   - database: The ledger's.
+  ///   - pause: What is done in the middle, at the moment that it is given.
   /// - Returns: The moment after it.
-  mutating func happen(in ledger: Ledger, _ database: ConnectionPool) async throws -> Timestamp {
+  mutating func happen(
+    in ledger: Ledger, _ database: ConnectionPool,
+    pause: (Timestamp) async throws -> Void = { _ in }
+  ) async throws -> Timestamp {
     for product in Self.catalogue { _ = try await ledger.describe(product) }
     let terms = AccessTerms(catalogue: try await ledger.catalogue())
     let support = Administrator(name: "ops", reason: "They asked for it.")
@@ -55,7 +62,12 @@ struct RandomLedger: Sendable {
     for step in 0..<Self.steps {
       date += Double.random(in: 0...4, using: &random)
       // Half of it is in the sums by the day, the other half is still to be folded.
-      if step == Self.steps / 2 { try await Self.fold(in: ledger, at: Self.day(date)) }
+      if step == Self.steps / 2 {
+        try await pause(Self.day(date))
+        // What comes next is later.
+        date += 0.1
+        try await Self.fold(in: ledger, at: Self.day(date))
+      }
       let account = Self.accounts[Int.random(in: 0..<Self.accounts.count, using: &random)]
       // Some of each, whatever chance says.
       let way = step < 12 ? step : Int.random(in: 0..<12, using: &random)

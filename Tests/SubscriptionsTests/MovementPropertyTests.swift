@@ -100,6 +100,8 @@ private struct Counted: Hashable {
         var movement = movement
         movement.line = mainLine
         movement.transactionID = ""
+        // When it was decided is a matter of when it arrived.
+        movement.ownership = nil
         return Counted(movement: movement, reports: Set(charge?.transactions ?? []))
       })
   }

@@ -7,8 +7,16 @@
 -- that was announced before the latest charge. An audit tells of it, and `tenure rebuild` mends it.
 --
 -- part: transaction
--- The end of a trial can be taken back, and tells why. What is there keeps the old conditions, too.
+-- The journal notes how a charge came to its owner; and the end of a trial can be taken back, and tells
+-- why. What is there keeps the old conditions, too: it is looked through later.
 ALTER TABLE tenure.movement
+    ADD COLUMN rule text,
+    ADD COLUMN decided_at timestamptz,
+    ADD COLUMN corrected_at timestamptz,
+    ADD COLUMN has_moved boolean,
+    ADD COLUMN moved_from_key uuid,
+    ADD COLUMN shared_with_key uuid,
+    ADD COLUMN is_renewal boolean,
     DROP CONSTRAINT movement_number,
     DROP CONSTRAINT movement_cause,
     ADD CONSTRAINT movement_number CHECK (CASE
@@ -29,6 +37,14 @@ ALTER TABLE tenure.movement
         WHEN 'resumed' THEN cause IN ('', 'recovered')
         WHEN 'repriced' THEN cause IN ('', 'from', 'to')
         ELSE true
+    END) NOT VALID,
+    ADD CONSTRAINT movement_rule_check CHECK (rule IN ('administrator', 'actively_auto_renewing',
+        'submitter', 'app_account_token', 'unclaimed')) NOT VALID,
+    ADD CONSTRAINT movement_ownership CHECK (CASE
+        WHEN rule IS NULL THEN num_nonnulls(decided_at, corrected_at, has_moved, moved_from_key,
+            shared_with_key, is_renewal) = 0
+        ELSE kind = 'charged' AND num_nulls(decided_at, has_moved, is_renewal) = 0
+            AND (has_moved OR num_nonnulls(moved_from_key, shared_with_key) = 0)
     END) NOT VALID;
 
 -- part: transaction
@@ -725,6 +741,51 @@ COMMENT ON FUNCTION report_reactivations_item IS
     'Each switch and each return that report_reactivations counts.';
 
 -- What was renewed without anybody's buying is no charge without an order, though Apple names no kind.
+CREATE OR REPLACE FUNCTION charge_known(known_at timestamptz)
+RETURNS TABLE (
+    environment text, original_transaction_id text, transaction_id text, product_id text,
+    charged_at timestamptz, kind text, product_type text, ownership_type text, period_type text,
+    price_milliunits bigint, currency text, owner_account_key uuid, rule text, ground text,
+    decided_at timestamptz, corrected_at timestamptz, is_revoked boolean, order_id uuid,
+    delivered_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT t.environment, t.original_transaction_id, t.transaction_id, t.product_id, t.charged_at,
+        t.kind, t.product_type, t.ownership_type, t.period_type, t.price_milliunits, t.currency,
+        t.owner_account_key, t.rule, t.ground, t.decided_at, t.corrected_at,
+        t.revoked_at IS NOT NULL, t.order_id, t.delivered_at
+    FROM store_transaction AS t
+    WHERE charge_known.known_at IS NULL
+    UNION ALL
+    SELECT m.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at,
+        CASE WHEN m.is_renewal THEN 'renewal' WHEN m.is_renewal IS NULL THEN t.kind
+            ELSE 'purchase' END,
+        coalesce(m.product_type, 'unknown'), m.ownership_type, m.period_type, t.price_milliunits,
+        t.currency, m.account_key, coalesce(m.rule, t.rule), t.ground,
+        CASE WHEN m.rule IS NULL THEN t.decided_at ELSE m.decided_at END,
+        CASE WHEN m.rule IS NULL THEN t.corrected_at ELSE m.corrected_at END,
+        EXISTS (
+            SELECT FROM movement AS r
+            WHERE r.environment = m.environment
+                AND r.original_transaction_id = m.original_transaction_id AND r.kind = 'refunded'
+                AND r.transaction_id = m.transaction_id AND r.product_id = m.product_id
+                AND r.known_from <= charge_known.known_at AND charge_known.known_at < r.known_until),
+        CASE WHEN t.order_id IS NOT NULL AND EXISTS (
+            SELECT FROM purchase_order_account AS l
+            JOIN purchase_order AS o ON o.account_key = l.account_key AND o.order_id = l.order_id
+            WHERE l.order_id = t.order_id AND o.fulfilled_at <= charge_known.known_at)
+            THEN t.order_id END,
+        t.delivered_at
+    FROM movement AS m
+    JOIN store_transaction AS t ON t.environment = m.environment
+        AND t.original_transaction_id = m.charge_original_transaction_id
+        AND t.transaction_id = m.transaction_id AND t.product_id = m.product_id
+    WHERE charge_known.known_at IS NOT NULL AND m.kind = 'charged'
+        AND m.known_from <= charge_known.known_at AND charge_known.known_at < m.known_until;
+END;
+COMMENT ON FUNCTION charge_known IS
+    'Charges with their owners, orders and deliveries, as known now or at a moment.';
+
 CREATE OR REPLACE FUNCTION charge_item(
     from_day date, to_day date, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)
@@ -737,7 +798,7 @@ BEGIN ATOMIC
     SELECT 'decided', t.decided_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM store_transaction AS t
+    FROM charge_known(known_at) AS t
     WHERE t.environment = charge_item.environment AND t.rule IS NOT NULL
         AND t.decided_at >= day_start(from_day, time_zone)
         AND t.decided_at < day_start(to_day + 1, time_zone)
@@ -748,7 +809,7 @@ BEGIN ATOMIC
     SELECT 'corrected', t.corrected_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM store_transaction AS t
+    FROM charge_known(known_at) AS t
     WHERE t.environment = charge_item.environment AND t.rule IS NOT NULL
         AND t.corrected_at >= day_start(from_day, time_zone)
         AND t.corrected_at < day_start(to_day + 1, time_zone)
@@ -759,7 +820,7 @@ BEGIN ATOMIC
     SELECT 'paid_without_order', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM store_transaction AS t
+    FROM charge_known(known_at) AS t
     WHERE t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
         AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
         -- What Apple names no kind of, and was renewed without anybody's buying, as charge_change has it.
@@ -767,15 +828,15 @@ BEGIN ATOMIC
             AND t.ground IN ('renewed_at_period_end', 'recovered_from_billing_problem'))
         AND t.charged_at >= day_start(from_day, time_zone)
         AND t.charged_at < day_start(to_day + 1, time_zone)
-        AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
+        AND t.charged_at <= moment
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
     SELECT 'not_delivered', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM store_transaction AS t
+    FROM charge_known(known_at) AS t
     WHERE t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased' AND t.revoked_at IS NULL
+        AND t.ownership_type = 'purchased' AND NOT t.is_revoked
         -- The first condition is the index's, and follows from the second.
         AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
             OR coalesce(t.product_type, 'consumable') = 'consumable')
@@ -785,23 +846,23 @@ BEGIN ATOMIC
         AND (t.delivered_at IS NULL OR t.delivered_at > moment)
         AND t.charged_at >= day_start(from_day, time_zone)
         AND t.charged_at < day_start(to_day + 1, time_zone)
-        AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
+        AND t.charged_at <= moment
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
     -- Of those once more what was delivered after the moment: the sums by the day lack it.
     SELECT 'delivered_since', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM store_transaction AS t
+    FROM charge_known(known_at) AS t
     WHERE t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased' AND t.revoked_at IS NULL
+        AND t.ownership_type = 'purchased' AND NOT t.is_revoked
         AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
             ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
         AND t.delivered_at > moment
         AND t.charged_at >= day_start(from_day, time_zone)
         AND t.charged_at < day_start(to_day + 1, time_zone)
-        AND t.charged_at <= moment AND (known_at IS NULL OR t.recorded_at <= known_at)
+        AND t.charged_at <= moment
         AND (product IS NULL OR t.product_id = product);
 END;
 COMMENT ON FUNCTION charge_item IS
@@ -896,7 +957,14 @@ BEGIN ATOMIC
         FROM account_binding AS b
         JOIN account_binding AS p ON p.environment = b.environment
             AND p.original_transaction_id = b.original_transaction_id AND p.number = b.number - 1
-        WHERE b.environment = report_ownership_item.environment AND b.number > 1
+        WHERE (known_at IS NULL OR EXISTS (
+                -- What the journal knew without noting whose it was: it is taken as it is now.
+                SELECT FROM movement AS m
+                WHERE m.environment = b.environment AND m.kind = 'charged' AND m.at = b.bound_at
+                    AND m.transaction_id = b.transaction_id AND m.product_id = b.product_id
+                    AND m.charge_original_transaction_id = b.charge_original_transaction_id
+                    AND m.known_from <= known_at AND known_at < m.known_until AND m.rule IS NULL))
+            AND b.environment = report_ownership_item.environment AND b.number > 1
             AND b.charge_original_transaction_id = b.original_transaction_id
             AND b.account_key IS DISTINCT FROM p.account_key
             AND (include_family_shared OR EXISTS (
@@ -920,7 +988,14 @@ BEGIN ATOMIC
                 AND o.number < b.number AND o.account_key IS NOT NULL
             ORDER BY o.number LIMIT 1
         ) AS p
-        WHERE b.environment = report_ownership_item.environment AND b.number > 1
+        WHERE (known_at IS NULL OR EXISTS (
+                -- What the journal knew without noting whose it was: it is taken as it is now.
+                SELECT FROM movement AS m
+                WHERE m.environment = b.environment AND m.kind = 'charged' AND m.at = b.bound_at
+                    AND m.transaction_id = b.transaction_id AND m.product_id = b.product_id
+                    AND m.charge_original_transaction_id = b.charge_original_transaction_id
+                    AND m.known_from <= known_at AND known_at < m.known_until AND m.rule IS NULL))
+            AND b.environment = report_ownership_item.environment AND b.number > 1
             AND b.charge_original_transaction_id = b.original_transaction_id
             AND b.account_key <> p.account_key
             AND NOT EXISTS (
@@ -937,6 +1012,21 @@ BEGIN ATOMIC
             AND b.bound_at >= span.first_moment AND b.bound_at < span.last_moment
             AND b.bound_at <= least(as_of, known_at)
             AND (product IS NULL OR b.product_id = product)
+        UNION ALL
+        -- The same as it was known then.
+        SELECT n.measure, m.rule, m.product_id, m.charge_original_transaction_id, m.transaction_id,
+            m.at, m.account_key,
+            CASE n.measure WHEN 'moved' THEN m.moved_from_key ELSE m.shared_with_key END
+        FROM movement AS m
+        CROSS JOIN LATERAL unnest(CASE WHEN m.shared_with_key IS NULL THEN ARRAY['moved']
+            ELSE ARRAY['moved', 'shared'] END) AS n (measure)
+        WHERE known_at IS NOT NULL AND m.environment = report_ownership_item.environment
+            AND m.kind = 'charged' AND m.has_moved
+            AND m.at >= span.first_moment AND m.at < span.last_moment
+            AND m.at <= least(as_of, known_at)
+            AND m.known_from <= known_at AND known_at < m.known_until
+            AND (include_family_shared OR m.ownership_type = 'purchased')
+            AND (product IS NULL OR m.product_id = product)
     ) AS c
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key
     LEFT JOIN account_by_key AS f ON f.account_key = c.from_account_key;
@@ -945,6 +1035,15 @@ COMMENT ON FUNCTION report_ownership_item IS
     'What report_ownership counts: each charge that was decided or corrected, with its owner; each '
     'binding that moved, with the account that it moved from, the one that it moved to and the charge '
     'with which it did; for shared the charge with which a second account came in, with the first one.';
+
+COMMENT ON FUNCTION report_ownership IS
+    'How charges found their owners, per day, by the rule that decided. decided: charges by the date '
+    'of the decision that holds (unclaimed: that nobody owns it); corrected: those whose owner '
+    'Apple''s late evidence corrected, by the date of the correction; moved: original transactions '
+    'whose binding went from one account (or nobody) to another, by the date of the charge with which '
+    'it did; shared: original transactions on which that was a second account. As known at known_at: '
+    'by which rule, whose and since when it was known then (of charges that were recorded before '
+    'version 6 of the schema, as it is now).';
 
 CREATE OR REPLACE FUNCTION order_item(
     from_date date, to_date date, bucket text, time_zone text, product text, environment text,
@@ -973,7 +1072,8 @@ BEGIN ATOMIC
             CASE WHEN known_at IS NULL OR p.fulfilled_at <= known_at THEN p.status ELSE 'open' END
                 AS status
         FROM purchase_order AS p
-        WHERE coalesce(p.environment, order_item.environment) = order_item.environment
+        WHERE coalesce(CASE WHEN known_at IS NULL OR p.fulfilled_at <= known_at THEN p.environment END,
+                order_item.environment) = order_item.environment
             AND p.created_at <= moment AND (product IS NULL OR p.product_id = product)
     ) AS o ON o.created_at >= span.first_moment AND o.created_at < span.last_moment
     LEFT JOIN store_transaction AS t ON o.status IN ('fulfilled', 'refunded')
@@ -1060,8 +1160,8 @@ COMMENT ON FUNCTION report_orders IS
     'not revoked, and not acknowledged as delivered. An unpaid order has no environment and is counted '
     'in each. At as_of an order is open whose charge is dated later, and not delivered what was '
     'delivered later; one that expired has always expired, for that date is not kept. As known at '
-    'known_at: an order that was not paid then is open, whether it had expired or not; a charge''s '
-    'owner is the present one: so a past day can change even then.';
+    'known_at: an order that was not paid then is open, whether it had expired or not, and a charge '
+    'has the owner that it had then, and neither an order nor a refund that were not recorded yet.';
 
 DO $$
 DECLARE
@@ -1070,7 +1170,8 @@ BEGIN
     FOREACH name IN ARRAY ARRAY['tenure_program', 'tenure_reader'] LOOP
         IF EXISTS (SELECT FROM pg_roles WHERE rolname = name) THEN
             EXECUTE format(
-                'GRANT EXECUTE ON FUNCTION day_start, churn_cause, report_churn, report_churn_item TO %I',
+                'GRANT EXECUTE ON FUNCTION day_start, churn_cause, charge_known, report_churn, '
+                    'report_churn_item TO %I',
                 name);
         END IF;
     END LOOP;
@@ -1080,7 +1181,9 @@ $$;
 -- part: transaction
 ALTER TABLE tenure.movement
     VALIDATE CONSTRAINT movement_number,
-    VALIDATE CONSTRAINT movement_cause;
+    VALIDATE CONSTRAINT movement_cause,
+    VALIDATE CONSTRAINT movement_rule_check,
+    VALIDATE CONSTRAINT movement_ownership;
 
 -- part: index
 CREATE INDEX CONCURRENTLY IF NOT EXISTS store_transaction_delivered

@@ -1,0 +1,95 @@
+import LedgerStorage
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import Reports
+
+/// What a report says of what was known at a moment is what it said at that moment, for ever.
+struct FrozenReportTests {
+  /// Reports of what was known at a moment, with all choices of them.
+  private static func questions(
+    _ story: RandomLedger, knownAt moment: Timestamp
+  ) -> [(Report, ReportChoices)] {
+    var story = story
+    return Report.allCases.filter { $0.parameters.contains(.knownAt) }.flatMap { report in
+      story.choices(of: report, at: moment).map { choices in
+        var choices = choices
+        choices.knownAt = moment
+        choices.asOf = nil
+        return (report, choices)
+      }
+    }
+  }
+
+  private static func answers(
+    _ questions: [(Report, ReportChoices)], _ reports: ReportReader, at now: Timestamp
+  ) async throws -> [[[ReportValue]]] {
+    var answers: [[[ReportValue]]] = []
+    for (report, choices) in questions {
+      for listsItems in [false, true] {
+        var choices = choices
+        choices.listsItems = listsItems
+        let table = try await reports.table(of: report, choices, at: now)
+        answers.append(table.rows.sorted { "\($0)" < "\($1)" })
+      }
+    }
+    return answers
+  }
+
+  @Test(arguments: 0..<2)
+  func `what was known then is said ever after, whatever becomes known`(life: Int) async throws {
+    let seed = UInt64.random(in: .min ... .max)
+    print("reports that are frozen: seed \(seed)")
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      var story = RandomLedger(seed)
+      let plan = story
+      let reports = ReportReader(database: database)
+      var then: (moment: Timestamp, answers: [[[ReportValue]]])?
+      let now = try await story.happen(in: ledger, database) { moment in
+        let answers = try await Self.answers(
+          Self.questions(plan, knownAt: moment), reports, at: moment)
+        then = (moment, answers)
+      }
+      let (moment, before) = try #require(then)
+      let questions = Self.questions(plan, knownAt: moment)
+      let after = try await Self.answers(questions, reports, at: now)
+      for (index, (was, becomes)) in zip(before, after).enumerated() {
+        let (report, choices) = questions[index / 2]
+        #expect(
+          was == becomes,
+          "\(report), \(index % 2 == 0 ? "numbers" : "items"), \(choices), seed \(seed)")
+      }
+      #expect(before.count(where: { !$0.isEmpty }) > before.count / 3, "seed \(seed)")
+    }
+  }
+
+  @Test func `what is known at this moment is what is known now`() async throws {
+    let seed = UInt64.random(in: .min ... .max)
+    print("reports as known at this moment: seed \(seed)")
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      var story = RandomLedger(seed)
+      let now = try await story.happen(in: ledger, database)
+      let reports = ReportReader(database: database)
+      var known = Self.questions(story, knownAt: now)
+      // A row of zeros is where sums are kept that cancel out.
+      known.removeAll { $0.0 == .subscriptions }
+      let usual = known.map { question in
+        var choices = question.1
+        choices.knownAt = nil
+        choices.asOf = now
+        return (question.0, choices)
+      }
+      let (said, says) = (
+        try await Self.answers(known, reports, at: now),
+        try await Self.answers(usual, reports, at: now)
+      )
+      for (index, (was, becomes)) in zip(said, says).enumerated() {
+        #expect(was == becomes, "\(known[index / 2]), seed \(seed)")
+      }
+    }
+  }
+}
