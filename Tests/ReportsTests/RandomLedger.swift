@@ -226,6 +226,22 @@ extension ReportChoices {
   }
 }
 
+extension ReportTable {
+  /// The rows that say anything: sums keep one of zeros where something was counted and taken back.
+  var rowsThatSay: [[ReportValue]] {
+    rows.filter { row in
+      row.contains { value in
+        switch value {
+        case .number(let number): number != 0
+        case .money(let milliunits, _): milliunits != 0
+        case .duration, .time, .flag, .fraction, .rate: true
+        case .text, .date, .none: false
+        }
+      }
+    }
+  }
+}
+
 /// Random numbers that a seed brings back.
 private struct SplitMix: RandomNumberGenerator {
   private var state: UInt64
