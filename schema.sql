@@ -1375,6 +1375,9 @@ CREATE INDEX IF NOT EXISTS movement_unclaimed ON movement (environment, at)
     INCLUDE (charge_original_transaction_id, transaction_id, product_id, number, ownership_type,
         period_type, currency, amount_milliunits, price_source, known_from, known_until)
     WHERE kind = 'charged' AND account_key IS NULL;
+-- Charges of which something else was known before: few ever change.
+CREATE INDEX IF NOT EXISTS movement_charged_before ON movement (environment, known_until)
+    WHERE kind = 'charged' AND known_until < 'infinity';
 -- Trouble with billing, as it is known now, with all that report_billing_issues_item says of it.
 CREATE INDEX IF NOT EXISTS movement_in_trouble ON movement (environment, cause, at)
     INCLUDE (original_transaction_id, product_id, number, ownership_type, transaction_id,
@@ -1872,12 +1875,15 @@ RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
     WHEN NOT isfinite(day) THEN day::timestamp AT TIME ZONE time_zone
-    WHEN (((day::timestamp AT TIME ZONE time_zone) - interval '3 hours' + (day::timestamp
-        - (((day::timestamp AT TIME ZONE time_zone) - interval '3 hours') AT TIME ZONE time_zone)))
-        AT TIME ZONE time_zone)::date = day
+    WHEN ((day::timestamp - (((((day::timestamp AT TIME ZONE time_zone) AT TIME ZONE 'UTC')
+        - interval '3 hours') AT TIME ZONE 'UTC') AT TIME ZONE time_zone)
+        + ((day::timestamp AT TIME ZONE time_zone) AT TIME ZONE 'UTC') - interval '3 hours')
+        AT TIME ZONE 'UTC' AT TIME ZONE time_zone)::date = day
     THEN least(day::timestamp AT TIME ZONE time_zone,
-        (day::timestamp AT TIME ZONE time_zone) - interval '3 hours' + (day::timestamp
-        - (((day::timestamp AT TIME ZONE time_zone) - interval '3 hours') AT TIME ZONE time_zone)))
+        (day::timestamp - (((((day::timestamp AT TIME ZONE time_zone) AT TIME ZONE 'UTC')
+        - interval '3 hours') AT TIME ZONE 'UTC') AT TIME ZONE time_zone)
+        + ((day::timestamp AT TIME ZONE time_zone) AT TIME ZONE 'UTC') - interval '3 hours')
+        AT TIME ZONE 'UTC')
     ELSE day::timestamp AT TIME ZONE time_zone
 END;
 COMMENT ON FUNCTION day_start IS
@@ -2018,12 +2024,12 @@ RETURNS TABLE (
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT i.original_transaction_id,
-        (array_agg(i.transaction_id ORDER BY i.at DESC, i.number DESC))[1],
+        (array_agg(i.transaction_id ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1],
         i.product_id, CASE i.kind WHEN 'state' THEN i.cause END,
         max(i.at) FILTER (WHERE i.number >= 0), max(i.origin_at), sum(i.number)::bigint,
         CASE WHEN by_currency THEN i.currency END, CASE WHEN by_currency THEN i.price_source END,
         sum(i.mrr_twelfths)::bigint,
-        (array_agg(i.account_key ORDER BY i.at DESC, i.number DESC))[1]
+        (array_agg(i.account_key ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1]
     FROM movement_item(kinds, 'at', NULL, to_day, time_zone, product, environment,
         include_family_shared, known_at, moment) AS i
     GROUP BY i.original_transaction_id, i.product_id, CASE i.kind WHEN 'state' THEN i.cause END,
@@ -2784,7 +2790,8 @@ BEGIN ATOMIC
     -- The charge whose period ends then.
     LEFT JOIN LATERAL (
         SELECT m.amount_milliunits, m.currency, m.price_source, m.period_type, m.product_id,
-            m.ownership_type, m.charge_original_transaction_id, m.transaction_id, m.at
+            m.ownership_type, m.charge_original_transaction_id, m.at,
+            coalesce(m.is_renewal, true) AS is_renewal
         FROM movement AS m
         WHERE m.environment = report_renewals_due_item.environment
             AND m.original_transaction_id = d.original_transaction_id AND m.kind = 'charged'
@@ -2811,13 +2818,8 @@ BEGIN ATOMIC
                     AND r.auto_renew_product_id IS NOT NULL
                     AND r.as_of <= least(report_renewals_due_item.as_of, known_at)
                     -- What was said before the charge is about that one: Apple renews up to a day early.
-                    AND r.as_of >= latest.at - CASE WHEN EXISTS (
-                        SELECT FROM store_transaction AS t
-                        WHERE t.environment = report_renewals_due_item.environment
-                            AND t.original_transaction_id = latest.charge_original_transaction_id
-                            AND t.transaction_id = latest.transaction_id
-                            AND t.product_id = latest.product_id AND t.kind = 'purchase')
-                        THEN interval '0' ELSE interval '24 hours' END
+                    AND r.as_of >= latest.at - CASE WHEN latest.is_renewal
+                        THEN interval '24 hours' ELSE interval '0' END
                     AND e.recorded_at <= known_at
                 ORDER BY r.as_of DESC, r.number DESC LIMIT 1)
             END, d.product_id) AS product_id
@@ -3591,10 +3593,11 @@ COMMENT ON FUNCTION report_reactivations_item IS
 
 -- ownership --------------------------------------------------------------------------------------
 
--- Charges with what is known of them now, or was at a moment: then by the journal, as far as that began
--- to note it in time, and else as it is now. Revoked then was what the journal knew of a refund, and
--- ordered what had fulfilled its order.
-CREATE OR REPLACE FUNCTION charge_known(known_at timestamptz)
+-- Charges with what was known of them at a moment. What the journal says of a charge it closes when it
+-- changes: so what it had closed by now says how it was, as far as it had begun to note it, and all else
+-- is as it was. Revoked then was what the journal knew of a refund (an upgrade is none, and stays what it
+-- is), and ordered what had fulfilled its order.
+CREATE OR REPLACE FUNCTION charge_then(known_at timestamptz)
 RETURNS TABLE (
     environment text, original_transaction_id text, transaction_id text, product_id text,
     charged_at timestamptz, kind text, product_type text, ownership_type text, period_type text,
@@ -3603,41 +3606,128 @@ RETURNS TABLE (
     delivered_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT t.environment, t.original_transaction_id, t.transaction_id, t.product_id, t.charged_at,
-        t.kind, t.product_type, t.ownership_type, t.period_type, t.price_milliunits, t.currency,
-        t.owner_account_key, t.rule, t.ground, t.decided_at, t.corrected_at,
-        t.revoked_at IS NOT NULL, t.order_id, t.delivered_at
-    FROM store_transaction AS t
-    WHERE charge_known.known_at IS NULL
-    UNION ALL
-    SELECT m.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at,
-        CASE WHEN m.is_renewal THEN 'renewal' WHEN m.is_renewal IS NULL THEN t.kind
-            ELSE 'purchase' END,
-        coalesce(m.product_type, 'unknown'), m.ownership_type, m.period_type, t.price_milliunits,
-        t.currency, m.account_key, coalesce(m.rule, t.rule), t.ground,
-        CASE WHEN m.rule IS NULL THEN t.decided_at ELSE m.decided_at END,
-        CASE WHEN m.rule IS NULL THEN t.corrected_at ELSE m.corrected_at END,
-        EXISTS (
+    SELECT c.environment, c.original_transaction_id, c.transaction_id, c.product_id, c.charged_at,
+        c.kind, c.product_type, c.ownership_type, c.period_type, c.price_milliunits, c.currency,
+        c.owner_account_key, c.rule, c.ground, c.decided_at, c.corrected_at,
+        CASE WHEN EXISTS (
             SELECT FROM movement AS r
-            WHERE r.environment = m.environment
-                AND r.original_transaction_id = m.original_transaction_id AND r.kind = 'refunded'
-                AND r.transaction_id = m.transaction_id AND r.product_id = m.product_id
-                AND r.known_from <= charge_known.known_at AND charge_known.known_at < r.known_until),
-        CASE WHEN t.order_id IS NOT NULL AND EXISTS (
+            WHERE r.environment = c.environment AND r.kind = 'refunded'
+                AND r.origin_at = c.charged_at AND r.transaction_id = c.transaction_id
+                AND r.product_id = c.product_id
+                AND r.charge_original_transaction_id = c.original_transaction_id)
+            THEN EXISTS (
+                SELECT FROM movement AS r
+                WHERE r.environment = c.environment AND r.kind = 'refunded'
+                    AND r.origin_at = c.charged_at AND r.transaction_id = c.transaction_id
+                    AND r.product_id = c.product_id
+                    AND r.charge_original_transaction_id = c.original_transaction_id
+                    AND r.known_from <= known_at AND known_at < r.known_until)
+            ELSE c.is_revoked END,
+        CASE WHEN c.order_id IS NOT NULL AND EXISTS (
             SELECT FROM purchase_order_account AS l
             JOIN purchase_order AS o ON o.account_key = l.account_key AND o.order_id = l.order_id
-            WHERE l.order_id = t.order_id AND o.fulfilled_at <= charge_known.known_at)
-            THEN t.order_id END,
-        t.delivered_at
-    FROM movement AS m
-    JOIN store_transaction AS t ON t.environment = m.environment
-        AND t.original_transaction_id = m.charge_original_transaction_id
-        AND t.transaction_id = m.transaction_id AND t.product_id = m.product_id
-    WHERE charge_known.known_at IS NOT NULL AND m.kind = 'charged'
-        AND m.known_from <= charge_known.known_at AND charge_known.known_at < m.known_until;
+            WHERE l.order_id = c.order_id AND o.fulfilled_at <= known_at)
+            THEN c.order_id END,
+        c.delivered_at
+    FROM (
+        SELECT t.environment, t.original_transaction_id, t.transaction_id, t.product_id,
+            t.charged_at, t.kind, t.product_type, t.ownership_type, t.period_type,
+            t.price_milliunits, t.currency, t.owner_account_key, t.rule, t.ground, t.decided_at,
+            t.corrected_at, t.revoked_at IS NOT NULL AS is_revoked, t.order_id, t.delivered_at
+        FROM store_transaction AS t
+        WHERE t.recorded_at <= known_at
+            AND NOT EXISTS (
+                SELECT FROM movement AS m
+                WHERE m.environment = t.environment AND m.kind = 'charged'
+                    AND m.charge_original_transaction_id = t.original_transaction_id
+                    AND m.transaction_id = t.transaction_id AND m.product_id = t.product_id
+                    AND m.known_from <= known_at AND known_at < m.known_until
+                    AND m.known_until < 'infinity')
+        UNION ALL
+        SELECT m.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id,
+            m.at, CASE WHEN m.is_renewal THEN 'renewal' WHEN m.is_renewal IS NULL THEN t.kind
+                ELSE 'purchase' END,
+            coalesce(m.product_type, 'unknown'), m.ownership_type, m.period_type,
+            t.price_milliunits, t.currency, m.account_key, coalesce(m.rule, t.rule), t.ground,
+            CASE WHEN m.rule IS NULL THEN t.decided_at ELSE m.decided_at END,
+            CASE WHEN m.rule IS NULL THEN t.corrected_at ELSE m.corrected_at END,
+            t.revoked_at IS NOT NULL, t.order_id, t.delivered_at
+        FROM movement AS m
+        JOIN store_transaction AS t ON t.environment = m.environment
+            AND t.original_transaction_id = m.charge_original_transaction_id
+            AND t.transaction_id = m.transaction_id AND t.product_id = m.product_id
+        WHERE m.kind = 'charged' AND m.known_from <= known_at AND known_at < m.known_until
+            AND m.known_until < 'infinity'
+    ) AS c;
 END;
-COMMENT ON FUNCTION charge_known IS
-    'Charges with their owners, orders and deliveries, as known now or at a moment.';
+COMMENT ON FUNCTION charge_then IS
+    'Charges with their owners, orders and deliveries, as was known at a moment.';
+
+-- What charge_item lists, as it was known at a moment.
+CREATE OR REPLACE FUNCTION charge_item_then(
+    from_day date, to_day date, time_zone text, product text, environment text,
+    include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    measure text, at timestamptz, rule text, product_id text, original_transaction_id text,
+    transaction_id text, order_id uuid, period_type text, currency text, amount_milliunits bigint,
+    account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT 'decided', t.decided_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM charge_then(known_at) AS t
+    WHERE t.environment = charge_item_then.environment AND t.rule IS NOT NULL
+        AND t.decided_at >= day_start(from_day, time_zone)
+        AND t.decided_at < day_start(to_day + 1, time_zone)
+        AND t.decided_at <= moment
+        AND (include_family_shared OR t.ownership_type = 'purchased')
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    SELECT 'corrected', t.corrected_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM charge_then(known_at) AS t
+    WHERE t.environment = charge_item_then.environment AND t.rule IS NOT NULL
+        AND t.corrected_at >= day_start(from_day, time_zone)
+        AND t.corrected_at < day_start(to_day + 1, time_zone)
+        AND t.corrected_at <= moment
+        AND (include_family_shared OR t.ownership_type = 'purchased')
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    SELECT 'paid_without_order', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM charge_then(known_at) AS t
+    WHERE t.environment = charge_item_then.environment AND t.owner_account_key IS NOT NULL
+        AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
+        -- What Apple names no kind of, and was renewed without anybody's buying, as charge_change has it.
+        AND NOT (t.kind = 'unknown'
+            AND t.ground IN ('renewed_at_period_end', 'recovered_from_billing_problem'))
+        AND t.charged_at >= day_start(from_day, time_zone)
+        AND t.charged_at < day_start(to_day + 1, time_zone)
+        AND t.charged_at <= moment
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    SELECT 'not_delivered', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM charge_then(known_at) AS t
+    WHERE t.environment = charge_item_then.environment AND t.owner_account_key IS NOT NULL
+        AND t.ownership_type = 'purchased' AND NOT t.is_revoked
+        -- The first condition is the index's, and follows from the second.
+        AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
+            OR coalesce(t.product_type, 'consumable') = 'consumable')
+        AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
+            SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
+            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
+        AND (t.delivered_at IS NULL OR t.delivered_at > moment)
+        AND t.charged_at >= day_start(from_day, time_zone)
+        AND t.charged_at < day_start(to_day + 1, time_zone)
+        AND t.charged_at <= moment
+        AND (product IS NULL OR t.product_id = product);
+END;
+COMMENT ON FUNCTION charge_item_then IS 'What charge_item lists, as it was known at a moment.';
 
 -- Charges that were decided or corrected, that nobody had ordered, or that were not delivered: what
 -- charge_basis counts, one by one, from a day to a moment.
@@ -3653,8 +3743,8 @@ BEGIN ATOMIC
     SELECT 'decided', t.decided_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM charge_known(known_at) AS t
-    WHERE t.environment = charge_item.environment AND t.rule IS NOT NULL
+    FROM store_transaction AS t
+    WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.rule IS NOT NULL
         AND t.decided_at >= day_start(from_day, time_zone)
         AND t.decided_at < day_start(to_day + 1, time_zone)
         AND t.decided_at <= moment
@@ -3664,8 +3754,8 @@ BEGIN ATOMIC
     SELECT 'corrected', t.corrected_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM charge_known(known_at) AS t
-    WHERE t.environment = charge_item.environment AND t.rule IS NOT NULL
+    FROM store_transaction AS t
+    WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.rule IS NOT NULL
         AND t.corrected_at >= day_start(from_day, time_zone)
         AND t.corrected_at < day_start(to_day + 1, time_zone)
         AND t.corrected_at <= moment
@@ -3675,8 +3765,8 @@ BEGIN ATOMIC
     SELECT 'paid_without_order', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM charge_known(known_at) AS t
-    WHERE t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
+    FROM store_transaction AS t
+    WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
         AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
         -- What Apple names no kind of, and was renewed without anybody's buying, as charge_change has it.
         AND NOT (t.kind = 'unknown'
@@ -3689,9 +3779,9 @@ BEGIN ATOMIC
     SELECT 'not_delivered', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM charge_known(known_at) AS t
-    WHERE t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased' AND NOT t.is_revoked
+    FROM store_transaction AS t
+    WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
+        AND t.ownership_type = 'purchased' AND t.revoked_at IS NULL
         -- The first condition is the index's, and follows from the second.
         AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
             OR coalesce(t.product_type, 'consumable') = 'consumable')
@@ -3708,9 +3798,9 @@ BEGIN ATOMIC
     SELECT 'delivered_since', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM charge_known(known_at) AS t
-    WHERE t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased' AND NOT t.is_revoked
+    FROM store_transaction AS t
+    WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
+        AND t.ownership_type = 'purchased' AND t.revoked_at IS NULL
         AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
             ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
@@ -3718,7 +3808,13 @@ BEGIN ATOMIC
         AND t.charged_at >= day_start(from_day, time_zone)
         AND t.charged_at < day_start(to_day + 1, time_zone)
         AND t.charged_at <= moment
-        AND (product IS NULL OR t.product_id = product);
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    SELECT i.measure, i.at, i.rule, i.product_id, i.original_transaction_id, i.transaction_id, i.order_id,
+        i.period_type, i.currency, i.amount_milliunits, i.account_key
+    FROM charge_item_then(from_day, to_day, time_zone, product, environment, include_family_shared,
+        known_at, moment) AS i
+    WHERE known_at IS NOT NULL;
 END;
 COMMENT ON FUNCTION charge_item IS
     'Charges, once for each measure of charge_day under which they are counted, of some days and up to '
@@ -4053,15 +4149,23 @@ BEGIN ATOMIC
         WHEN o.status = 'expired' THEN ARRAY['opened', 'expired']
         -- It was not paid at the moment, or is not at all.
         WHEN t.charged_at IS NULL THEN ARRAY['opened', 'open']
-        WHEN o.status = 'refunded' AND EXISTS (
-            SELECT FROM movement AS r
-            WHERE r.environment = t.environment AND r.kind = 'refunded'
-                AND r.origin_at = t.charged_at AND r.transaction_id = t.transaction_id
-                AND r.product_id = t.product_id
-                AND r.charge_original_transaction_id = t.original_transaction_id
-                AND r.at <= moment
-                AND CASE WHEN known_at IS NULL THEN r.known_until = 'infinity'
-                    ELSE r.known_from <= known_at AND known_at < r.known_until END)
+        WHEN CASE WHEN known_at IS NULL
+            -- A refund whose date is not found has always been.
+            THEN o.status = 'refunded' AND NOT EXISTS (
+                SELECT FROM movement AS r
+                WHERE r.environment = t.environment AND r.kind = 'refunded'
+                    AND r.origin_at = t.charged_at AND r.transaction_id = t.transaction_id
+                    AND r.product_id = t.product_id
+                    AND r.charge_original_transaction_id = t.original_transaction_id
+                    AND r.at > moment AND r.known_until = 'infinity')
+            ELSE EXISTS (
+                SELECT FROM movement AS r
+                WHERE r.environment = t.environment AND r.kind = 'refunded'
+                    AND r.origin_at = t.charged_at AND r.transaction_id = t.transaction_id
+                    AND r.product_id = t.product_id
+                    AND r.charge_original_transaction_id = t.original_transaction_id
+                    AND r.at <= moment AND r.known_from <= known_at AND known_at < r.known_until)
+            END
             THEN ARRAY['opened', 'paid', 'refunded']
         ELSE ARRAY['opened', 'paid'] END) AS m (measure)
     UNION ALL

@@ -165,7 +165,9 @@ struct MovementRow: Hashable, Comparable, Sendable {
     let closed = Dictionary(
       grouping: known.subtracting(rows).union(added.values.joined()), by: \.family)
     return closed.keys.sorted().map { line in
-      let keys = Set((closed[line] ?? []).map(\.movement.key)).sorted(by: Self.precedes)
+      let changed = (closed[line] ?? []).map(\.movement)
+      let keys = Set(changed.map(\.key) + changed.flatMap(\.earlierKeys))
+        .sorted(by: Self.precedes)
       return write(
         (added[line] ?? []).sorted(), of: line, closing: closing(keys, of: line), at: moment)
     }
@@ -281,5 +283,27 @@ struct MovementRow: Hashable, Comparable, Sendable {
           shared_with_key, is_renewal)
       CROSS JOIN known CROSS JOIN change
       """
+  }
+}
+
+extension Movement {
+  /// The keys under which version 5 of the schema would have stored it: whatever replaces it closes
+  /// those, too, for what was known is worked out by the rules of today.
+  ///
+  /// A trial that was not paid for had lapsed, for whatever reason, and one that was paid for after
+  /// Apple had tried for a while was converted from its end on; who was recovered had come back.
+  fileprivate var earlierKeys: [Movement.Key] {
+    let causes: [String] =
+      switch kind {
+      case .trialEnded where number < 0 && cause == Movement.converted: ["lapsed"]
+      case .trialEnded where number < 0: ["lapsed", Movement.converted]
+      case .resumed where cause == Movement.recovered: [""]
+      default: []
+      }
+    return causes.map { cause in
+      var key = self.key
+      key.cause = cause
+      return key
+    }
   }
 }

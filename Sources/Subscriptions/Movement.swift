@@ -59,8 +59,8 @@ package struct Movement: Hashable, Sendable {
     package struct Move: Hashable, Sendable {
       /// Nil: from nobody.
       package var from: AccountKey?
-      /// The first account on the line, where the owner is the second one; nil: it is a later one, or
-      /// had been there before.
+      /// The first account on the line, where the owner is the second one; nil: it is a later one,
+      /// or had been there before.
       package var sharedWith: AccountKey?
 
       package init(from: AccountKey?, sharedWith: AccountKey?) {

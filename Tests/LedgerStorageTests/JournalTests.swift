@@ -70,6 +70,58 @@ struct JournalTests {
     }
   }
 
+  @Test("what version 5 of the schema said of trials and returns is replaced by what is said now")
+  func writtenByVersionFive() async throws {
+    try await withLedger { ledger in
+      let retry = RenewalStatus(asOf: day(7.1), autoRenews: true, phase: .billingRetry)
+      func trial(_ id: TransactionID, _ line: LineID) -> Evidence {
+        .transaction(
+          TransactionRecord(
+            key: key(id, line: line), asOf: day(0), purchaseDate: day(0), expiresDate: day(7),
+            periodType: .trial))
+      }
+      // One is in its trial, the other one was charged for only after five days of trying.
+      let (running, recovered) = (LineID(.production, "1000"), LineID(.production, "2000"))
+      try await ledger.submit([trial("1", running)], claiming: [], by: "anna", on: 0.1)
+      try await ledger.submit(
+        [
+          trial("2", recovered), .renewalStatus(retry, line: recovered),
+          charge("3", on: 12, line: recovered),
+        ], claiming: [], by: "anna", on: 12.1)
+      // Their rows as version 5 wrote them.
+      try await ledger.database.runScript(
+        """
+        UPDATE tenure.movement SET rule = NULL, decided_at = NULL, corrected_at = NULL,
+          has_moved = NULL, moved_from_key = NULL, shared_with_key = NULL, is_renewal = NULL;
+        UPDATE tenure.movement SET cause = 'lapsed'
+        WHERE kind = 'trial_ended' AND original_transaction_id = '1000';
+        DELETE FROM tenure.movement WHERE kind = 'trial_ended' AND cause = 'billing';
+        UPDATE tenure.movement SET at = '2026-01-08Z'
+        WHERE kind = 'trial_ended' AND cause = 'converted';
+        """)
+      #expect(try await ledger.audit().differences.isEmpty == false)
+      // The first is converted; and of the second something else changes.
+      try await ledger.submit(
+        [charge("4", on: 7, line: running)], claiming: [key("4", line: running)], by: "anna",
+        on: 13)
+      try await ledger.submit(
+        [charge("3", on: 12, line: recovered, asOf: 14, revokedOn: 13.5)], claiming: [],
+        by: "anna", on: 14)
+      #expect(
+        try await ledger.journal(knownAt: 15, of: "1000").filter { $0.contains("trial_ended") }
+          == ["7 trial_ended converted 1 -1"])
+      // What did not change is left to a survey.
+      _ = try await ledger.rebuild()
+      #expect(
+        try await ledger.journal(knownAt: 400, of: "2000").filter { $0.contains("trial_ended") }
+          == [
+            "7 trial_ended billing 2 -1", "12 trial_ended billing 2 +1",
+            "12 trial_ended converted 2 -1",
+          ])
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
   @Test("a survey brings it up to date when the catalogue changes, and keeps what was known")
   func catalogue() async throws {
     try await withLedger { ledger in
@@ -336,11 +388,12 @@ struct JournalTests {
 
 extension Ledger {
   /// What the journal knew on a day, in a few words each: when, what, of which charge.
-  fileprivate func journal(knownAt date: Double) async throws -> [String] {
+  fileprivate func journal(knownAt date: Double, of line: String? = nil) async throws -> [String] {
     try await database.query(
       """
       SELECT at, kind, cause, transaction_id, number FROM tenure.movement
       WHERE known_from <= \(day(date)) AND \(day(date)) < known_until
+        AND original_transaction_id = coalesce(\(line), original_transaction_id)
       ORDER BY at, kind, cause, transaction_id, original_transaction_id
       """
     ).decode(Timestamp.self, String.self, String.self, String.self, Int.self)
