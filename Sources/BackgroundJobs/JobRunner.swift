@@ -26,7 +26,14 @@ struct JobRunner: Sendable {
       await Occasion.$current.withValue(occasion) {
         await withSpan("job \(job.task.kind.rawValue)", ofKind: .consumer) { span in
           if span.isRecording { span.attributes["job.id"] = job.id }
-          _ = await run(job) { try await perform($0) }
+          _ = await run(job) { job in
+            do {
+              return try await perform(job)
+            } catch {
+              span.recordError(error)
+              throw error
+            }
+          }
         }
       }
     }

@@ -24,7 +24,7 @@ extension FinishedSpan {
   ///
   /// - Parameters:
   ///   - spans: The spans.
-  ///   - resource: What made them: the program, its version.
+  ///   - resource: What made them.
   /// - Returns: The body.
   static func body(of spans: [FinishedSpan], from resource: [(String, String)]) -> [UInt8] {
     var json = JSONWriter(capacity: 1024 * (spans.count + 1))

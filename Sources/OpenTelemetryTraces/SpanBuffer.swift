@@ -13,6 +13,8 @@ final class SpanBuffer: Sendable {
 
   init(limit: Int) { self.limit = limit }
 
+  var count: Int { state.withLock(\.spans.count) }
+
   func append(_ span: FinishedSpan) {
     state.withLock { state in
       if state.spans.count < limit { state.spans.append(span) } else { state.dropped += 1 }

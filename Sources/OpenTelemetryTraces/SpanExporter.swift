@@ -26,6 +26,8 @@ package struct SpanExporter: Service {
   /// The numbers of OpenTelemetry's own batch processor.
   private static let batch = 512
   private static let limit = 2048
+  /// How often it is looked whether there is enough for a request.
+  private static let turn: Duration = .milliseconds(200)
   private static let timeout: TimeAmount = .seconds(10)
   /// How much of an answer is read.
   private static let longestAnswer = 65_536
@@ -53,21 +55,34 @@ package struct SpanExporter: Service {
     self.logger = logger
   }
 
-  /// Sends what there is every few seconds, and the rest when the program ends.
+  /// Sends what there is every few seconds or when there is enough for a request, and the rest when
+  /// the program ends.
   package func run() async throws {
-    var configuration = HTTPClient.Configuration()
+    var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
     // The requests that carry spans have none of their own.
     configuration.tracing.tracer = nil
+    configuration.timeout = HTTPClient.Configuration.Timeout(
+      connect: Self.timeout, read: Self.timeout)
+    configuration.connectionPool.retryConnectionEstablishment = false
     let client = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
     await cancelWhenGracefulShutdown {
       while !Task.isCancelled {
-        try? await Task.sleep(for: interval)
-        await send(with: client)
+        await waitForSpans()
+        // A request that is under way ends by itself: cancelled, it would be sent again.
+        await Task { await send(with: client) }.value
       }
     }
-    // A task of its own, for this one may be cancelled.
     await Task { await send(with: client) }.value
     try await client.shutdown()
+  }
+
+  private func waitForSpans() async {
+    var waited: Duration = .zero
+    while waited < interval, buffer.count < Self.batch, !Task.isCancelled {
+      let turn = min(Self.turn, interval - waited)
+      try? await Task.sleep(for: turn)
+      waited += turn
+    }
   }
 
   /// What became of a request.
@@ -91,8 +106,6 @@ package struct SpanExporter: Service {
       case .taken: continue
       case .later(let fault):
         buffer.putBack(spans)
-        // The program ends: what is left is sent once more.
-        if Task.isCancelled { return }
         logger.warning(
           "The collector does not take spans: they are sent later",
           metadata: ["collector": "\(collector.url)", "fault": "\(fault)"])
@@ -115,9 +128,18 @@ package struct SpanExporter: Service {
     request.body = .bytes(FinishedSpan.body(of: spans, from: resource))
     do {
       let answer = try await client.execute(request, timeout: Self.timeout)
-      _ = try? await answer.body.collect(upTo: Self.longestAnswer)
+      let body = try? await answer.body.collect(upTo: Self.longestAnswer)
       switch answer.status.code {
-      case 200..<300: return .taken
+      case 200..<300:
+        // A part of them may have been refused, with the reason beside it.
+        if let body, String(buffer: body).contains("rejectedSpans") {
+          logger.warning(
+            "The collector refuses some of the spans",
+            metadata: [
+              "collector": "\(collector.url)", "answer": "\(String(buffer: body).prefix(300))",
+            ])
+        }
+        return .taken
       // What OTLP says may be tried again.
       case 429, 502, 503, 504: return .later("HTTP \(answer.status.code)")
       default: return .refused("HTTP \(answer.status.code)")

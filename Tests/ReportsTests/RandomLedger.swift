@@ -47,6 +47,7 @@ struct RandomLedger: Sendable {
   ///   - database: The ledger's.
   ///   - pause: What is done in the middle, at the moment that it is given.
   /// - Returns: The moment after it.
+  /// - Throws: What the database says, or `pause`.
   mutating func happen(
     in ledger: Ledger, _ database: ConnectionPool,
     pause: (Timestamp) async throws -> Void = { _ in }

@@ -92,37 +92,75 @@ struct TraceTests {
     }
   }
 
+  private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+
+  /// Runs an exporter to a stand-in beside `body`, and lets it end as a program lets it.
+  private static func export(
+    to collector: StandInReceiver, every interval: Duration,
+    _ body: (OpenTelemetryTracer) async throws -> Void
+  ) async throws {
+    let exporter = SpanExporter(
+      to: SpanExporter.Collector(url: "http://127.0.0.1:\(collector.port)/v1/traces"),
+      from: "work", interval: interval, logger: quiet)
+    let group = ServiceGroup(services: [exporter], logger: quiet)
+    try await withThrowingTaskGroup(of: Void.self) { tasks in
+      tasks.addTask { try await group.run() }
+      try await body(OpenTelemetryTracer(exporter: exporter, ratio: 1))
+      await group.triggerGracefulShutdown()
+      try await tasks.waitForAll()
+    }
+  }
+
+  private static func wait(until isSo: () -> Bool) async throws {
+    let end = ContinuousClock.now + .seconds(120)
+    while !isSo(), ContinuousClock.now < end { try await Task.sleep(for: .milliseconds(5)) }
+    #expect(isSo())
+  }
+
   @Test("a collector that is away is told later, and what it refuses is dropped")
   func trouble() async throws {
     try await StandInReceiver.run { collector in
-      let answers = Mutex([503, 200, 400])
+      // It is away, is back, refuses what it gets, sends elsewhere, and takes the rest.
+      let answers = Mutex([503, 200, 400, 302])
       collector.answer { _ in
-        .status(answers.withLock { $0.isEmpty ? 200 : $0.removeFirst() })
+        .status(
+          answers.withLock { $0.isEmpty ? 200 : $0.removeFirst() },
+          headers: ["Location": "http://127.0.0.1:1/"])
       }
-      let exporter = SpanExporter(
-        to: SpanExporter.Collector(url: "http://127.0.0.1:\(collector.port)/v1/traces"),
-        from: "work", interval: .milliseconds(10),
-        logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
-      let tracer = OpenTelemetryTracer(exporter: exporter, ratio: 1)
-      let group = ServiceGroup(
-        services: [exporter],
-        logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
-      func sent(_ count: Int) async throws {
-        while collector.requests.count < count { try await Task.sleep(for: .milliseconds(5)) }
-      }
-      try await withThrowingTaskGroup(of: Void.self) { tasks in
-        tasks.addTask { try await group.run() }
-        tracer.withSpan("first") { _ in }
-        try await sent(2)
-        tracer.withSpan("refused") { _ in }
-        try await sent(3)
-        tracer.withSpan("last") { _ in }
+      try await Self.export(to: collector, every: .milliseconds(10)) { tracer in
+        for (name, requests) in [("away", 2), ("refused", 3), ("elsewhere", 4)] {
+          tracer.withSpan(name) { _ in }
+          try await Self.wait { collector.requests.count >= requests }
+        }
         // What there is when the program ends is sent before it does.
-        await group.triggerGracefulShutdown()
-        try await tasks.waitForAll()
+        tracer.withSpan("last") { _ in }
       }
       let names = try collector.requests.map { try Self.spans([$0]).map(\.name) }
-      #expect(names == [["first"], ["first"], ["refused"], ["last"]])
+      #expect(names == [["away"], ["away"], ["refused"], ["elsewhere"], ["last"]])
+    }
+  }
+
+  @Test("more spans than fit into a request don't wait")
+  func many() async throws {
+    try await StandInReceiver.run { collector in
+      try await Self.export(to: collector, every: .seconds(3600)) { tracer in
+        for _ in 0..<600 { tracer.withSpan("one of many") { _ in } }
+        try await Self.wait { collector.requests.count == 2 }
+      }
+      #expect(try Self.spans(collector.requests).count == 600)
+    }
+  }
+
+  @Test("a program ends though its collector does not answer")
+  func silence() async throws {
+    try await StandInReceiver.run { collector in
+      collector.answer { _ in .silence }
+      let start = ContinuousClock.now
+      try await Self.export(to: collector, every: .milliseconds(10)) { tracer in
+        tracer.withSpan("a") { _ in }
+        try await Self.wait { !collector.requests.isEmpty }
+      }
+      #expect(ContinuousClock.now - start < .seconds(100))
     }
   }
 
@@ -130,7 +168,9 @@ struct TraceTests {
     "settings that can't be are refused, and a secret is not repeated",
     arguments: [
       ["TENURE_OTLP_ENDPOINT": "collector:4318"], ["TENURE_OTLP_ENDPOINT": "ftp://a"],
-      ["TENURE_OTLP_ENDPOINT": "http://a?b=c"], ["TENURE_TRACE_RATIO": "2"],
+      ["TENURE_OTLP_ENDPOINT": "http://a?b=c"], ["TENURE_OTLP_ENDPOINT": "http://a#b"],
+      ["TENURE_OTLP_ENDPOINT": "http://ops:geheim@a"], ["TENURE_OTLP_HEADERS": "a(b=geheim"],
+      ["TENURE_TRACE_RATIO": "2"],
       ["TENURE_TRACE_RATIO": "half"], ["TENURE_OTLP_HEADERS": "geheim"],
       ["TENURE_OTLP_HEADERS": "a=%0Ageheim"], ["TENURE_OTLP_HEADERS": "=geheim"],
     ])

@@ -18,6 +18,7 @@ package struct TracedTransport: AppStoreTransport {
       if span.isRecording {
         span.attributes["http.request.method"] = request.method
         span.attributes["http.response.status_code"] = response.status
+        if response.status >= 400 { span.setStatus(SpanStatus(code: .error)) }
       }
       return response
     }

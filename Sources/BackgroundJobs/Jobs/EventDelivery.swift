@@ -53,7 +53,9 @@ struct EventDelivery: Sendable {
       let start = ContinuousClock.now
       let outcome = try await withSpan("webhook", ofKind: .producer) { span in
         if span.isRecording { span.attributes["event.id"] = "\(delivery.eventID)" }
-        return try await sender.send(delivery.body, at: now())
+        let outcome = try await sender.send(delivery.body, at: now())
+        if case .failed = outcome { span.setStatus(SpanStatus(code: .error)) }
+        return outcome
       }
       metrics.took(ContinuousClock.now - start)
       switch outcome {
