@@ -2790,8 +2790,7 @@ BEGIN ATOMIC
     -- The charge whose period ends then.
     LEFT JOIN LATERAL (
         SELECT m.amount_milliunits, m.currency, m.price_source, m.period_type, m.product_id,
-            m.ownership_type, m.charge_original_transaction_id, m.at,
-            coalesce(m.is_renewal, true) AS is_renewal
+            m.ownership_type, m.charge_original_transaction_id, m.transaction_id, m.at
         FROM movement AS m
         WHERE m.environment = report_renewals_due_item.environment
             AND m.original_transaction_id = d.original_transaction_id AND m.kind = 'charged'
@@ -2818,7 +2817,18 @@ BEGIN ATOMIC
                     AND r.auto_renew_product_id IS NOT NULL
                     AND r.as_of <= least(report_renewals_due_item.as_of, known_at)
                     -- What was said before the charge is about that one: Apple renews up to a day early.
-                    AND r.as_of >= latest.at - CASE WHEN latest.is_renewal
+                    AND r.as_of >= latest.at - CASE WHEN EXISTS (
+                        SELECT FROM store_transaction AS t
+                        LEFT JOIN store_transaction AS p ON p.environment = t.environment
+                            AND p.original_transaction_id = t.original_transaction_id
+                            AND p.charged_at < t.charged_at
+                            AND p.expires_at BETWEEN t.charged_at - interval '60 seconds'
+                                AND t.charged_at + interval '60 seconds'
+                        WHERE t.environment = report_renewals_due_item.environment
+                            AND t.original_transaction_id = latest.charge_original_transaction_id
+                            AND t.transaction_id = latest.transaction_id
+                            AND t.product_id = latest.product_id
+                            AND (t.kind = 'renewal' OR t.kind = 'unknown' AND p.kind IS NOT NULL))
                         THEN interval '24 hours' ELSE interval '0' END
                     AND e.recorded_at <= known_at
                 ORDER BY r.as_of DESC, r.number DESC LIMIT 1)
@@ -3595,8 +3605,8 @@ COMMENT ON FUNCTION report_reactivations_item IS
 
 -- Charges with what was known of them at a moment. What the journal says of a charge it closes when it
 -- changes: so what it had closed by now says how it was, as far as it had begun to note it, and all else
--- is as it was. Revoked then was what the journal knew of a refund (an upgrade is none, and stays what it
--- is), and ordered what had fulfilled its order.
+-- is as it was. Revoked then was what the journal knew of a refund, and what it calls none now (an
+-- upgrade) by the date of Apple's word; ordered was what had fulfilled its order.
 CREATE OR REPLACE FUNCTION charge_then(known_at timestamptz)
 RETURNS TABLE (
     environment text, original_transaction_id text, transaction_id text, product_id text,
@@ -3609,20 +3619,20 @@ BEGIN ATOMIC
     SELECT c.environment, c.original_transaction_id, c.transaction_id, c.product_id, c.charged_at,
         c.kind, c.product_type, c.ownership_type, c.period_type, c.price_milliunits, c.currency,
         c.owner_account_key, c.rule, c.ground, c.decided_at, c.corrected_at,
-        CASE WHEN EXISTS (
+        EXISTS (
             SELECT FROM movement AS r
             WHERE r.environment = c.environment AND r.kind = 'refunded'
                 AND r.origin_at = c.charged_at AND r.transaction_id = c.transaction_id
                 AND r.product_id = c.product_id
-                AND r.charge_original_transaction_id = c.original_transaction_id)
-            THEN EXISTS (
-                SELECT FROM movement AS r
-                WHERE r.environment = c.environment AND r.kind = 'refunded'
-                    AND r.origin_at = c.charged_at AND r.transaction_id = c.transaction_id
-                    AND r.product_id = c.product_id
-                    AND r.charge_original_transaction_id = c.original_transaction_id
-                    AND r.known_from <= known_at AND known_at < r.known_until)
-            ELSE c.is_revoked END,
+                AND r.charge_original_transaction_id = c.original_transaction_id
+                AND r.known_from <= known_at AND known_at < r.known_until)
+        OR c.revoked_as_of IS NOT NULL AND c.revoked_as_of <= known_at AND NOT EXISTS (
+            SELECT FROM movement AS r
+            WHERE r.environment = c.environment AND r.kind = 'refunded'
+                AND r.origin_at = c.charged_at AND r.transaction_id = c.transaction_id
+                AND r.product_id = c.product_id
+                AND r.charge_original_transaction_id = c.original_transaction_id
+                AND r.known_until = 'infinity'),
         CASE WHEN c.order_id IS NOT NULL AND EXISTS (
             SELECT FROM purchase_order_account AS l
             JOIN purchase_order AS o ON o.account_key = l.account_key AND o.order_id = l.order_id
@@ -3633,7 +3643,8 @@ BEGIN ATOMIC
         SELECT t.environment, t.original_transaction_id, t.transaction_id, t.product_id,
             t.charged_at, t.kind, t.product_type, t.ownership_type, t.period_type,
             t.price_milliunits, t.currency, t.owner_account_key, t.rule, t.ground, t.decided_at,
-            t.corrected_at, t.revoked_at IS NOT NULL AS is_revoked, t.order_id, t.delivered_at
+            t.corrected_at, CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_as_of END
+                AS revoked_as_of, t.order_id, t.delivered_at
         FROM store_transaction AS t
         WHERE t.recorded_at <= known_at
             AND NOT EXISTS (
@@ -3651,7 +3662,7 @@ BEGIN ATOMIC
             t.price_milliunits, t.currency, m.account_key, coalesce(m.rule, t.rule), t.ground,
             CASE WHEN m.rule IS NULL THEN t.decided_at ELSE m.decided_at END,
             CASE WHEN m.rule IS NULL THEN t.corrected_at ELSE m.corrected_at END,
-            t.revoked_at IS NOT NULL, t.order_id, t.delivered_at
+            CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_as_of END, t.order_id, t.delivered_at
         FROM movement AS m
         JOIN store_transaction AS t ON t.environment = m.environment
             AND t.original_transaction_id = m.charge_original_transaction_id

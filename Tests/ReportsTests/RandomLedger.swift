@@ -77,7 +77,7 @@ struct RandomLedger: Sendable {
         let line = LineID(
           chance(90) ? .production : .sandbox,
           OriginalTransactionID("\(Int.random(in: 1...8, using: &random))000"))
-        let (evidence, key) = word(of: line, on: date, step)
+        let (evidence, key) = word(of: line, on: date)
         let order: UUID? =
           chance(20)
           ? try await ledger.openOrder(
@@ -124,12 +124,13 @@ struct RandomLedger: Sendable {
   }
 
   /// What Apple says of a charge: any product, price, kind and fate.
-  private mutating func word(of line: LineID, on date: Double, _ step: Int) -> (
+  private mutating func word(of line: LineID, on date: Double) -> (
     [Evidence], TransactionKey
   ) {
     let number = Int(date / 30)
-    let begin = Double(number * 30) + Double(step % 3) / 10
     let product = Self.catalogue[chance(60) ? 0 : Int.random(in: 0..<4, using: &random)]
+    // Of one transaction Apple always says the same date.
+    let begin = Double(number * 30) + Double((number + product.id.rawValue.utf8.count) % 3) / 10
     let key = TransactionKey(
       line: line,
       transactionID: TransactionID(
