@@ -29,8 +29,8 @@ BEGIN
     -- Tables that are there would stay as they are, while the version claimed otherwise.
     IF to_regclass('tenure.schema_version') IS NOT NULL THEN
         SELECT max(version) INTO version_found FROM tenure.schema_version;
-        IF version_found <> 6 THEN
-            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 6.',
+        IF version_found <> 7 THEN
+            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 7.',
                 version_found
                 USING HINT = 'Run `tenure migrate`.';
         END IF;
@@ -1314,6 +1314,9 @@ CREATE TABLE IF NOT EXISTS movement (
     moved_from_key          uuid,
     shared_with_key         uuid,
     is_renewal              boolean,
+    -- Of 'charged', when what was paid for ends, by the transaction that names the charge; infinity:
+    -- never. Null: it was known before version 7, which began to note it.
+    expires_at              timestamptz,
     -- It was known from here (inclusive) to there (exclusive).
     known_from              timestamptz NOT NULL,
     known_until             timestamptz NOT NULL DEFAULT 'infinity',
@@ -1360,6 +1363,7 @@ CREATE TABLE IF NOT EXISTS movement (
         ELSE kind = 'charged' AND num_nulls(decided_at, has_moved, is_renewal) = 0
             AND (has_moved OR num_nonnulls(moved_from_key, shared_with_key) = 0)
     END),
+    CONSTRAINT movement_expiry CHECK (expires_at IS NULL OR kind = 'charged'),
     CONSTRAINT movement_known CHECK (known_from <= known_until)
 );
 COMMENT ON TABLE movement IS
@@ -3605,34 +3609,33 @@ COMMENT ON FUNCTION report_reactivations_item IS
 
 -- Charges with what was known of them at a moment. What the journal says of a charge it closes when it
 -- changes: so what it had closed by now says how it was, as far as it had begun to note it, and all else
--- is as it was. Revoked then was what the journal knew of a refund, and what it calls none now (an
--- upgrade) by the date of Apple's word; ordered was what had fulfilled its order.
-CREATE OR REPLACE FUNCTION charge_then(known_at timestamptz)
+-- is as it was. Revoked was what the journal knew of a refund, at its date, and what it calls none now
+-- (an upgrade) since Apple's word and whatever the date; ordered was what had fulfilled its order.
+CREATE OR REPLACE FUNCTION charge_then(environment text, known_at timestamptz)
 RETURNS TABLE (
-    environment text, original_transaction_id text, transaction_id text, product_id text,
-    charged_at timestamptz, kind text, product_type text, ownership_type text, period_type text,
-    price_milliunits bigint, currency text, owner_account_key uuid, rule text, ground text,
-    decided_at timestamptz, corrected_at timestamptz, is_revoked boolean, order_id uuid,
-    delivered_at timestamptz)
+    original_transaction_id text, transaction_id text, product_id text, charged_at timestamptz,
+    kind text, product_type text, ownership_type text, period_type text, price_milliunits bigint,
+    currency text, owner_account_key uuid, rule text, ground text, decided_at timestamptz,
+    corrected_at timestamptz, revoked_at timestamptz, order_id uuid, delivered_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT c.environment, c.original_transaction_id, c.transaction_id, c.product_id, c.charged_at,
+    SELECT c.original_transaction_id, c.transaction_id, c.product_id, c.charged_at,
         c.kind, c.product_type, c.ownership_type, c.period_type, c.price_milliunits, c.currency,
         c.owner_account_key, c.rule, c.ground, c.decided_at, c.corrected_at,
-        EXISTS (
-            SELECT FROM movement AS r
+        (
+            SELECT CASE
+                WHEN bool_or(r.known_from <= known_at AND known_at < r.known_until)
+                    THEN max(r.at) FILTER (WHERE r.known_from <= known_at AND known_at < r.known_until)
+                -- What is a refund now was not known then.
+                WHEN bool_or(r.known_until = 'infinity') THEN NULL
+                WHEN c.revoked_as_of <= known_at THEN timestamptz '-infinity'
+            END
+            FROM movement AS r
             WHERE r.environment = c.environment AND r.kind = 'refunded'
                 AND r.origin_at = c.charged_at AND r.transaction_id = c.transaction_id
                 AND r.product_id = c.product_id
                 AND r.charge_original_transaction_id = c.original_transaction_id
-                AND r.known_from <= known_at AND known_at < r.known_until)
-        OR c.revoked_as_of IS NOT NULL AND c.revoked_as_of <= known_at AND NOT EXISTS (
-            SELECT FROM movement AS r
-            WHERE r.environment = c.environment AND r.kind = 'refunded'
-                AND r.origin_at = c.charged_at AND r.transaction_id = c.transaction_id
-                AND r.product_id = c.product_id
-                AND r.charge_original_transaction_id = c.original_transaction_id
-                AND r.known_until = 'infinity'),
+        ),
         CASE WHEN c.order_id IS NOT NULL AND EXISTS (
             SELECT FROM purchase_order_account AS l
             JOIN purchase_order AS o ON o.account_key = l.account_key AND o.order_id = l.order_id
@@ -3646,7 +3649,7 @@ BEGIN ATOMIC
             t.corrected_at, CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_as_of END
                 AS revoked_as_of, t.order_id, t.delivered_at
         FROM store_transaction AS t
-        WHERE t.recorded_at <= known_at
+        WHERE t.environment = charge_then.environment AND t.recorded_at <= known_at
             AND NOT EXISTS (
                 SELECT FROM movement AS m
                 WHERE m.environment = t.environment AND m.kind = 'charged'
@@ -3667,8 +3670,8 @@ BEGIN ATOMIC
         JOIN store_transaction AS t ON t.environment = m.environment
             AND t.original_transaction_id = m.charge_original_transaction_id
             AND t.transaction_id = m.transaction_id AND t.product_id = m.product_id
-        WHERE m.kind = 'charged' AND m.known_from <= known_at AND known_at < m.known_until
-            AND m.known_until < 'infinity'
+        WHERE m.environment = charge_then.environment AND m.kind = 'charged'
+            AND m.known_from <= known_at AND known_at < m.known_until AND m.known_until < 'infinity'
     ) AS c;
 END;
 COMMENT ON FUNCTION charge_then IS
@@ -3687,8 +3690,8 @@ BEGIN ATOMIC
     SELECT 'decided', t.decided_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM charge_then(known_at) AS t
-    WHERE t.environment = charge_item_then.environment AND t.rule IS NOT NULL
+    FROM charge_then(charge_item_then.environment, known_at) AS t
+    WHERE t.rule IS NOT NULL
         AND t.decided_at >= day_start(from_day, time_zone)
         AND t.decided_at < day_start(to_day + 1, time_zone)
         AND t.decided_at <= moment
@@ -3698,8 +3701,8 @@ BEGIN ATOMIC
     SELECT 'corrected', t.corrected_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM charge_then(known_at) AS t
-    WHERE t.environment = charge_item_then.environment AND t.rule IS NOT NULL
+    FROM charge_then(charge_item_then.environment, known_at) AS t
+    WHERE t.rule IS NOT NULL
         AND t.corrected_at >= day_start(from_day, time_zone)
         AND t.corrected_at < day_start(to_day + 1, time_zone)
         AND t.corrected_at <= moment
@@ -3709,8 +3712,8 @@ BEGIN ATOMIC
     SELECT 'paid_without_order', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM charge_then(known_at) AS t
-    WHERE t.environment = charge_item_then.environment AND t.owner_account_key IS NOT NULL
+    FROM charge_then(charge_item_then.environment, known_at) AS t
+    WHERE t.owner_account_key IS NOT NULL
         AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
         -- What Apple names no kind of, and was renewed without anybody's buying, as charge_change has it.
         AND NOT (t.kind = 'unknown'
@@ -3723,9 +3726,9 @@ BEGIN ATOMIC
     SELECT 'not_delivered', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM charge_then(known_at) AS t
-    WHERE t.environment = charge_item_then.environment AND t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased' AND NOT t.is_revoked
+    FROM charge_then(charge_item_then.environment, known_at) AS t
+    WHERE t.owner_account_key IS NOT NULL
+        AND t.ownership_type = 'purchased' AND (t.revoked_at IS NULL OR t.revoked_at > moment)
         -- The first condition is the index's, and follows from the second.
         AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
             OR coalesce(t.product_type, 'consumable') = 'consumable')
@@ -3792,7 +3795,16 @@ BEGIN ATOMIC
         t.owner_account_key
     FROM store_transaction AS t
     WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased' AND t.revoked_at IS NULL
+        AND t.ownership_type = 'purchased'
+        -- Refunded by the journal, whichever transaction of the charge Apple told of; else an upgrade.
+        AND coalesce((
+            SELECT max(r.at) FROM movement AS r
+            WHERE r.environment = t.environment AND r.kind = 'refunded'
+                AND r.origin_at = t.charged_at AND r.transaction_id = t.transaction_id
+                AND r.product_id = t.product_id
+                AND r.charge_original_transaction_id = t.original_transaction_id
+                AND r.known_until = 'infinity'
+        ), CASE WHEN t.revoked_at IS NOT NULL THEN timestamptz '-infinity' END, 'infinity') > moment
         -- The first condition is the index's, and follows from the second.
         AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
             OR coalesce(t.product_type, 'consumable') = 'consumable')
@@ -3811,7 +3823,15 @@ BEGIN ATOMIC
         t.owner_account_key
     FROM store_transaction AS t
     WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased' AND t.revoked_at IS NULL
+        AND t.ownership_type = 'purchased'
+        AND coalesce((
+            SELECT max(r.at) FROM movement AS r
+            WHERE r.environment = t.environment AND r.kind = 'refunded'
+                AND r.origin_at = t.charged_at AND r.transaction_id = t.transaction_id
+                AND r.product_id = t.product_id
+                AND r.charge_original_transaction_id = t.original_transaction_id
+                AND r.known_until = 'infinity'
+        ), CASE WHEN t.revoked_at IS NOT NULL THEN timestamptz '-infinity' END, 'infinity') > moment
         AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
             ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
@@ -3819,6 +3839,28 @@ BEGIN ATOMIC
         AND t.charged_at >= day_start(from_day, time_zone)
         AND t.charged_at < day_start(to_day + 1, time_zone)
         AND t.charged_at <= moment
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    -- What the sums by the day have otherwise, since they go by what Apple says now of the transaction that
+    -- names the charge: what was refunded later, and what was refunded under another transaction.
+    SELECT o.measure, t.charged_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM (VALUES ('refunded_since', true), ('refunded_elsewhere', false)) AS o (measure, is_later)
+    JOIN movement AS r ON (r.at > moment) = o.is_later
+    JOIN store_transaction AS t ON t.environment = r.environment
+        AND t.original_transaction_id = r.charge_original_transaction_id
+        AND t.transaction_id = r.transaction_id AND t.product_id = r.product_id
+    WHERE known_at IS NULL AND r.environment = charge_item.environment AND r.kind = 'refunded'
+        AND r.known_until = 'infinity' AND (t.revoked_at IS NOT NULL) = o.is_later
+        AND t.owner_account_key IS NOT NULL AND t.ownership_type = 'purchased'
+        AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
+            SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
+            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
+        AND t.delivered_at IS NULL
+        AND r.origin_at >= day_start(from_day, time_zone)
+        AND r.origin_at < day_start(to_day + 1, time_zone)
+        AND r.origin_at <= moment
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
     SELECT i.measure, i.at, i.rule, i.product_id, i.original_transaction_id, i.transaction_id, i.order_id,
@@ -3829,7 +3871,8 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION charge_item IS
     'Charges, once for each measure of charge_day under which they are counted, of some days and up to '
-    'a moment; and under delivered_since those not_delivered then that were delivered since.';
+    'a moment; and what the sums of not_delivered lack (delivered_since and refunded_since: after the '
+    'moment) or have too much (refunded_elsewhere: under another transaction of the charge).';
 
 -- The same, summed up as far as possible, as movement_sum does it.
 CREATE OR REPLACE FUNCTION charge_sum(
@@ -3868,11 +3911,12 @@ BEGIN ATOMIC
     WHERE i.measure = ANY (measures)
     UNION ALL
     -- The sums are those of now.
-    SELECT 'not_delivered', (i.at AT TIME ZONE 'UTC')::date, i.rule, i.product_id, 1
+    SELECT 'not_delivered', (i.at AT TIME ZONE 'UTC')::date, i.rule, i.product_id,
+        CASE i.measure WHEN 'refunded_elsewhere' THEN -1 ELSE 1 END
     FROM charge_item(from_day, least(to_day, (moment AT TIME ZONE 'UTC')::date - 1), 'UTC', product,
         environment, include_family_shared, NULL, moment) AS i
     WHERE known_at IS NULL AND time_zone = 'UTC' AND 'not_delivered' = ANY (measures)
-        AND i.measure = 'delivered_since';
+        AND i.measure IN ('delivered_since', 'refunded_since', 'refunded_elsewhere');
 END;
 COMMENT ON FUNCTION charge_sum IS
     'What charge_item lists, from the sums by the day where these can answer: for days of UTC, as known '
@@ -4065,7 +4109,10 @@ BEGIN ATOMIC
     ) AS c ON true
     CROSS JOIN LATERAL (
         SELECT coalesce(u.recorded_at, c.recorded_at) AS recorded_at,
-            coalesce(u.expires_at, c.expires_at) AS expires_at
+            -- What was not known any more by now was noted; all else is as it was.
+            CASE WHEN m.known_until < 'infinity' AND m.expires_at IS NOT NULL
+                THEN nullif(m.expires_at, 'infinity')
+                ELSE coalesce(u.expires_at, c.expires_at) END AS expires_at
     ) AS t
     -- Rows, and no condition: so that a plan knows how few classes there are.
     JOIN (VALUES
@@ -4111,9 +4158,10 @@ COMMENT ON FUNCTION report_unclaimed IS
     'Recorded charges that no account owns, at the moment as_of: by age (since they were first seen), '
     'product and currency, with the money (the part from_catalogue at the catalogue''s price; without a '
     'currency: no price is known). Those whose period was over when they were first seen stand apart '
-    '(was_over): that is the history that comes with a first receipt, and nobody will claim it; the end of '
-    'the period is the one that is known now. Trials and what is shared in a family are left out, unless '
-    'included.';
+    '(was_over): that is the history that comes with a first receipt, and nobody will claim it. Trials and '
+    'what is shared in a family are left out, unless included. As known at known_at: whose they were, '
+    'and whether they were over, by what was known then (an end that Apple changed before version 7 of '
+    'the schema is taken as it is now).';
 
 -- orders -----------------------------------------------------------------------------------------
 
@@ -4437,6 +4485,6 @@ END
 $$;
 
 INSERT INTO schema_version (version, applied_at, serves_since)
-SELECT 6, now(), 5 WHERE NOT EXISTS (SELECT FROM schema_version);
+SELECT 7, now(), 6 WHERE NOT EXISTS (SELECT FROM schema_version);
 
 COMMIT;

@@ -35,8 +35,8 @@ struct MovementRow: Hashable, Comparable, Sendable {
 
   /// What is stored, for comparing it with what it must be.
   ///
-  /// How a charge came to its owner was not noted before version 6 of the schema. That is not wrong
-  /// but missing, and stays so: to close such a row and to add another one would say that it became
+  /// How a charge came to its owner was not noted before version 6 of the schema, and when it ends
+  /// not before version 7. That is not wrong but missing, and stays so: to close such a row and to add another one would say that it became
   /// known today.
   ///
   /// - Parameters:
@@ -44,27 +44,29 @@ struct MovementRow: Hashable, Comparable, Sendable {
   ///   - rows: What it must be.
   /// - Returns: What is stored, with what was not noted taken from what it must be.
   static func completed(_ known: Set<MovementRow>, by rows: Set<MovementRow>) -> Set<MovementRow> {
-    guard known.contains(where: \.isWithoutOwnership) else { return known }
+    guard known.contains(where: \.isIncomplete) else { return known }
     struct Name: Hashable {
       var family: LineID
       var key: Movement.Key
     }
     let charged = rows.filter { $0.movement.kind == .charged }
-    let ownerships = Dictionary(
-      charged.map { (Name(family: $0.family, key: $0.movement.key), $0.movement.ownership) },
+    let movements = Dictionary(
+      charged.map { (Name(family: $0.family, key: $0.movement.key), $0.movement) },
       uniquingKeysWith: { first, _ in first })
     return Set(
       known.map { row in
-        guard row.isWithoutOwnership else { return row }
+        guard row.isIncomplete, let now = movements[Name(family: row.family, key: row.movement.key)]
+        else { return row }
         var row = row
-        row.movement.ownership =
-          ownerships[Name(family: row.family, key: row.movement.key)] ?? nil
+        row.movement.ownership = row.movement.ownership ?? now.ownership
+        row.movement.expiry = row.movement.expiry ?? now.expiry
         return row
       })
   }
 
-  private var isWithoutOwnership: Bool {
-    movement.kind == .charged && movement.ownership == nil
+  /// Whether it is a charge of which not everything was noted that is today.
+  private var isIncomplete: Bool {
+    movement.kind == .charged && (movement.ownership == nil || movement.expiry == nil)
   }
 
   // MARK: Reading
@@ -76,7 +78,8 @@ struct MovementRow: Hashable, Comparable, Sendable {
       charge_original_transaction_id, product_id, product_type, subscription_group, cause,
       origin_at, number, ownership_type, period_type, offer_id, quantity, currency,
       amount_milliunits, price_source, mrr_twelfths, account_key, rule, decided_at, corrected_at,
-      has_moved, moved_from_key, shared_with_key, is_renewal
+      has_moved, moved_from_key, shared_with_key, is_renewal, expires_at IS NOT NULL,
+      nullif(expires_at, 'infinity')
     FROM tenure.movement
     WHERE environment = \(line.environment)
       AND original_transaction_id = \(line.originalTransactionID) AND known_until = 'infinity'
@@ -92,7 +95,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
       String?.self, String.self, Timestamp?.self, Int.self, OwnershipType.self, PeriodType.self,
       String?.self, Int.self, String?.self, Int64.self, ChargePrice.Source?.self, Int64.self,
       AccountKey?.self, Decision.Rule?.self, Timestamp?.self, Timestamp?.self, Bool?.self,
-      AccountKey?.self, AccountKey?.self, Bool?.self)
+      AccountKey?.self, AccountKey?.self, Bool?.self, Bool.self, Timestamp?.self)
     var movements: Set<MovementRow> = []
     for row in 0..<rows.count {
       var cursor = RowCursor(rows: rows, row: row)
@@ -124,6 +127,8 @@ struct MovementRow: Hashable, Comparable, Sendable {
       let movedFrom = try cursor.next(AccountKey?.self)
       let sharedWith = try cursor.next(AccountKey?.self)
       let isRenewal = try cursor.next(Bool?.self)
+      let isExpiryNoted = try cursor.next(Bool.self)
+      let expiresAt = try cursor.next(Timestamp?.self)
       let ownership: Movement.Ownership? =
         if let rule, let decidedAt, let isRenewal {
           Movement.Ownership(
@@ -142,7 +147,8 @@ struct MovementRow: Hashable, Comparable, Sendable {
             originAt: originAt, number: number, ownershipType: ownershipType,
             periodType: periodType, offerID: offerID, quantity: quantity, currency: currency,
             amountMilliunits: amount, priceSource: source, monthlyTwelfths: monthlyTwelfths,
-            account: account, ownership: ownership)))
+            account: account, ownership: ownership,
+            expiry: isExpiryNoted ? Movement.Expiry(date: expiresAt) : nil)))
     }
     return movements
   }
@@ -253,14 +259,16 @@ struct MovementRow: Hashable, Comparable, Sendable {
         subscription_group, cause, origin_at, number, ownership_type, period_type, offer_id,
         quantity, currency, amount_milliunits, price_source, mrr_twelfths, account_key, rule,
         decided_at, corrected_at, has_moved, moved_from_key, shared_with_key, is_renewal,
-        known_from, opened_by)
+        expires_at, known_from, opened_by)
       SELECT \(line.environment), \(line.originalTransactionID), new.kind, new.at,
         new.transaction_id, new.charge_original_transaction_id, new.product_id,
         new.product_type, new.subscription_group, new.cause, new.origin_at, new.number,
         new.ownership_type, new.period_type, new.offer_id, new.quantity, new.currency,
         new.amount_milliunits, new.price_source, new.mrr_twelfths, new.account_key, new.rule,
         new.decided_at, new.corrected_at, new.has_moved, new.moved_from_key,
-        new.shared_with_key, new.is_renewal, known.at, change.change_id
+        new.shared_with_key, new.is_renewal,
+        CASE WHEN new.is_expiry_noted THEN coalesce(new.expires_at, 'infinity') END, known.at,
+        change.change_id
       FROM unnest(\(movements.map(\.kind)), \(movements.map(\.at)),
           \(movements.map(\.transactionID)),
           \(movements.map(\.line.originalTransactionID)), \(movements.map(\.productID)),
@@ -275,12 +283,13 @@ struct MovementRow: Hashable, Comparable, Sendable {
           \(movements.map { $0.ownership.map { $0.move != nil } }),
           \(movements.map(\.ownership?.move?.from)),
           \(movements.map(\.ownership?.move?.sharedWith)),
-          \(movements.map(\.ownership?.isRenewal)))
+          \(movements.map(\.ownership?.isRenewal)), \(movements.map { $0.expiry != nil }),
+          \(movements.map(\.expiry?.date)))
         AS new (kind, at, transaction_id, charge_original_transaction_id, product_id,
           product_type, subscription_group, cause, origin_at, number, ownership_type,
           period_type, offer_id, quantity, currency, amount_milliunits, price_source,
           mrr_twelfths, account_key, rule, decided_at, corrected_at, has_moved, moved_from_key,
-          shared_with_key, is_renewal)
+          shared_with_key, is_renewal, is_expiry_noted, expires_at)
       CROSS JOIN known CROSS JOIN change
       """
   }

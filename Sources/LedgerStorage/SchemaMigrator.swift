@@ -8,7 +8,7 @@ package import Postgres
 /// on meanwhile: which of them, that row says, too.
 package struct SchemaMigrator: Sendable {
   /// The version that `schema.sql` describes and this program works with.
-  package static let currentVersion = 6
+  package static let currentVersion = 7
 
   /// In order, without gaps, from version 2 to the current one; version 1 is the first.
   static let steps = [
@@ -19,6 +19,9 @@ package struct SchemaMigrator: Sendable {
     SchemaStep(
       version: 6, servesSince: 5,
       sql: String(decoding: PackageResources.step_6_sql, as: UTF8.self)),
+    SchemaStep(
+      version: 7, servesSince: 6,
+      sql: String(decoding: PackageResources.step_7_sql, as: UTF8.self)),
   ]
 
   /// Two programs that migrate at once do so one after the other: "tenure" in ASCII, as in

@@ -12,8 +12,9 @@ extension Movement {
     let terms = line.terms(rule, in: catalogue)
     var journal = Journal()
     let ownerships = line.ownerships(rule)
+    let expiries = line.expiries
     for (charge, terms) in zip(rule.charges, terms) {
-      journal.add(charge, terms, ownerships[charge.id])
+      journal.add(charge, terms, ownerships[charge.id], expiries[charge.id])
     }
     journal.add(SubscriptionTimeline(of: line, rule: rule, terms: terms))
     // Apple never reports two charges under one name; should it, recording must not fail for it.
@@ -31,7 +32,8 @@ private struct Journal {
   private mutating func add(
     _ kind: Movement.Kind, at moment: Timestamp, _ terms: ChargeTerms, number: Int = 1,
     cause: String = "", from origin: Timestamp? = nil, price: ChargePrice? = nil, amount: Int64 = 0,
-    monthlyTwelfths: Int64 = 0, ownership: Movement.Ownership? = nil
+    monthlyTwelfths: Int64 = 0, ownership: Movement.Ownership? = nil,
+    expiry: Movement.Expiry? = nil
   ) {
     movements.append(
       Movement(
@@ -43,15 +45,19 @@ private struct Journal {
         ownershipType: terms.ownershipType, periodType: terms.periodType, offerID: terms.offerID,
         quantity: terms.quantity, currency: price?.currency, amountMilliunits: amount,
         priceSource: price?.source, monthlyTwelfths: monthlyTwelfths, account: terms.owner,
-        ownership: ownership))
+        ownership: ownership, expiry: expiry))
   }
 
   // MARK: Charges
 
-  mutating func add(_ charge: Charge, _ terms: ChargeTerms, _ ownership: Movement.Ownership?) {
+  mutating func add(
+    _ charge: Charge, _ terms: ChargeTerms, _ ownership: Movement.Ownership?,
+    _ expiry: Movement.Expiry?
+  ) {
     let amount = terms.price?.amountMilliunits ?? 0
     add(
-      .charged, at: charge.date, terms, price: terms.price, amount: amount, ownership: ownership)
+      .charged, at: charge.date, terms, price: terms.price, amount: amount, ownership: ownership,
+      expiry: expiry)
     if let revocation = charge.revocation {
       add(
         .refunded, at: revocation.at, terms, number: -1, cause: revocation.reason ?? "",
@@ -210,6 +216,13 @@ private struct Journal {
 }
 
 extension Line {
+  /// When what was paid for ends, by the transactions that name charges, and by all others.
+  fileprivate var expiries: [Charge.ID: Movement.Expiry] {
+    Dictionary(
+      history.transactions.map { ($0.key, Movement.Expiry(date: $0.expiresDate?.value)) },
+      uniquingKeysWith: { first, _ in first })
+  }
+
   /// How the charges whose decisions are recorded came to their owners.
   fileprivate func ownerships(_ rule: OwnershipRule) -> [Charge.ID: Movement.Ownership] {
     var moves: [Charge.ID: Movement.Ownership.Move] = [:]

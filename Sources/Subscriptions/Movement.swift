@@ -88,6 +88,14 @@ package struct Movement: Hashable, Sendable {
     }
   }
 
+  /// When what was paid for ends, as it was known.
+  package struct Expiry: Hashable, Sendable {
+    /// By the transaction that names the charge; nil: never.
+    package var date: Timestamp?
+
+    package init(date: Timestamp?) { self.date = date }
+  }
+
   /// What tells one from all others of a subscription.
   package struct Key: Hashable, Sendable {
     package var kind: Kind
@@ -140,6 +148,8 @@ package struct Movement: Hashable, Sendable {
   package var account: AccountKey?
   /// Of `charged` alone; nil where it was recorded before this was.
   package var ownership: Ownership?
+  /// Of `charged` alone; nil where it was recorded before this was.
+  package var expiry: Expiry?
 
   /// Takes one as it is stored.
   package init(
@@ -147,7 +157,8 @@ package struct Movement: Hashable, Sendable {
     originAt: Timestamp? = nil, number: Int, ownershipType: OwnershipType = .purchased,
     periodType: PeriodType = .normal, offerID: String? = nil, quantity: Int = 1,
     currency: String? = nil, amountMilliunits: Int64 = 0, priceSource: ChargePrice.Source? = nil,
-    monthlyTwelfths: Int64 = 0, account: AccountKey? = nil, ownership: Ownership? = nil
+    monthlyTwelfths: Int64 = 0, account: AccountKey? = nil, ownership: Ownership? = nil,
+    expiry: Expiry? = nil
   ) {
     kind = key.kind
     at = key.at
@@ -169,6 +180,7 @@ package struct Movement: Hashable, Sendable {
     self.monthlyTwelfths = monthlyTwelfths
     self.account = account
     self.ownership = ownership
+    self.expiry = expiry
   }
 
   package var key: Key {

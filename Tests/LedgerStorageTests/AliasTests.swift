@@ -41,6 +41,54 @@ struct AliasTests {
     }
   }
 
+  @Test func `what was refunded under an alias is not to be delivered any more`() async throws {
+    try await withLedger { ledger in
+      _ = try await ledger.describe(
+        Product(
+          id: "monthly", validFrom: start, type: .autoRenewable, entitlements: ["premium"]))
+      _ = try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(0))
+      try await ledger.submit(
+        [charge("1", on: 0.1, lineItem: "w1")], claiming: [key("1")], by: "anna", on: 0.2)
+      /// How many are not delivered, by the sums and one by one, at a moment or as known then.
+      func notDelivered(asOf date: Double, knownAt: Double? = nil) async throws -> [Int64] {
+        let (sum, items) = try await ledger.database.query(
+          """
+          SELECT (
+            SELECT sum(not_delivered)::bigint
+            FROM tenure.report_orders('2026-01-01', '2026-01-31', as_of => \(day(date)),
+              known_at => \(knownAt.map { day($0) }))
+          ), (
+            SELECT count(*)
+            FROM tenure.report_orders_item('2026-01-01', '2026-01-31', as_of => \(day(date)),
+              known_at => \(knownAt.map { day($0) }))
+            WHERE measure = 'not_delivered'
+          )
+          """
+        ).decodeOnly(Int64.self, Int64.self)
+        return [sum, items]
+      }
+      #expect(try await notDelivered(asOf: 3) == [1, 1])
+      let alias = charge("2", on: 0.1, asOf: 4, lineItem: "w1", revokedOn: 3.9)
+      try await ledger.submit([alias], claiming: [], by: "anna", on: 4)
+      let family = try #require(try await ledger.family(of: lineID))
+      #expect(family.rule.charges.map(\.transactions) == [[key("1"), key("2")]])
+      for isToldOfBoth in [false, true] {
+        if isToldOfBoth {
+          let first = charge("1", on: 0.1, asOf: 5, lineItem: "w1", revokedOn: 3.9)
+          try await ledger.submit([first], claiming: [], by: "anna", on: 5)
+        }
+        #expect(try await notDelivered(asOf: 5) == [0, 0])
+        #expect(try await notDelivered(asOf: 3) == [1, 1])
+        #expect(try await notDelivered(asOf: 5, knownAt: 3) == [1, 1])
+      }
+      // Delivered after all: of the days before nothing is lacking.
+      _ = try await ledger.acknowledgeDelivery(of: key("1"), by: "anna", on: 6)
+      #expect(try await notDelivered(asOf: 5) == [0, 0])
+      #expect(try await notDelivered(asOf: 3) == [1, 1])
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
   @Test("a delivered charge may lose its owner")
   func deliveredThenUnclaimed() async throws {
     try await withLedger { ledger in

@@ -92,7 +92,8 @@ struct JournalTests {
       try await ledger.database.runScript(
         """
         UPDATE tenure.movement SET rule = NULL, decided_at = NULL, corrected_at = NULL,
-          has_moved = NULL, moved_from_key = NULL, shared_with_key = NULL, is_renewal = NULL;
+          has_moved = NULL, moved_from_key = NULL, shared_with_key = NULL, is_renewal = NULL,
+          expires_at = NULL;
         UPDATE tenure.movement SET cause = 'lapsed'
         WHERE kind = 'trial_ended' AND original_transaction_id = '1000';
         DELETE FROM tenure.movement WHERE kind = 'trial_ended' AND cause = 'billing';

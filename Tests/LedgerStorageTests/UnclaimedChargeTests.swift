@@ -30,6 +30,29 @@ struct UnclaimedChargeTests {
     }
   }
 
+  @Test func `whether it was over is told by the end that was known then`() async throws {
+    try await withLedger { ledger in
+      try await ledger.learn([charge("1", on: 0)], on: 31)
+      // Apple has made the period longer, and said so late.
+      try await ledger.learn([charge("1", on: 0, days: 40, asOf: 32)], on: 33)
+      func wasOver(knownAt date: Double?) async throws -> [Bool] {
+        try await ledger.database.query(
+          """
+          SELECT was_over FROM tenure.report_unclaimed(as_of => \(day(60)),
+            known_at => \(date.map { day($0) }))
+          """
+        ).decode(Bool.self)
+      }
+      #expect(try await wasOver(knownAt: nil) == [false])
+      #expect(try await wasOver(knownAt: 34) == [false])
+      #expect(try await wasOver(knownAt: 32) == [true])
+      // What was known before version 7 of the schema did not note it.
+      try await ledger.database.runScript("UPDATE tenure.movement SET expires_at = NULL")
+      #expect(try await wasOver(knownAt: 32) == [false])
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
   @Test func `each is on one of two lists, the latest first, page after page`() async throws {
     let terms = AccessTerms(
       catalogue: Catalogue([

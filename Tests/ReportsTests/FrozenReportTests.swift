@@ -74,9 +74,7 @@ struct FrozenReportTests {
       var story = RandomLedger(seed)
       let now = try await story.happen(in: ledger, database)
       let reports = ReportReader(database: database)
-      // Of orders, what a refund under another name of the charge takes back from what is to be
-      // delivered is known to the journal alone, and not to the sums of now.
-      let known = Self.questions(story, knownAt: now).filter { $0.0 != .orders }
+      let known = Self.questions(story, knownAt: now)
       let usual = known.map { question in
         var choices = question.1
         choices.knownAt = nil

@@ -179,11 +179,12 @@ extension BareStatements {
     let causes = ["", "", "unknown", "active_renewing", "active_renewing", "expired"]
     let dates = [now, now, end, now, end, end]
     let origins: [Timestamp?] = [nil, now, now, nil, nil, nil]
-    // How a charge came to its owner: its binding did not move, and it is no renewal.
+    // How a charge came to its owner (its binding did not move, and it is no renewal), and its end.
     let none = [String?](repeating: nil, count: kinds.count - 1)
     let rules = ["submitter"] + none
     let decisions = [Optional(now)] + none.map { _ in nil }
     let flags = [Optional(false)] + none.map { _ in nil }
+    let expiries = [Optional(end)] + none.map { _ in nil }
     return """
       WITH change AS (
         INSERT INTO tenure.movement_change (environment, original_transaction_id)
@@ -193,14 +194,14 @@ extension BareStatements {
       INSERT INTO tenure.movement (environment, original_transaction_id, kind, at, transaction_id,
         charge_original_transaction_id, product_id, product_type, subscription_group, cause,
         origin_at, number, ownership_type, period_type, quantity, account_key, rule, decided_at,
-        has_moved, is_renewal, known_from, opened_by)
+        has_moved, is_renewal, expires_at, known_from, opened_by)
       SELECT \(environment), \(line), kind, at, \(transaction), \(line), \(product),
         \("auto_renewable"), \("bench"), cause, origin_at, number,
         \("purchased"), \("normal"), \(1), \(sample.accountKey), rule, decided_at, is_of_charge,
-        is_of_charge, \(now), change_id
+        is_of_charge, expires_at, \(now), change_id
       FROM change CROSS JOIN unnest(\(kinds), \(dates), \(causes), \(origins),
-        \([1, 1, -1, 1, -1, 1]), \(rules), \(decisions), \(flags))
-        AS new (kind, at, cause, origin_at, number, rule, decided_at, is_of_charge)
+        \([1, 1, -1, 1, -1, 1]), \(rules), \(decisions), \(flags), \(expiries))
+        AS new (kind, at, cause, origin_at, number, rule, decided_at, is_of_charge, expires_at)
       """
   }
 

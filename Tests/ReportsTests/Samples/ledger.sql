@@ -299,6 +299,9 @@ FROM (VALUES
     ('c3', 'tc4', 'coins', 'purchase', '2026-04-01 10:00Z', NULL, '2026-04-02 11:00Z', 'normal', 2500, 'EUR', 'b', 'submitter', '2026-04-02 11:00Z', NULL, '00000000-0000-0000-0000-000000000015', '2026-04-05 10:00Z')
 ) AS t (line, id, product, what, charged, expires, recorded, period, price, currency, account, rule,
     decided, corrected, ordered, delivered);
+-- Given back a quarter of an hour after it was paid.
+UPDATE store_transaction SET revoked_at = '2026-04-14 23:45Z', revocation_as_of = '2026-04-15 00:10Z'
+WHERE transaction_id = 'tc3';
 -- What a family shares moved from one account to another, too.
 INSERT INTO store_transaction
 SELECT r.* FROM store_transaction AS t
