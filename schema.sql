@@ -1373,6 +1373,10 @@ CREATE INDEX IF NOT EXISTS movement_by_time ON movement (environment, kind, at);
 -- What goes back to a time.
 CREATE INDEX IF NOT EXISTS movement_by_origin ON movement (environment, kind, origin_at)
     WHERE kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost');
+-- What became of a charge.
+CREATE INDEX IF NOT EXISTS movement_refunded
+    ON movement (environment, charge_original_transaction_id, transaction_id, product_id)
+    WHERE kind = 'refunded';
 -- Charges that nobody owns, with all that report_unclaimed says of them: their rows lie apart from one
 -- another, and a look at each would take long.
 CREATE INDEX IF NOT EXISTS movement_unclaimed ON movement (environment, at)
@@ -3632,8 +3636,7 @@ BEGIN ATOMIC
             END
             FROM movement AS r
             WHERE r.environment = c.environment AND r.kind = 'refunded'
-                AND r.origin_at = c.charged_at AND r.transaction_id = c.transaction_id
-                AND r.product_id = c.product_id
+                AND r.transaction_id = c.transaction_id AND r.product_id = c.product_id
                 AND r.charge_original_transaction_id = c.original_transaction_id
         ),
         CASE WHEN c.order_id IS NOT NULL AND EXISTS (
@@ -3659,7 +3662,7 @@ BEGIN ATOMIC
                     AND m.known_until < 'infinity')
         UNION ALL
         SELECT m.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id,
-            m.at, CASE WHEN m.is_renewal THEN 'renewal' WHEN m.is_renewal IS NULL THEN t.kind
+            t.charged_at, CASE WHEN m.is_renewal THEN 'renewal' WHEN m.is_renewal IS NULL THEN t.kind
                 ELSE 'purchase' END,
             coalesce(m.product_type, 'unknown'), m.ownership_type, m.period_type,
             t.price_milliunits, t.currency, m.account_key, coalesce(m.rule, t.rule), t.ground,
@@ -3794,17 +3797,17 @@ BEGIN ATOMIC
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
     FROM store_transaction AS t
+    CROSS JOIN LATERAL (
+        SELECT max(r.at) AS refunded_at FROM movement AS r
+        WHERE r.environment = t.environment AND r.kind = 'refunded'
+            AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+            AND r.charge_original_transaction_id = t.original_transaction_id
+            AND r.known_until = 'infinity'
+    ) AS r
     WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
         AND t.ownership_type = 'purchased'
         -- Refunded by the journal, whichever transaction of the charge Apple told of; else an upgrade.
-        AND coalesce((
-            SELECT max(r.at) FROM movement AS r
-            WHERE r.environment = t.environment AND r.kind = 'refunded'
-                AND r.origin_at = t.charged_at AND r.transaction_id = t.transaction_id
-                AND r.product_id = t.product_id
-                AND r.charge_original_transaction_id = t.original_transaction_id
-                AND r.known_until = 'infinity'
-        ), CASE WHEN t.revoked_at IS NOT NULL THEN timestamptz '-infinity' END, 'infinity') > moment
+        AND CASE WHEN r.refunded_at IS NULL THEN t.revoked_at IS NULL ELSE r.refunded_at > moment END
         -- The first condition is the index's, and follows from the second.
         AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
             OR coalesce(t.product_type, 'consumable') = 'consumable')
@@ -3822,16 +3825,16 @@ BEGIN ATOMIC
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
     FROM store_transaction AS t
+    CROSS JOIN LATERAL (
+        SELECT max(r.at) AS refunded_at FROM movement AS r
+        WHERE r.environment = t.environment AND r.kind = 'refunded'
+            AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+            AND r.charge_original_transaction_id = t.original_transaction_id
+            AND r.known_until = 'infinity'
+    ) AS r
     WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
         AND t.ownership_type = 'purchased'
-        AND coalesce((
-            SELECT max(r.at) FROM movement AS r
-            WHERE r.environment = t.environment AND r.kind = 'refunded'
-                AND r.origin_at = t.charged_at AND r.transaction_id = t.transaction_id
-                AND r.product_id = t.product_id
-                AND r.charge_original_transaction_id = t.original_transaction_id
-                AND r.known_until = 'infinity'
-        ), CASE WHEN t.revoked_at IS NOT NULL THEN timestamptz '-infinity' END, 'infinity') > moment
+        AND CASE WHEN r.refunded_at IS NULL THEN t.revoked_at IS NULL ELSE r.refunded_at > moment END
         AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
             ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
@@ -3858,9 +3861,11 @@ BEGIN ATOMIC
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
             ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
         AND t.delivered_at IS NULL
-        AND r.origin_at >= day_start(from_day, time_zone)
+        AND t.charged_at >= day_start(from_day, time_zone)
+        AND t.charged_at < day_start(to_day + 1, time_zone)
+        AND t.charged_at <= moment
+        -- No later than the transaction's date, for it is that of the charge's first one.
         AND r.origin_at < day_start(to_day + 1, time_zone)
-        AND r.origin_at <= moment
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
     SELECT i.measure, i.at, i.rule, i.product_id, i.original_transaction_id, i.transaction_id, i.order_id,
@@ -4110,7 +4115,7 @@ BEGIN ATOMIC
     CROSS JOIN LATERAL (
         SELECT coalesce(u.recorded_at, c.recorded_at) AS recorded_at,
             -- What was not known any more by now was noted; all else is as it was.
-            CASE WHEN m.known_until < 'infinity' AND m.expires_at IS NOT NULL
+            CASE WHEN known_at IS NOT NULL AND m.known_until < 'infinity' AND m.expires_at IS NOT NULL
                 THEN nullif(m.expires_at, 'infinity')
                 ELSE coalesce(u.expires_at, c.expires_at) END AS expires_at
     ) AS t
@@ -4160,8 +4165,8 @@ COMMENT ON FUNCTION report_unclaimed IS
     'currency: no price is known). Those whose period was over when they were first seen stand apart '
     '(was_over): that is the history that comes with a first receipt, and nobody will claim it. Trials and '
     'what is shared in a family are left out, unless included. As known at known_at: whose they were, '
-    'and whether they were over, by what was known then (an end that Apple changed before version 7 of '
-    'the schema is taken as it is now).';
+    'and whether they were over, by what was known then (of charges that were recorded before version 7 '
+    'of the schema the end is the one that is known now).';
 
 -- orders -----------------------------------------------------------------------------------------
 
@@ -4213,15 +4218,13 @@ BEGIN ATOMIC
             THEN o.status = 'refunded' AND NOT EXISTS (
                 SELECT FROM movement AS r
                 WHERE r.environment = t.environment AND r.kind = 'refunded'
-                    AND r.origin_at = t.charged_at AND r.transaction_id = t.transaction_id
-                    AND r.product_id = t.product_id
+                    AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
                     AND r.charge_original_transaction_id = t.original_transaction_id
                     AND r.at > moment AND r.known_until = 'infinity')
             ELSE EXISTS (
                 SELECT FROM movement AS r
                 WHERE r.environment = t.environment AND r.kind = 'refunded'
-                    AND r.origin_at = t.charged_at AND r.transaction_id = t.transaction_id
-                    AND r.product_id = t.product_id
+                    AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
                     AND r.charge_original_transaction_id = t.original_transaction_id
                     AND r.at <= moment AND r.known_from <= known_at AND known_at < r.known_until)
             END
@@ -4343,9 +4346,10 @@ COMMENT ON FUNCTION report_orders IS
     'renewals and fulfilled no order; not_delivered: consumables and what fulfilled an order, owned, '
     'not revoked, and not acknowledged as delivered. An unpaid order has no environment and is counted '
     'in each. At as_of an order is open whose charge is dated later, and not delivered what was '
-    'delivered later; one that expired has always expired, for that date is not kept. As known at '
-    'known_at: an order that was not paid then is open, whether it had expired or not, and a charge '
-    'has the owner that it had then, and neither an order nor a refund that were not recorded yet.';
+    'delivered or given back later; one that expired has always expired, for that date is not kept. As '
+    'known at known_at: an order that was not paid then is open, whether it had expired or not, and a '
+    'charge has the owner that it had then, and neither an order nor a refund that were not recorded '
+    'yet.';
 
 -- audit ------------------------------------------------------------------------------------------
 

@@ -36,8 +36,8 @@ struct MovementRow: Hashable, Comparable, Sendable {
   /// What is stored, for comparing it with what it must be.
   ///
   /// How a charge came to its owner was not noted before version 6 of the schema, and when it ends
-  /// not before version 7. That is not wrong but missing, and stays so: to close such a row and to add another one would say that it became
-  /// known today.
+  /// not before version 7. That is not wrong but missing, and stays so: to close such a row and to
+  /// add another one would say that it became known today.
   ///
   /// - Parameters:
   ///   - known: What is stored.

@@ -9,6 +9,12 @@ ALTER TABLE tenure.movement
     DROP CONSTRAINT IF EXISTS movement_expiry,
     ADD CONSTRAINT movement_expiry CHECK (expires_at IS NULL OR kind = 'charged') NOT VALID;
 
+-- part: index
+CREATE INDEX CONCURRENTLY IF NOT EXISTS movement_refunded
+    ON tenure.movement (environment, charge_original_transaction_id, transaction_id, product_id)
+    WHERE kind = 'refunded';
+
+-- part: transaction
 SET LOCAL search_path TO tenure;
 
 -- Charges with what was known of them at a moment. What the journal says of a charge it closes when it
@@ -36,8 +42,7 @@ BEGIN ATOMIC
             END
             FROM movement AS r
             WHERE r.environment = c.environment AND r.kind = 'refunded'
-                AND r.origin_at = c.charged_at AND r.transaction_id = c.transaction_id
-                AND r.product_id = c.product_id
+                AND r.transaction_id = c.transaction_id AND r.product_id = c.product_id
                 AND r.charge_original_transaction_id = c.original_transaction_id
         ),
         CASE WHEN c.order_id IS NOT NULL AND EXISTS (
@@ -63,7 +68,7 @@ BEGIN ATOMIC
                     AND m.known_until < 'infinity')
         UNION ALL
         SELECT m.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id,
-            m.at, CASE WHEN m.is_renewal THEN 'renewal' WHEN m.is_renewal IS NULL THEN t.kind
+            t.charged_at, CASE WHEN m.is_renewal THEN 'renewal' WHEN m.is_renewal IS NULL THEN t.kind
                 ELSE 'purchase' END,
             coalesce(m.product_type, 'unknown'), m.ownership_type, m.period_type,
             t.price_milliunits, t.currency, m.account_key, coalesce(m.rule, t.rule), t.ground,
@@ -200,17 +205,17 @@ BEGIN ATOMIC
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
     FROM store_transaction AS t
+    CROSS JOIN LATERAL (
+        SELECT max(r.at) AS refunded_at FROM movement AS r
+        WHERE r.environment = t.environment AND r.kind = 'refunded'
+            AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+            AND r.charge_original_transaction_id = t.original_transaction_id
+            AND r.known_until = 'infinity'
+    ) AS r
     WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
         AND t.ownership_type = 'purchased'
         -- Refunded by the journal, whichever transaction of the charge Apple told of; else an upgrade.
-        AND coalesce((
-            SELECT max(r.at) FROM movement AS r
-            WHERE r.environment = t.environment AND r.kind = 'refunded'
-                AND r.origin_at = t.charged_at AND r.transaction_id = t.transaction_id
-                AND r.product_id = t.product_id
-                AND r.charge_original_transaction_id = t.original_transaction_id
-                AND r.known_until = 'infinity'
-        ), CASE WHEN t.revoked_at IS NOT NULL THEN timestamptz '-infinity' END, 'infinity') > moment
+        AND CASE WHEN r.refunded_at IS NULL THEN t.revoked_at IS NULL ELSE r.refunded_at > moment END
         -- The first condition is the index's, and follows from the second.
         AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
             OR coalesce(t.product_type, 'consumable') = 'consumable')
@@ -228,16 +233,16 @@ BEGIN ATOMIC
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
     FROM store_transaction AS t
+    CROSS JOIN LATERAL (
+        SELECT max(r.at) AS refunded_at FROM movement AS r
+        WHERE r.environment = t.environment AND r.kind = 'refunded'
+            AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+            AND r.charge_original_transaction_id = t.original_transaction_id
+            AND r.known_until = 'infinity'
+    ) AS r
     WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
         AND t.ownership_type = 'purchased'
-        AND coalesce((
-            SELECT max(r.at) FROM movement AS r
-            WHERE r.environment = t.environment AND r.kind = 'refunded'
-                AND r.origin_at = t.charged_at AND r.transaction_id = t.transaction_id
-                AND r.product_id = t.product_id
-                AND r.charge_original_transaction_id = t.original_transaction_id
-                AND r.known_until = 'infinity'
-        ), CASE WHEN t.revoked_at IS NOT NULL THEN timestamptz '-infinity' END, 'infinity') > moment
+        AND CASE WHEN r.refunded_at IS NULL THEN t.revoked_at IS NULL ELSE r.refunded_at > moment END
         AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
             ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
@@ -264,9 +269,11 @@ BEGIN ATOMIC
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
             ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
         AND t.delivered_at IS NULL
-        AND r.origin_at >= day_start(from_day, time_zone)
+        AND t.charged_at >= day_start(from_day, time_zone)
+        AND t.charged_at < day_start(to_day + 1, time_zone)
+        AND t.charged_at <= moment
+        -- No later than the transaction's date, for it is that of the charge's first one.
         AND r.origin_at < day_start(to_day + 1, time_zone)
-        AND r.origin_at <= moment
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
     SELECT i.measure, i.at, i.rule, i.product_id, i.original_transaction_id, i.transaction_id, i.order_id,
@@ -328,6 +335,79 @@ COMMENT ON FUNCTION charge_sum IS
     'What charge_item lists, from the sums by the day where these can answer: for days of UTC, as known '
     'now.';
 
+-- Orders and payments, each under the columns of report_orders that it is counted in.
+CREATE OR REPLACE FUNCTION order_item(
+    from_date date, to_date date, bucket text, time_zone text, product text, environment text,
+    known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    measure text, from_day date, product_id text, order_id uuid, original_transaction_id text,
+    transaction_id text, at timestamptz, charged_at timestamptz, wait_ms bigint, period_type text,
+    currency text, amount_milliunits bigint, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH span AS (
+        SELECT day_start(min(b.from_day), time_zone) AS first_moment,
+            day_start(max(b.to_day) + 1, time_zone) AS last_moment,
+            min(b.from_day) AS first_day, max(b.to_day) AS last_day
+        FROM calendar_bucket(from_date, to_date, bucket, time_zone, moment) AS b
+    )
+    SELECT m.measure,
+        calendar_bucket_start((o.created_at AT TIME ZONE time_zone)::date, span.first_day, bucket),
+        o.product_id, o.order_id, t.original_transaction_id, t.transaction_id, o.created_at,
+        t.charged_at, (extract(epoch FROM t.charged_at - o.created_at) * 1000)::bigint,
+        t.period_type, t.currency, t.price_milliunits, o.account_key
+    FROM span
+    JOIN (
+        SELECT p.order_id, p.product_id, p.created_at, p.account_key, p.environment,
+            p.original_transaction_id, p.transaction_id,
+            CASE WHEN known_at IS NULL OR p.fulfilled_at <= known_at THEN p.status ELSE 'open' END
+                AS status
+        FROM purchase_order AS p
+        WHERE coalesce(CASE WHEN known_at IS NULL OR p.fulfilled_at <= known_at THEN p.environment END,
+                order_item.environment) = order_item.environment
+            AND p.created_at <= moment AND (product IS NULL OR p.product_id = product)
+    ) AS o ON o.created_at >= span.first_moment AND o.created_at < span.last_moment
+    LEFT JOIN store_transaction AS t ON o.status IN ('fulfilled', 'refunded')
+        AND t.environment = o.environment
+        AND t.original_transaction_id = o.original_transaction_id
+        AND t.transaction_id = o.transaction_id AND t.product_id = o.product_id
+        -- It names the order in its turn; and there is an index of those that do.
+        AND t.order_id IS NOT NULL
+        AND t.charged_at <= moment
+    CROSS JOIN LATERAL unnest(CASE
+        WHEN o.status = 'expired' THEN ARRAY['opened', 'expired']
+        -- It was not paid at the moment, or is not at all.
+        WHEN t.charged_at IS NULL THEN ARRAY['opened', 'open']
+        WHEN CASE WHEN known_at IS NULL
+            -- A refund whose date is not found has always been.
+            THEN o.status = 'refunded' AND NOT EXISTS (
+                SELECT FROM movement AS r
+                WHERE r.environment = t.environment AND r.kind = 'refunded'
+                    AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+                    AND r.charge_original_transaction_id = t.original_transaction_id
+                    AND r.at > moment AND r.known_until = 'infinity')
+            ELSE EXISTS (
+                SELECT FROM movement AS r
+                WHERE r.environment = t.environment AND r.kind = 'refunded'
+                    AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+                    AND r.charge_original_transaction_id = t.original_transaction_id
+                    AND r.at <= moment AND r.known_from <= known_at AND known_at < r.known_until)
+            END
+            THEN ARRAY['opened', 'paid', 'refunded']
+        ELSE ARRAY['opened', 'paid'] END) AS m (measure)
+    UNION ALL
+    SELECT t.measure,
+        calendar_bucket_start((t.at AT TIME ZONE time_zone)::date, span.first_day, bucket),
+        t.product_id, t.order_id, t.original_transaction_id, t.transaction_id, t.at, t.at, NULL,
+        t.period_type, t.currency, t.amount_milliunits, t.account_key
+    FROM span
+    CROSS JOIN LATERAL charge_item(span.first_day, span.last_day, time_zone, product, environment,
+        false, known_at, moment) AS t
+    WHERE t.measure IN ('paid_without_order', 'not_delivered');
+END;
+COMMENT ON FUNCTION order_item IS
+    'Orders and payments, once for each column of report_orders in which they are counted.';
+
 CREATE OR REPLACE FUNCTION report_unclaimed_item(
     product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
@@ -357,7 +437,7 @@ BEGIN ATOMIC
     CROSS JOIN LATERAL (
         SELECT coalesce(u.recorded_at, c.recorded_at) AS recorded_at,
             -- What was not known any more by now was noted; all else is as it was.
-            CASE WHEN m.known_until < 'infinity' AND m.expires_at IS NOT NULL
+            CASE WHEN known_at IS NOT NULL AND m.known_until < 'infinity' AND m.expires_at IS NOT NULL
                 THEN nullif(m.expires_at, 'infinity')
                 ELSE coalesce(u.expires_at, c.expires_at) END AS expires_at
     ) AS t
@@ -389,8 +469,22 @@ COMMENT ON FUNCTION report_unclaimed IS
     'currency: no price is known). Those whose period was over when they were first seen stand apart '
     '(was_over): that is the history that comes with a first receipt, and nobody will claim it. Trials and '
     'what is shared in a family are left out, unless included. As known at known_at: whose they were, '
-    'and whether they were over, by what was known then (an end that Apple changed before version 7 of '
-    'the schema is taken as it is now).';
+    'and whether they were over, by what was known then (of charges that were recorded before version 7 '
+    'of the schema the end is the one that is known now).';
+
+COMMENT ON FUNCTION report_orders IS
+    'Orders against payments: whoever ordered a trial has paid for it, too, and what is shared in a '
+    'family nobody orders. By the date on which the order was opened: opened = open + expired (opened '
+    'and never paid) + paid (matched with a charge), refunded being a part of paid; longest_wait and '
+    'average_wait are the times from the order to its charge (below zero: the order came late, or '
+    'clocks differ). By the date of the charge: paid_without_order: charges of an account that are no '
+    'renewals and fulfilled no order; not_delivered: consumables and what fulfilled an order, owned, '
+    'not revoked, and not acknowledged as delivered. An unpaid order has no environment and is counted '
+    'in each. At as_of an order is open whose charge is dated later, and not delivered what was '
+    'delivered or given back later; one that expired has always expired, for that date is not kept. As '
+    'known at known_at: an order that was not paid then is open, whether it had expired or not, and a '
+    'charge has the owner that it had then, and neither an order nor a refund that were not recorded '
+    'yet.';
 
 DO $$
 DECLARE
