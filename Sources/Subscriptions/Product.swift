@@ -81,6 +81,9 @@ package struct Catalogue: Sendable {
     Catalogue(versions.values.joined().filter { $0.validFrom <= moment })
   }
 
+  /// Every version of every product, by id and date.
+  package var allVersions: [Product] { versions.sorted { $0.key < $1.key }.flatMap(\.value) }
+
   /// Every product as it is described last, by id.
   package var products: [Product] {
     versions.values.compactMap(\.last).sorted { $0.id < $1.id }

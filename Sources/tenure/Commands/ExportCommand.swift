@@ -16,6 +16,10 @@ struct ExportCommand: AsyncParsableCommand {
       owner. orders and grants: what accounts set out to buy, and were given. unverified: what was \
       imported and Apple has not told of yet, with the reason where it was given up.
 
+      What all that follows from: products: the catalogue with its past. accounts: their keys, \
+      tokens and consents. submissions: what app servers sent, without the receipts. ledger: every \
+      entry, with its hash. acts: what administrators did, and why.
+
       The tables are read page by page while the programs go on: what changes meanwhile is told \
       as it was or as it is.
       """)
@@ -23,11 +27,12 @@ struct ExportCommand: AsyncParsableCommand {
   /// What can be exported.
   enum Subject: String, CaseIterable, ExpressibleByArgument {
     case owners, entitlements, charges, orders, grants, unverified
+    case products, accounts, submissions, ledger, acts
   }
 
   @OptionGroup var options: SettingOptions
 
-  @Argument(help: "owners, entitlements, charges, orders, grants or unverified.")
+  @Argument(help: "What to write.")
   var subject = Subject.owners
 
   @Option(help: "csv or jsonl.")
@@ -54,6 +59,11 @@ struct ExportCommand: AsyncParsableCommand {
       case .orders: try await exportOrders(of: ledger)
       case .grants: try await exportGrants(of: ledger)
       case .unverified: try await exportUnverified(of: ledger)
+      case .products: try await exportProducts(of: ledger)
+      case .accounts: try await exportAccounts(of: ledger)
+      case .submissions: try await exportSubmissions(of: ledger)
+      case .ledger: try await exportLedger(of: ledger)
+      case .acts: try await exportActs(of: ledger)
       }
     }
   }
@@ -175,7 +185,7 @@ struct ExportCommand: AsyncParsableCommand {
   // MARK: Pages and rows
 
   /// Reads page by page up to the last one.
-  private static func eachPage<Row: Sendable, Place: Sendable>(
+  static func eachPage<Row: Sendable, Place: Sendable>(
     _ read: (Place?) async throws -> Ledger.ExportPage<Row, Place>,
     write: ([Row]) async throws -> Void
   ) async throws {
@@ -187,7 +197,7 @@ struct ExportCommand: AsyncParsableCommand {
     } while place != nil
   }
 
-  private static func fields(_ line: LineID) -> [String?] {
+  static func fields(_ line: LineID) -> [String?] {
     [line.environment.rawValue, line.originalTransactionID.rawValue]
   }
 }

@@ -53,6 +53,11 @@ struct RowWriter: ~Copyable {
     text = ""
   }
 
+  /// An array in JSON, for a field that holds several texts.
+  static func list(_ values: [String]) -> String {
+    "[" + values.map(json).joined(separator: ",") + "]"
+  }
+
   /// An object in JSON, of texts and nulls.
   static func object(_ names: [String], _ values: [String?]) -> String {
     let members = zip(names, values).map { "\(json($0)):\($1.map(json) ?? "null")" }

@@ -260,6 +260,91 @@ struct MovingCommandTests {
     }
   }
 
+  @Test("what everything follows from is exported, and who did what")
+  func history() async throws {
+    try await withProgram { ledger, _, run in
+      let now = Timestamp.now
+      _ = try await ledger.describe(
+        Product(
+          id: "monthly", validFrom: now - .days(1), type: .autoRenewable,
+          entitlements: ["a \"b\"", "premium"], priceMilliunits: 990, currency: "EUR"))
+      _ = try await ledger.describe(
+        Product(
+          id: "monthly", validFrom: now, type: .autoRenewable, entitlements: [],
+          period: CalendarPeriod(months: 1)))
+      let submission = UUID()
+      let line = LineID(.production, "1000")
+      let key = TransactionKey(line: line, transactionID: "1", productID: "monthly")
+      let stored = try await ledger.store(
+        NewSubmission(
+          id: submission, accountID: "anna", receivedAt: now, payload: .receipt("r"),
+          transactionID: nil, orderID: nil, isRestore: true, bundleID: "com.example"),
+        retryAt: now + .minutes(1))
+      _ = try await ledger.record(
+        [
+          .transaction(
+            TransactionRecord(
+              key: key, asOf: now, purchaseDate: now, expiresDate: now + .days(30)))
+        ], polledAs: "p", at: now,
+        terms: AccessTerms(catalogue: try await ledger.catalogue()))
+      _ = try await ledger.setConsumptionConsent(true, of: "ben", at: now)
+      let support = Administrator(name: "support", reason: "She asked, twice.")
+      let anna = try #require(try await ledger.account("anna"))
+      try await ledger.recordExport(of: anna, by: support, at: now)
+
+      func exported(_ subject: String) async throws -> [String] {
+        let outcome = try await run(["export", subject, "--format", "jsonl"])
+        #expect(outcome.status == 0, "\(outcome.errors)")
+        return outcome.output.split(separator: "\n").map(String.init)
+      }
+      let products = try await exported("products")
+      #expect(
+        products == [
+          #"{"product_id":"monthly","valid_from":"\#(now - .days(1))","type":"auto_renewable","#
+            + #""entitlements":"[\"a \\\"b\\\"\",\"premium\"]","subscription_group":null,"#
+            + #""level":null,"period":null,"price_milliunits":"990","currency":"EUR","#
+            + #""display_name":null}"#,
+          #"{"product_id":"monthly","valid_from":"\#(now)","type":"auto_renewable","#
+            + #""entitlements":"[]","subscription_group":null,"level":null,"period":"P1M","#
+            + #""price_milliunits":null,"currency":null,"display_name":null}"#,
+        ])
+      let accounts = try await exported("accounts")
+      #expect(accounts.count == 2)
+      let key1 = anna.key.rawValue.uuidString.lowercased()
+      let token = anna.appAccountToken.uuidString.lowercased()
+      #expect(
+        accounts.contains(
+          #"{"account_key":"\#(key1)","account_id":"anna","app_account_token":"\#(token)","#
+            + #""erased_at":null,"merged_into_key":null,"consumption_consent":null,"#
+            + #""consent_decided_at":null}"#), "\(accounts)")
+      #expect(
+        accounts.contains {
+          $0.contains(#""account_id":"ben""#)
+            && $0.hasSuffix(#""consumption_consent":"true","consent_decided_at":"\#(now)"}"#)
+        }, "\(accounts)")
+      #expect(
+        try await exported("submissions") == [
+          #"{"submission_id":"\#(stored.id.uuidString.lowercased())","account_id":"anna","#
+            + #""received_at":"\#(now)","restore":"true","transaction_id":null,"order_id":null,"#
+            + #""bundle_id":"com.example","status":"pending","environment":null,"#
+            + #""decided_at":null,"problem":null}"#
+        ])
+      let entries = try await exported("ledger")
+      #expect(entries.count == 2)
+      for (index, entry) in entries.enumerated() {
+        #expect(
+          entry.hasPrefix(
+            #"{"environment":"production","original_transaction_id":"1000","#
+              + #""number":"\#(index + 1)","#))
+        let hash = entry.components(separatedBy: #""hash":""#).last?.dropLast(2)
+        #expect(hash?.count == 64 && hash?.allSatisfy(\.isHexDigit) == true)
+      }
+      let acts = try await exported("acts")
+      #expect(acts.count == 1)
+      #expect(acts.first?.contains(#""reason":"She asked, twice.","account_id":"anna""#) == true)
+    }
+  }
+
   // MARK: Comparing
 
   /// A shop with customers of every kind.
