@@ -68,7 +68,10 @@ BEGIN ATOMIC
                     AND m.known_until < 'infinity')
         UNION ALL
         SELECT m.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id,
-            t.charged_at, CASE WHEN m.is_renewal THEN 'renewal' WHEN m.is_renewal IS NULL THEN t.kind
+            -- The date of the transaction that names the charge, which may be later than the charge's: as
+            -- it is, or was before Apple gave an earlier one.
+            greatest(m.at, t.charged_at),
+            CASE WHEN m.is_renewal THEN 'renewal' WHEN m.is_renewal IS NULL THEN t.kind
                 ELSE 'purchase' END,
             coalesce(m.product_type, 'unknown'), m.ownership_type, m.period_type,
             t.price_milliunits, t.currency, m.account_key, coalesce(m.rule, t.rule), t.ground,
@@ -253,17 +256,16 @@ BEGIN ATOMIC
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
     -- What the sums by the day have otherwise, since they go by what Apple says now of the transaction that
-    -- names the charge: what was refunded later, and what was refunded under another transaction.
-    SELECT o.measure, t.charged_at, t.rule, t.product_id, t.original_transaction_id,
+    -- names the charge: what was refunded later.
+    SELECT 'refunded_since', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM (VALUES ('refunded_since', true), ('refunded_elsewhere', false)) AS o (measure, is_later)
-    JOIN movement AS r ON (r.at > moment) = o.is_later
+    FROM movement AS r
     JOIN store_transaction AS t ON t.environment = r.environment
         AND t.original_transaction_id = r.charge_original_transaction_id
         AND t.transaction_id = r.transaction_id AND t.product_id = r.product_id
     WHERE known_at IS NULL AND r.environment = charge_item.environment AND r.kind = 'refunded'
-        AND r.known_until = 'infinity' AND (t.revoked_at IS NOT NULL) = o.is_later
+        AND r.known_until = 'infinity' AND r.at > moment AND t.revoked_at IS NOT NULL
         AND t.owner_account_key IS NOT NULL AND t.ownership_type = 'purchased'
         AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
@@ -272,8 +274,30 @@ BEGIN ATOMIC
         AND t.charged_at >= day_start(from_day, time_zone)
         AND t.charged_at < day_start(to_day + 1, time_zone)
         AND t.charged_at <= moment
-        -- No later than the transaction's date, for it is that of the charge's first one.
-        AND r.origin_at < day_start(to_day + 1, time_zone)
+        AND (product IS NULL OR t.product_id = product)
+    UNION ALL
+    -- And what was refunded under another transaction of the charge.
+    SELECT 'refunded_elsewhere', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
+        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
+        t.owner_account_key
+    FROM movement AS r
+    JOIN store_transaction AS t ON t.environment = r.environment
+        AND t.original_transaction_id = r.charge_original_transaction_id
+        AND t.transaction_id = r.transaction_id AND t.product_id = r.product_id
+    WHERE known_at IS NULL AND r.environment = charge_item.environment AND r.kind = 'refunded'
+        AND r.known_until = 'infinity' AND r.at <= moment AND t.revoked_at IS NULL
+        AND t.owner_account_key IS NOT NULL AND t.ownership_type = 'purchased'
+        -- The index's, so that few days need no look at all refunds.
+        AND t.environment = charge_item.environment
+        AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
+            OR coalesce(t.product_type, 'consumable') = 'consumable')
+        AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
+            SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
+            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
+        AND t.delivered_at IS NULL
+        AND t.charged_at >= day_start(from_day, time_zone)
+        AND t.charged_at < day_start(to_day + 1, time_zone)
+        AND t.charged_at <= moment
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
     SELECT i.measure, i.at, i.rule, i.product_id, i.original_transaction_id, i.transaction_id, i.order_id,

@@ -34,7 +34,8 @@ struct DemoProgram {
           return try await withHTTPClient { client in
             try await tell(
               database, simulation, simulatorPort, settings, client,
-              year: { try await liveThroughYear(in: postgres, directory) })
+              year: { try await liveThroughYear(in: postgres, directory) },
+              showingYear: { try await showYear(in: postgres, directory, to: $0, $1) })
           }
         }
       }
@@ -44,7 +45,8 @@ struct DemoProgram {
   private func tell(
     _ database: ConnectionPool, _ simulation: AppStoreSimulation, _ simulatorPort: Int,
     _ files: DemoSettings, _ client: HTTPClient,
-    year: @escaping @Sendable () async throws -> YearComparison?
+    year: @escaping @Sendable () async throws -> YearComparison?,
+    showingYear: @escaping DemoStory.ShowingYear
   ) async throws -> Bool {
     let keys = DemoKeys()
     let settings = try await files.read(keys: keys)
@@ -61,7 +63,7 @@ struct DemoProgram {
       simulation: simulation, network: network, ledger: assembly.ledger, server: server,
       client: client, sender: NotificationSender(simulation: simulation, transport: transport),
       serverAPI: serverAPI, keys: keys, simulatorPort: simulatorPort, settingsPath: files.path,
-      year: year, exits: exits)
+      year: year, showingYear: showingYear, exits: exits)
     let services: [any Service] =
       [server, CatalogueRefresh(catalogue: assembly.catalogue)] + assembly.worker()
     // Stopped from the end: first the story, then what it is about.
@@ -111,20 +113,36 @@ struct DemoProgram {
     in postgres: PrivatePostgres, _ directory: URL
   ) async throws -> YearComparison? {
     guard customers > 0 else { return nil }
-    let name = "year"
     try await withDatabase(await postgres.uri()) {
-      try await SchemaMigrator.createDatabase(name, on: $0)
+      try await SchemaMigrator.createDatabase(Self.yearName, on: $0)
     }
-    let files = directory.appending(path: name)
+    let files = directory.appending(path: Self.yearName)
     try FileManager.default.createDirectory(at: files, withIntermediateDirectories: true)
-    let plan = YearPlan(seed: 1, customers: customers)
-    let world = YearWorld(plan: plan, logger: logger)
-    return try await withDatabase(await postgres.uri(database: name)) { database in
+    return try await withDatabase(await postgres.uri(database: Self.yearName)) { database in
       let diary = YearDiary(printer: StoryPrinter())
-      let comparison = try await world.live(in: database, directory: files) { diary.note($0) }
+      let comparison = try await yearWorld.live(in: database, directory: files) { diary.note($0) }
       diary.close(comparison)
       return comparison
     }
+  }
+
+  /// Shows the year's pages, if there was one, while something goes on.
+  private func showYear(
+    in postgres: PrivatePostgres, _ directory: URL, to keys: DemoKeys,
+    _ body: @escaping @Sendable (String?) async throws -> Void
+  ) async throws {
+    guard customers > 0 else { return try await body(nil) }
+    let files = directory.appending(path: Self.yearName)
+    try await withDatabase(await postgres.uri(database: Self.yearName)) { database in
+      try await yearWorld.show(database, directory: files, to: keys) { try await body($0) }
+    }
+  }
+
+  /// Of the year's database, and of the directory of its files.
+  private static let yearName = "year"
+
+  private var yearWorld: YearWorld {
+    YearWorld(plan: YearPlan(seed: 1, customers: customers), logger: logger)
   }
 
   /// Apple, from some years ago on; it outlives the program, which may be asking it.

@@ -25,7 +25,13 @@ final class DemoStory: Service {
   private let settingsPath: String
   /// Lets many customers live through a year; nil if there is to be none.
   private let year: @Sendable () async throws -> YearComparison?
+  private let showingYear: ShowingYear
   private let exits: Bool
+  /// Shows that year to whoever has the keys while something goes on, which is told the address;
+  /// nil if there was none.
+  typealias ShowingYear =
+    @Sendable (DemoKeys, @escaping @Sendable (String?) async throws -> Void) async throws -> Void
+
   private let printer = StoryPrinter()
   private let result = Mutex(false)
 
@@ -33,7 +39,8 @@ final class DemoStory: Service {
     simulation: AppStoreSimulation, network: DemoNetwork, ledger: Ledger, server: DemoServer,
     client: HTTPClient, sender: NotificationSender, serverAPI: AppStoreServerAPI, keys: DemoKeys,
     simulatorPort: Int, settingsPath: String,
-    year: @escaping @Sendable () async throws -> YearComparison?, exits: Bool
+    year: @escaping @Sendable () async throws -> YearComparison?,
+    showingYear: @escaping ShowingYear, exits: Bool
   ) {
     self.simulation = simulation
     self.network = network
@@ -46,6 +53,7 @@ final class DemoStory: Service {
     self.simulatorPort = simulatorPort
     self.settingsPath = settingsPath
     self.year = year
+    self.showingYear = showingYear
     self.exits = exits
   }
 
@@ -54,17 +62,20 @@ final class DemoStory: Service {
 
   func run() async throws {
     do {
-      let isAsExpected = try await cancelWhenGracefulShutdown { try await self.tell() }
-      result.withLock { $0 = isAsExpected }
-      // From here on Apple's notifications arrive by themselves.
-      if !exits { try await cancelWhenGracefulShutdown { try await self.sender.run() } }
+      try await cancelWhenGracefulShutdown {
+        let tenure = "http://\(DemoServer.host):\(try await self.server.port)"
+        let checks = try await self.tell(to: tenure)
+        if !self.exits { try await self.stay(up: tenure, after: checks) }
+      }
     } catch is CancellationError {
       return
     }
   }
 
-  private func tell() async throws -> Bool {
-    let baseURL = "http://\(DemoServer.host):\(try await server.port)"
+  /// - Parameter baseURL: Where Tenure answers.
+  /// - Returns: What was expected.
+  /// - Throws: What keeps the story from being told.
+  private func tell(to baseURL: String) async throws -> [DemoCheck] {
     let admin = TenureClient(client: client, baseURL: baseURL, key: keys.admin)
     let tenure = TenureClient(client: client, baseURL: baseURL, key: keys.app)
     try await DemoCatalogue.describe(to: admin)
@@ -93,8 +104,18 @@ final class DemoStory: Service {
     let audit = try await ledger.audit()
     DemoSummary(checks: stage.checks, audit: audit).print(with: printer)
     let comparison = try await year()
-    if !exits { printInvitation(tenure, after: stage.checks) }
-    return stage.checks.allSatisfy(\.isMet) && audit.isClean && comparison?.isClean ?? true
+    let isAsExpected =
+      stage.checks.allSatisfy(\.isMet) && audit.isClean && comparison?.isClean ?? true
+    result.withLock { $0 = isAsExpected }
+    return stage.checks
+  }
+
+  /// Keeps the program up; from here on Apple's notifications arrive by themselves.
+  private func stay(up tenure: String, after checks: [DemoCheck]) async throws {
+    try await showingYear(keys) { [self] year in
+      printInvitation(to: tenure, and: year, after: checks)
+      try await sender.run()
+    }
   }
 
   /// Plays one scenario; should it fail in the middle, the others go on.
@@ -109,8 +130,12 @@ final class DemoStory: Service {
   }
 
   /// Says where to look and what to try.
-  private func printInvitation(_ tenure: TenureClient, after checks: [DemoCheck]) {
-    let curl = "curl -s -H 'Authorization: Bearer \(keys.app)' \(tenure.baseURL)"
+  private func printInvitation(
+    to tenure: String, and year: String?, after checks: [DemoCheck]
+  ) {
+    let curl = "curl -s -H 'Authorization: Bearer \(keys.app)' \(tenure)"
+    let yearPages =
+      year.map { "\nthe year's      \($0)/admin: the same key, on the year's last day" } ?? ""
     let appStore = "http://\(DemoServer.host):\(simulatorPort)/simulator"
     func transaction(of scenario: DemoScenario) -> String {
       checks.filter { $0.scenario == scenario.number }.compactMap(\.ownership).last?
@@ -119,9 +144,9 @@ final class DemoStory: Service {
     printer.line(
       """
 
-      Tenure         \(tenure.baseURL)
-      its pages      \(tenure.baseURL)/admin: log in with the key of role admin
-      its interface  \(tenure.baseURL)/openapi.yaml
+      Tenure         \(tenure)
+      its pages      \(tenure)/admin: log in with the key of role admin\(yearPages)
+      its interface  \(tenure)/openapi.yaml
       App Store      \(appStore)
       keys           \(keys.app) (role app), \(keys.admin) (role admin): of this demo only
 

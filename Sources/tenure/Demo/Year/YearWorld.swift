@@ -55,6 +55,37 @@ struct YearWorld: Sendable {
       }
     }
   }
+
+  /// Serves a year that was lived as it stands at its end, with nobody who works on it.
+  ///
+  /// - Parameters:
+  ///   - database: In which it was lived.
+  ///   - directory: As in ``live(in:directory:beginning:)``.
+  ///   - keys: Who may look at it.
+  ///   - body: What goes on meanwhile; it is told the address.
+  /// - Throws: What `body` throws, or why it can't be served.
+  func show(
+    _ database: ConnectionPool, directory: URL, to keys: DemoKeys,
+    _ body: (String) async throws -> Void
+  ) async throws {
+    let settings = try await DemoSettings(
+      in: directory, simulation: try plan.openAppStore(), port: Self.nobodysPort
+    ).read(keys: keys)
+    let end = plan.end
+    try await withHTTPClient { client in
+      let assembly = try await Assembly(
+        database: database, settings: settings, transport: HTTPClientTransport(client: client),
+        logger: logger, clock: .jumping { end })
+      let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: 0)
+      let refresh = CatalogueRefresh(catalogue: assembly.catalogue)
+      try await withServices([server, refresh], logger: logger) {
+        try await body("http://\(DemoServer.host):\(try await server.port)")
+      }
+    }
+  }
+
+  /// The year's App Store is gone: "discard" (RFC 863), where nobody answers.
+  private static let nobodysPort = 9
 }
 
 extension YearPlan {
