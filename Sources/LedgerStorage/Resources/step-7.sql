@@ -14,6 +14,12 @@ CREATE INDEX CONCURRENTLY IF NOT EXISTS movement_refunded
     ON tenure.movement (environment, charge_original_transaction_id, transaction_id, product_id)
     WHERE kind = 'refunded';
 
+-- part: index
+CREATE INDEX CONCURRENTLY IF NOT EXISTS store_transaction_revoked_alias
+    ON tenure.store_transaction (environment, charge_original_transaction_id, charge_transaction_id,
+        charge_product_id)
+    WHERE rule IS NULL AND revoked_at IS NOT NULL;
+
 -- part: transaction
 SET LOCAL search_path TO tenure;
 
@@ -280,17 +286,25 @@ BEGIN ATOMIC
     SELECT 'refunded_elsewhere', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM movement AS r
-    JOIN store_transaction AS t ON t.environment = r.environment
-        AND t.original_transaction_id = r.charge_original_transaction_id
-        AND t.transaction_id = r.transaction_id AND t.product_id = r.product_id
-    WHERE known_at IS NULL AND r.environment = charge_item.environment AND r.kind = 'refunded'
-        AND r.known_until = 'infinity' AND r.at <= moment AND t.revoked_at IS NULL
-        AND t.owner_account_key IS NOT NULL AND t.ownership_type = 'purchased'
-        -- The index's, so that few days need no look at all refunds.
-        AND t.environment = charge_item.environment
-        AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
-            OR coalesce(t.product_type, 'consumable') = 'consumable')
+    FROM (
+        SELECT DISTINCT s.environment, s.charge_original_transaction_id, s.charge_transaction_id,
+            s.charge_product_id
+        FROM store_transaction AS s
+        WHERE known_at IS NULL AND s.environment = charge_item.environment AND s.rule IS NULL
+            AND s.revoked_at IS NOT NULL
+    ) AS alias
+    JOIN store_transaction AS t ON t.environment = alias.environment
+        AND t.original_transaction_id = alias.charge_original_transaction_id
+        AND t.transaction_id = alias.charge_transaction_id
+        AND t.product_id = alias.charge_product_id
+    WHERE t.revoked_at IS NULL AND t.owner_account_key IS NOT NULL
+        AND t.ownership_type = 'purchased'
+        AND EXISTS (
+            SELECT FROM movement AS r
+            WHERE r.environment = t.environment AND r.kind = 'refunded'
+                AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+                AND r.charge_original_transaction_id = t.original_transaction_id
+                AND r.known_until = 'infinity' AND r.at <= moment)
         AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
             ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
