@@ -1,6 +1,9 @@
+import AsyncHTTPClient
 import Foundation
 import LedgerStorage
 import Logging
+import NIOCore
+import NIOHTTP1
 import ScratchDatabases
 import Testing
 
@@ -17,7 +20,16 @@ struct YearTests {
     let plan = YearPlan(seed: seed, customers: 12)
     let comparison = try await withScratchDatabase { database in
       try await withTemporaryDirectory { directory in
-        try await YearWorld(plan: plan, logger: quiet).live(in: database, directory: directory)
+        let world = YearWorld(plan: plan, logger: quiet)
+        let comparison = try await world.live(in: database, directory: directory)
+        // And its pages can be looked at afterwards, as on its last day.
+        try await world.show(database, directory: directory, to: DemoKeys()) { address in
+          let login = HTTPClientRequest(url: address + "/admin/login")
+          let answer = try await HTTPClient.shared.execute(login, timeout: .seconds(60))
+          #expect(answer.status == .ok)
+          #expect(try await String(buffer: answer.body.collect(upTo: 1 << 20)).contains("<form"))
+        }
+        return comparison
       }
     }
     #expect(comparison.differences == [], "TENURE_TEST_SEED=\(seed)")
