@@ -135,7 +135,7 @@ final class DemoStory: Service {
   ) {
     let curl = "curl -s -H 'Authorization: Bearer \(keys.app)' \(tenure)"
     let yearPages =
-      year.map { "\nthe year's      \($0)/admin: the same key, on the year's last day" } ?? ""
+      year.map { "\nthe year's     \($0)/admin: the same key, on the year's last day" } ?? ""
     let appStore = "http://\(DemoServer.host):\(simulatorPort)/simulator"
     func transaction(of scenario: DemoScenario) -> String {
       checks.filter { $0.scenario == scenario.number }.compactMap(\.ownership).last?
