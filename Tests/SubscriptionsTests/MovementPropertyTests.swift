@@ -102,7 +102,7 @@ private struct Counted: Hashable {
         movement.transactionID = ""
         // When it was decided is a matter of when it arrived.
         movement.ownership = nil
-        // The end is what Apple says of the transaction that names the charge: of the first heard of.
+        // The end is what Apple says of the transaction that names the charge: of the first one.
         movement.expiry = nil
         return Counted(movement: movement, reports: Set(charge?.transactions ?? []))
       })
