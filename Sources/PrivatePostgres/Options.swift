@@ -32,6 +32,9 @@ extension PrivatePostgres {
         // Nothing that an application sends is to be found in the server's log.
         "log_parameter_max_length": "0",
         "log_parameter_max_length_on_error": "0",
+        // Statistics of tables just filled are guesses, and a statement that looks dear is compiled
+        // for a hundred times as long as it runs.
+        "jit": "off",
       ]
       if !isDurable {
         all["fsync"] = "off"

@@ -33,25 +33,18 @@ struct YearWorld: Sendable {
       let settings = try await DemoSettings(
         in: directory, simulation: simulation, port: try await appStore.port
       ).read(keys: keys)
-      return try await withHTTPClient { client in
-        let transport = HTTPClientTransport(client: client)
-        let assembly = try await Assembly(
-          database: database, settings: settings, transport: transport, logger: logger,
-          clock: .jumping { simulation.now })
-        let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: 0)
-        let refresh = CatalogueRefresh(catalogue: assembly.catalogue)
-        return try await withServices([server, refresh] + assembly.worker(), logger: logger) {
-          let tenure = TenureClient(
-            client: client, baseURL: "http://\(DemoServer.host):\(try await server.port)",
-            key: keys.admin)
-          try await DemoCatalogue.describe(to: tenure)
-          let year = try Year(
-            plan, simulation: simulation, tenure: tenure,
-            sender: NotificationSender(simulation: simulation, transport: transport),
-            ledger: assembly.ledger)
-          try await year.live(beginning: beginning)
-          return try await year.compare(with: assembly.ledger)
-        }
+      return try await serve(
+        database, with: settings, clock: .jumping { simulation.now }, isWorking: true
+      ) { served in
+        let tenure = TenureClient(client: served.client, baseURL: served.url, key: keys.admin)
+        try await DemoCatalogue.describe(to: tenure)
+        let year = try Year(
+          plan, simulation: simulation, tenure: tenure,
+          sender: NotificationSender(
+            simulation: simulation, transport: HTTPClientTransport(client: served.client)),
+          ledger: served.ledger)
+        try await year.live(beginning: beginning)
+        return try await year.compare(with: served.ledger)
       }
     }
   }
@@ -72,14 +65,37 @@ struct YearWorld: Sendable {
       in: directory, simulation: try plan.openAppStore(), port: Self.nobodysPort
     ).read(keys: keys)
     let end = plan.end
+    try await serve(database, with: settings, clock: .jumping { end }, isWorking: false) {
+      try await body($0.url)
+    }
+  }
+
+  /// A running server.
+  private struct Served {
+    /// Without a slash at its end.
+    let url: String
+    /// Through which it asks Apple, and may be asked itself.
+    let client: HTTPClient
+    let ledger: Ledger
+  }
+
+  /// Serves a database for as long as something goes on.
+  private func serve<Value: Sendable>(
+    _ database: ConnectionPool, with settings: Settings, clock: WorkClock, isWorking: Bool,
+    _ body: (Served) async throws -> Value
+  ) async throws -> Value {
     try await withHTTPClient { client in
       let assembly = try await Assembly(
         database: database, settings: settings, transport: HTTPClientTransport(client: client),
-        logger: logger, clock: .jumping { end })
+        logger: logger, clock: clock)
       let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: 0)
       let refresh = CatalogueRefresh(catalogue: assembly.catalogue)
-      try await withServices([server, refresh], logger: logger) {
-        try await body("http://\(DemoServer.host):\(try await server.port)")
+      let worker = isWorking ? assembly.worker() : []
+      return try await withServices([server, refresh] + worker, logger: logger) {
+        try await body(
+          Served(
+            url: "http://\(DemoServer.host):\(try await server.port)", client: client,
+            ledger: assembly.ledger))
       }
     }
   }
