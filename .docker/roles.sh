@@ -16,6 +16,7 @@ CREATE ROLE tenure_reader NOLOGIN;
 CREATE ROLE tenure_owner LOGIN PASSWORD :'owner';
 CREATE ROLE tenure_server LOGIN PASSWORD :'server' IN ROLE tenure_program;
 CREATE DATABASE tenure OWNER tenure_owner;
+ALTER DATABASE tenure SET jit = off;
 REVOKE CONNECT ON DATABASE tenure FROM PUBLIC;
 GRANT CONNECT ON DATABASE tenure TO tenure_owner, tenure_program, tenure_reader;
 SQL

@@ -27,7 +27,7 @@ package struct API: Sendable {
   let watch: EventWatch
   let keys: APIKeys
   /// How the administrator's pages look.
-  let templates = PageTemplates()
+  let templates = PageTemplates.builtIn
   let loginThrottle = LoginThrottle()
   let metricsPage: MetricsPage
   let requestMetrics: RequestMetrics

@@ -19,6 +19,8 @@ package struct DatabaseExamination: Sendable {
   /// The settings without which a crash can lose what was confirmed, as they are.
   package let durability: [(setting: String, value: String)]
   package let hasAutovacuum: Bool
+  /// Whether statements are compiled that the planner thinks dear.
+  package let compilesStatements: Bool
 
   /// Examines a database whatever it holds.
   ///
@@ -30,14 +32,15 @@ package struct DatabaseExamination: Sendable {
         SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
           current_user::text, rolsuper, pg_is_in_recovery(), pg_backend_pid(), clock_timestamp(),
           current_setting('synchronous_commit'), current_setting('fsync'),
-          current_setting('full_page_writes'), current_setting('autovacuum')
+          current_setting('full_page_writes'), current_setting('autovacuum'),
+          pg_jit_available()
         FROM pg_roles WHERE rolname = current_user
         """)
       return (rows, await connection.announcedProcessID())
     }
     let row = try rows.decodeOnly(
       Int32.self, String.self, String.self, Bool.self, Bool.self, Int32.self, Timestamp.self,
-      String.self, String.self, String.self, String.self)
+      String.self, String.self, String.self, String.self, Bool.self)
     versionNumber = Int(row.0)
     version = row.1
     role = row.2
@@ -47,6 +50,7 @@ package struct DatabaseExamination: Sendable {
     time = row.6
     durability = [("synchronous_commit", row.7), ("fsync", row.8), ("full_page_writes", row.9)]
     hasAutovacuum = row.10 == "on"
+    compilesStatements = row.11
   }
 }
 

@@ -245,7 +245,7 @@ extension ReportTable {
 }
 
 /// Random numbers that a seed brings back.
-private struct SplitMix: RandomNumberGenerator {
+struct SplitMix: RandomNumberGenerator {
   private var state: UInt64
 
   init(_ seed: UInt64) { state = seed }

@@ -144,6 +144,8 @@ private actor ScratchServer {
       .appending(path: "tenure-tests-\(ProcessInfo.processInfo.processIdentifier)")
     var options = PrivatePostgres.Options.temporary
     options.settings["max_connections"] = "\(connectionLimit)"
+    // Autovacuum visits each database once in this time: hundreds of them keep it busy otherwise.
+    options.settings["autovacuum_naptime"] = "1h"
     return try await PrivatePostgres.start(in: directory, options: options)
   }
 

@@ -24,14 +24,16 @@ struct DemoCommandTests {
     }
   }
 
-  @Test("stays up, and leaves nothing when it is told to stop", arguments: [SIGINT, SIGTERM])
-  func stops(on signal: Int32) async throws {
+  @Test(
+    "leaves nothing when it is told to stop, in the middle of its story or when it stays up",
+    arguments: [(SIGINT, "✓"), (SIGTERM, "curl ")])
+  func stops(on signal: Int32, after text: String) async throws {
     try await withTemporaryDirectory { directory in
       let demo = try ChildProcess(
         try TenureProgram.executable, ["demo", "--port", "0", "--customers", "0"],
         environment: Self.temporaryFiles(in: directory), in: directory)
       let end = ContinuousClock.now + Self.limit
-      while !demo.output.contains("curl "), ContinuousClock.now < end {
+      while !demo.output.contains(text), ContinuousClock.now < end {
         try await Task.sleep(for: .milliseconds(50))
       }
       #expect(demo.isRunning, "\(demo.errors)")

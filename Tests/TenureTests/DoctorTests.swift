@@ -62,7 +62,7 @@ struct DoctorTests {
         for check in [
           "settings.api_keys", "settings.apps", "settings.shared_secret",
           "settings.root_certificates", "database.version", "database.clock",
-          "database.prepared_statements", "database.autovacuum", "database.schema",
+          "database.prepared_statements", "database.autovacuum", "database.jit", "database.schema",
           "work.backlog", "work.parked", "apple.verify_receipt.production",
           "apple.verify_receipt.sandbox", "apple.server_api.production",
           "apple.server_api.sandbox",
@@ -151,6 +151,24 @@ struct DoctorTests {
         let fault = report.findings.first { $0.check == "database.role" }
         #expect(fault?.verdict == "fault", "\(report.findings)")
         #expect(fault?.remedy?.contains("GRANT tenure_program TO") == true)
+      }
+    }
+  }
+
+  @Test("a database that compiles statements is told not to")
+  func compiling() async throws {
+    try await withScratchDatabase { database in
+      // Not every PostgreSQL is built with a compiler.
+      let isAvailable = try await database.withTransaction { transaction in
+        try await transaction.execute("SET LOCAL jit = on")
+        return try await transaction.query("SELECT pg_jit_available()").decodeOnly(Bool.self)
+      }
+      try await SimulatedApple.serving(from: .now) { apple in
+        let uri = database.configuration.uri + "&options=-c%20jit%3Don"
+        let settings = Self.settings(apple, database).merging(["DATABASE_URL": uri]) { $1 }
+        let (report, status) = try await Self.examine(settings)
+        #expect(status == 0)
+        #expect(report.verdicts(of: "database.jit") == [isAvailable ? "warning" : "ok"])
       }
     }
   }

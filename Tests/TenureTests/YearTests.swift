@@ -5,6 +5,7 @@ import Logging
 import NIOCore
 import NIOHTTP1
 import ScratchDatabases
+import Subscriptions
 import Testing
 
 @testable import tenure
@@ -23,11 +24,13 @@ struct YearTests {
         let world = YearWorld(plan: plan, logger: quiet)
         let comparison = try await world.live(in: database, directory: directory)
         // And its pages can be looked at afterwards, as on its last day.
-        try await world.show(database, directory: directory, to: DemoKeys()) { address in
-          let login = HTTPClientRequest(url: address + "/admin/login")
-          let answer = try await HTTPClient.shared.execute(login, timeout: .seconds(60))
-          #expect(answer.status == .ok)
-          #expect(try await String(buffer: answer.body.collect(upTo: 1 << 20)).contains("<form"))
+        let keys = DemoKeys()
+        try await world.show(database, directory: directory, to: keys) { address in
+          #expect(try await Self.get(address + "/admin/login", with: nil).contains("<form"))
+          let active = try await Self.get(
+            address + "/v1/reports/active?format=csv&bucket=month", with: keys.admin)
+          let months = active.split(separator: "\r\n").dropFirst()
+          #expect(months.last?.hasPrefix(plan.end.description.prefix(7)) == true, "\(active)")
         }
         return comparison
       }
@@ -35,5 +38,13 @@ struct YearTests {
     #expect(comparison.differences == [], "TENURE_TEST_SEED=\(seed)")
     #expect(comparison.audit.isClean, "TENURE_TEST_SEED=\(seed)")
     #expect(comparison.charges > plan.customers)
+  }
+
+  private static func get(_ url: String, with key: String?) async throws -> String {
+    var request = HTTPClientRequest(url: url)
+    if let key { request.headers.add(name: "Authorization", value: "Bearer \(key)") }
+    let answer = try await HTTPClient.shared.execute(request, timeout: .seconds(60))
+    #expect(answer.status == .ok)
+    return try await String(buffer: answer.body.collect(upTo: 1 << 20))
   }
 }

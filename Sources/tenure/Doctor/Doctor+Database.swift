@@ -113,7 +113,7 @@ extension Doctor {
     return [
       version(server),
       Doctor.clockFinding("database.clock", of: "PostgreSQL", skew: skew, precision: took / 2),
-      durability(server), autovacuum(server),
+      durability(server), autovacuum(server), compiling(server),
     ] + pooling(server, sharesSessions: sharesSessions) + standby(server)
   }
 
@@ -195,6 +195,17 @@ extension Doctor {
         remedy: "Set autovacuum = on: the queue is a table that is updated all the time.")
     }
     return .ok(check, "Autovacuum is on.")
+  }
+
+  private func compiling(_ server: DatabaseExamination) -> DoctorFinding {
+    let check = "database.jit"
+    guard !server.compilesStatements else {
+      return .warning(
+        check, "PostgreSQL compiles statements that it takes for dear (jit = on).",
+        remedy: "Set jit = off for the database: Tenure's statements run for less time than "
+          + "compiling one takes.")
+    }
+    return .ok(check, "Statements are not compiled.")
   }
 
   private func standby(_ server: DatabaseExamination) -> [DoctorFinding] {

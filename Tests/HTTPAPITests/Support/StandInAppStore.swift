@@ -20,9 +20,12 @@ final class StandInAppStore: AppStoreTransport {
 
   private let state = Mutex(State())
 
-  /// Signs with the keys of `signer`, or with new ones.
+  /// Keys and certificates take longer to make than most tests.
+  private static let sharedSigner = Result { try SimulatedSigner() }
+
+  /// Signs with the keys of `signer`, or with those of all tests that name none.
   init(signer: SimulatedSigner? = nil) throws {
-    self.signer = try signer ?? SimulatedSigner()
+    self.signer = try signer ?? Self.sharedSigner.get()
     var configuration = AppStoreSimulation.Configuration(seed: 1, renewalLead: .zero ... .zero)
     configuration.signer = self.signer
     simulation = try AppStoreSimulation(configuration: configuration)

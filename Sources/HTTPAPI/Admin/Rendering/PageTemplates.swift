@@ -4,12 +4,15 @@ import HummingbirdCore
 import Mustache
 import NIOCore
 
-/// The templates of the administrator's pages, built in, and read once.
+/// The templates of the administrator's pages.
 struct PageTemplates: Sendable {
+  /// Those that are built in, read once.
+  static let builtIn = PageTemplates()
+
   private let library: MustacheLibrary
 
   /// Reads them all; tests see to it that each can be read.
-  init() {
+  private init() {
     MustacheContentTypes.register(PageContentType(), named: "PAGE")
     var library = MustacheLibrary()
     for (name, bytes) in Self.files {
