@@ -245,7 +245,7 @@ extension ReportTable {
 }
 
 /// Random numbers that a seed brings back.
-struct SplitMix: RandomNumberGenerator {
+private struct SplitMix: RandomNumberGenerator {
   private var state: UInt64
 
   init(_ seed: UInt64) { state = seed }

@@ -126,6 +126,7 @@ struct ReportsBenchmark: Sendable {
   private static func haste(_ verb: String) -> String {
     let settings = [
       ("synchronous_commit", "off"), ("work_mem", "'512MB'"), ("maintenance_work_mem", "'1GB'"),
+      ("jit", "off"),
     ]
     let commands = settings.map { name, value in
       "EXECUTE format('ALTER DATABASE %I \(verb) \(name)"
