@@ -115,7 +115,8 @@ let package = Package(
         .embedInCode("Resources/schema.sql"), .embedInCode("Resources/step-2.sql"),
         .embedInCode("Resources/step-3.sql"), .embedInCode("Resources/step-4.sql"),
         .embedInCode("Resources/step-5.sql"), .embedInCode("Resources/step-6.sql"),
-        .embedInCode("Resources/step-7.sql"), .embedInCode("Resources/next-step.sql"),
+        .embedInCode("Resources/step-7.sql"), .embedInCode("Resources/step-8.sql"),
+        .embedInCode("Resources/next-step.sql"),
       ],
       swiftSettings: strict),
 

@@ -29,8 +29,8 @@ BEGIN
     -- Tables that are there would stay as they are, while the version claimed otherwise.
     IF to_regclass('tenure.schema_version') IS NOT NULL THEN
         SELECT max(version) INTO version_found FROM tenure.schema_version;
-        IF version_found <> 7 THEN
-            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 7.',
+        IF version_found <> 8 THEN
+            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 8.',
                 version_found
                 USING HINT = 'Run `tenure migrate`.';
         END IF;
@@ -1571,13 +1571,15 @@ CREATE TABLE IF NOT EXISTS charge_day (
 COMMENT ON TABLE charge_day IS 'Projection: sums over charges by the day. [local]';
 
 -- What a unit of a currency is worth in the operator's, from a day on: only with such a rate are sums
--- made across currencies.
+-- made across currencies. A rate is corrected by another row for the same day: the earlier one stays,
+-- for what was known before.
 CREATE TABLE IF NOT EXISTS exchange_rate (
     reporting_currency text    NOT NULL CHECK (reporting_currency ~ '^[A-Z]{3}$'),
     currency           text    NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),
     valid_from         date    NOT NULL,
     rate               numeric NOT NULL CHECK (rate > 0 AND rate < 'infinity'),
-    PRIMARY KEY (reporting_currency, currency, valid_from),
+    recorded_at        timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (reporting_currency, currency, valid_from, recorded_at),
     CONSTRAINT exchange_rate_of_two CHECK (reporting_currency <> currency)
 );
 COMMENT ON TABLE exchange_rate IS
@@ -1707,6 +1709,8 @@ CREATE INDEX IF NOT EXISTS administrator_action_by_account
 CREATE INDEX IF NOT EXISTS administrator_action_by_previous_account
     ON administrator_action (previous_account_key, action_id)
     WHERE previous_account_key IS NOT NULL;
+CREATE INDEX IF NOT EXISTS administrator_action_by_subject
+    ON administrator_action (subject, action_id);
 
 -- ------------------------------------------------------------------------------------------------
 -- Reports: each number has one definition, and it is here. Of the two of a report, the one
@@ -1903,21 +1907,30 @@ COMMENT ON FUNCTION day_start IS
     'The moment with which a day begins in a time zone: the first one that is of that day.';
 
 -- What a unit of a currency was worth on a day; 1 for the reporting currency itself, null: no rate.
-CREATE OR REPLACE FUNCTION exchange_rate_on(reporting_currency text, currency text, day date)
+CREATE OR REPLACE FUNCTION exchange_rate_on(
+    reporting_currency text, currency text, day date, known_at timestamptz DEFAULT NULL)
 RETURNS numeric
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT CASE WHEN exchange_rate_on.currency = exchange_rate_on.reporting_currency THEN 1
-        ELSE (
-            SELECT r.rate FROM exchange_rate AS r
+        ELSE coalesce(
+            (SELECT r.rate FROM exchange_rate AS r
             WHERE r.reporting_currency = exchange_rate_on.reporting_currency
                 AND r.currency = exchange_rate_on.currency AND r.valid_from <= day
-            ORDER BY r.valid_from DESC LIMIT 1)
+                AND (known_at IS NULL OR r.recorded_at <= known_at)
+            ORDER BY r.valid_from DESC, r.recorded_at DESC LIMIT 1),
+            -- None was known yet: the first that was.
+            (SELECT r.rate FROM exchange_rate AS r
+            WHERE r.reporting_currency = exchange_rate_on.reporting_currency
+                AND r.currency = exchange_rate_on.currency AND r.valid_from <= day
+            ORDER BY r.recorded_at, r.valid_from DESC LIMIT 1))
         END;
 END;
 COMMENT ON FUNCTION exchange_rate_on IS
-    'The operator''s rate of a currency on a day: the latest valid_from that is not after it. Null: '
-    'there is none.';
+    'The operator''s rate of a currency on a day: the latest valid_from that is not after it, and of '
+    'that day the one recorded last, of those recorded by known_at. Where none was recorded by then, it '
+    'is the first that was recorded: so what was once converted stays as it was, whatever rates are '
+    'added or corrected later. Null: there is none.';
 
 -- The movements themselves: what every report of movements counts, one by one.
 CREATE OR REPLACE FUNCTION movement_item(
@@ -2561,9 +2574,9 @@ BEGIN ATOMIC
             CASE WHEN r.before * r.after IS NULL THEN 1 ELSE r.after END AS after
         FROM stock AS s
         LEFT JOIN LATERAL (
-            SELECT exchange_rate_on(report_mrr.reporting_currency, s.currency, s.from_day - 1)
-                    AS before,
-                exchange_rate_on(report_mrr.reporting_currency, s.currency, s.to_day) AS after
+            SELECT exchange_rate_on(report_mrr.reporting_currency, s.currency, s.from_day - 1,
+                    known_at) AS before,
+                exchange_rate_on(report_mrr.reporting_currency, s.currency, s.to_day, known_at) AS after
         ) AS r ON report_mrr.reporting_currency IS NOT NULL
         -- Nothing was there, and nothing happened.
         WHERE s.mrr <> 0 OR s.twelfths <> 0 OR s.new <> 0 OR s.reactivated <> 0 OR s.expansion <> 0
@@ -2587,7 +2600,7 @@ COMMENT ON FUNCTION report_mrr IS
     'currencies with a rate in exchange_rate, for the last day of the row and for the one before its '
     'first, are converted and summed up: the opening at the rate of the day before, all else at that of '
     'the last day, and the difference is exchange; others stay in rows of their own. Rates are those '
-    'that stand in the table now, whatever known_at says. Amounts are milliunits, each rounded on its own '
+    'known at known_at, or the first, where none was yet. Amounts are milliunits, each rounded on its own '
     'half away from zero; mrr_twelfths is exact, in twelfths of a milliunit.';
 
 CREATE OR REPLACE FUNCTION report_mrr_item(
@@ -2815,7 +2828,8 @@ BEGIN ATOMIC
     -- What it is to be renewed as, by Apple's word.
     LEFT JOIN LATERAL (
         SELECT coalesce(
-            CASE WHEN known_at IS NULL THEN (
+            -- Who asks of this moment has a clock of his own.
+            CASE WHEN known_at IS NULL AND as_of >= now() - interval '1 minute' THEN (
                 SELECT o.auto_renew_product_id FROM original_transaction AS o
                 WHERE o.environment = report_renewals_due_item.environment
                     AND o.original_transaction_id = latest.charge_original_transaction_id)
@@ -2830,7 +2844,7 @@ BEGIN ATOMIC
                     AND r.auto_renew_product_id IS NOT NULL
                     AND r.as_of <= least(report_renewals_due_item.as_of, known_at)
                     -- What was said before the charge is about that one: Apple renews up to a day early.
-                    AND r.as_of >= latest.at - CASE WHEN EXISTS (
+                    AND (r.as_of >= latest.at OR r.as_of >= latest.at - interval '24 hours' AND EXISTS (
                         SELECT FROM store_transaction AS t
                         LEFT JOIN store_transaction AS p ON p.environment = t.environment
                             AND p.original_transaction_id = t.original_transaction_id
@@ -2841,9 +2855,8 @@ BEGIN ATOMIC
                             AND t.original_transaction_id = latest.charge_original_transaction_id
                             AND t.transaction_id = latest.transaction_id
                             AND t.product_id = latest.product_id
-                            AND (t.kind = 'renewal' OR t.kind = 'unknown' AND p.kind IS NOT NULL))
-                        THEN interval '24 hours' ELSE interval '0' END
-                    AND e.recorded_at <= known_at
+                            AND (t.kind = 'renewal' OR t.kind = 'unknown' AND p.kind IS NOT NULL)))
+                    AND e.recorded_at <= coalesce(known_at, report_renewals_due_item.as_of)
                 ORDER BY r.as_of DESC, r.number DESC LIMIT 1)
             END, d.product_id) AS product_id
     ) AS next ON true
@@ -2904,7 +2917,7 @@ COMMENT ON FUNCTION report_renewals_due IS
     'the catalogue''s as described then, which is the part from_catalogue; currency and money are null '
     'where neither knows. With include_trials also trials set to renew. It is as known at as_of, or at '
     'known_at if that is given: what is known by now of renewals since would leave only those that '
-    'failed. Without known_at the product of the next period is Apple''s latest word now.';
+    'failed.';
 
 -- billing issues ---------------------------------------------------------------------------------
 
@@ -3309,7 +3322,8 @@ BEGIN ATOMIC
             c.refunds_of_charges, c.refunded_of_charges
         FROM counted AS c
         LEFT JOIN LATERAL (
-            SELECT exchange_rate_on(report_revenue.reporting_currency, c.currency, c.day) AS rate
+            SELECT exchange_rate_on(report_revenue.reporting_currency, c.currency, c.day, known_at)
+                AS rate
         ) AS rate ON report_revenue.reporting_currency IS NOT NULL
     )
     SELECT r.from_day, span.to_day, r.product_id, r.currency, r.charges::bigint,
@@ -3347,9 +3361,9 @@ COMMENT ON FUNCTION report_revenue IS
     'net_by_refund = charged + refunded, net_by_charge = charged + refunded_of_charges. Upgrades are '
     'not refunds. Never summed across currencies, unless reporting_currency is given: then each '
     'currency with a rate in exchange_rate is converted at that of the day on which it counts, and '
-    'summed up exactly; others stay in rows of their own. Rates are those that stand in the table now, '
-    'whatever known_at says. Amounts are milliunits, rounded last, half away from zero. by_product: a row '
-    'for each product.';
+    'summed up exactly; others stay in rows of their own. Rates are those known at '
+    'known_at, or the first, where none was yet. Amounts are milliunits, rounded last, half away from '
+    'zero. by_product: a row for each product.';
 
 CREATE OR REPLACE FUNCTION report_revenue_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -3964,6 +3978,19 @@ COMMENT ON FUNCTION charge_sum IS
     'What charge_item lists, from the sums by the day where these can answer: for days of UTC, as known '
     'now.';
 
+-- What an administrator said of an act: accounts stand in it by their keys.
+CREATE OR REPLACE FUNCTION administrator_reason(
+    reason text, account_key uuid, account_id text, previous_account_key uuid,
+    previous_account_id text)
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN replace(replace(reason,
+    coalesce('{account:' || account_key || '}', ''), coalesce(account_id, 'erased')),
+    coalesce('{account:' || previous_account_key || '}', ''),
+    coalesce(previous_account_id, 'erased'));
+COMMENT ON FUNCTION administrator_reason IS
+    'The reason of an act, with the names that its accounts have now.';
+
 CREATE OR REPLACE FUNCTION report_ownership_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
@@ -3971,12 +3998,13 @@ CREATE OR REPLACE FUNCTION report_ownership_item(
     as_of timestamptz DEFAULT now())
 RETURNS TABLE (
     measure text, from_day date, rule text, product_id text, original_transaction_id text,
-    transaction_id text, at timestamptz, number bigint, account_id text, from_account_id text)
+    transaction_id text, at timestamptz, number bigint, account_id text, from_account_id text,
+    decided_at timestamptz, administrator text, reason text)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT c.measure, calendar_bucket_start((c.at AT TIME ZONE time_zone)::date, span.first_day, bucket),
         c.rule, c.product_id, c.original_transaction_id, c.transaction_id, c.at, 1::bigint,
-        a.account_id, f.account_id
+        a.account_id, f.account_id, c.decided_at, act.administrator, act.reason
     FROM (
         SELECT day_start(min(b.from_day), time_zone) AS first_moment,
             day_start(max(b.to_day) + 1, time_zone) AS last_moment,
@@ -3985,16 +4013,19 @@ BEGIN ATOMIC
     ) AS span
     CROSS JOIN LATERAL (
         SELECT t.measure, t.rule, t.product_id, t.original_transaction_id, t.transaction_id, t.at,
-            t.account_key, NULL::uuid AS from_account_key
+            t.account_key, NULL::uuid AS from_account_key, t.at AS decided_at
         FROM charge_item(span.first_day, span.last_day, time_zone, product, environment,
             include_family_shared, known_at, least(as_of, known_at)) AS t
         WHERE t.measure IN ('decided', 'corrected')
         UNION ALL
         SELECT 'moved', b.rule, b.product_id, b.original_transaction_id, b.transaction_id,
-            b.bound_at, b.account_key, p.account_key
+            b.bound_at, b.account_key, p.account_key, t.decided_at
         FROM account_binding AS b
         JOIN account_binding AS p ON p.environment = b.environment
             AND p.original_transaction_id = b.original_transaction_id AND p.number = b.number - 1
+        JOIN store_transaction AS t ON t.environment = b.environment
+            AND t.original_transaction_id = b.original_transaction_id
+            AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
         WHERE (known_at IS NULL OR EXISTS (
                 -- What the journal knew without noting whose it was: it is taken as it is now.
                 SELECT FROM movement AS m
@@ -4005,20 +4036,18 @@ BEGIN ATOMIC
             AND b.environment = report_ownership_item.environment AND b.number > 1
             AND b.charge_original_transaction_id = b.original_transaction_id
             AND b.account_key IS DISTINCT FROM p.account_key
-            AND (include_family_shared OR EXISTS (
-                SELECT FROM store_transaction AS t
-                WHERE t.environment = b.environment
-                    AND t.original_transaction_id = b.original_transaction_id
-                    AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
-                    AND t.ownership_type = 'purchased'))
+            AND (include_family_shared OR t.ownership_type = 'purchased')
             AND b.bound_at >= span.first_moment AND b.bound_at < span.last_moment
             AND b.bound_at <= least(as_of, known_at)
             AND (product IS NULL OR b.product_id = product)
         UNION ALL
         -- Where a second account comes in.
         SELECT 'shared', b.rule, b.product_id, b.original_transaction_id, b.transaction_id,
-            b.bound_at, b.account_key, p.account_key
+            b.bound_at, b.account_key, p.account_key, t.decided_at
         FROM account_binding AS b
+        JOIN store_transaction AS t ON t.environment = b.environment
+            AND t.original_transaction_id = b.original_transaction_id
+            AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
         CROSS JOIN LATERAL (
             SELECT o.account_key FROM account_binding AS o
             WHERE o.environment = b.environment
@@ -4041,12 +4070,7 @@ BEGIN ATOMIC
                 WHERE o.environment = b.environment
                     AND o.original_transaction_id = b.original_transaction_id
                     AND o.number < b.number AND o.account_key NOT IN (p.account_key))
-            AND (include_family_shared OR EXISTS (
-                SELECT FROM store_transaction AS t
-                WHERE t.environment = b.environment
-                    AND t.original_transaction_id = b.original_transaction_id
-                    AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
-                    AND t.ownership_type = 'purchased'))
+            AND (include_family_shared OR t.ownership_type = 'purchased')
             AND b.bound_at >= span.first_moment AND b.bound_at < span.last_moment
             AND b.bound_at <= least(as_of, known_at)
             AND (product IS NULL OR b.product_id = product)
@@ -4054,7 +4078,8 @@ BEGIN ATOMIC
         -- The same as it was known then.
         SELECT n.measure, m.rule, m.product_id, m.charge_original_transaction_id, m.transaction_id,
             m.at, m.account_key,
-            CASE n.measure WHEN 'moved' THEN m.moved_from_key ELSE m.shared_with_key END
+            CASE n.measure WHEN 'moved' THEN m.moved_from_key ELSE m.shared_with_key END,
+            m.decided_at
         FROM movement AS m
         CROSS JOIN LATERAL unnest(CASE WHEN m.shared_with_key IS NULL THEN ARRAY['moved']
             ELSE ARRAY['moved', 'shared'] END) AS n (measure)
@@ -4067,12 +4092,28 @@ BEGIN ATOMIC
             AND (product IS NULL OR m.product_id = product)
     ) AS c
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key
-    LEFT JOIN account_by_key AS f ON f.account_key = c.from_account_key;
+    LEFT JOIN account_by_key AS f ON f.account_key = c.from_account_key
+    LEFT JOIN LATERAL (
+        SELECT t.administrator,
+            administrator_reason(t.reason, t.account_key, n.account_id, t.previous_account_key,
+                p.account_id) AS reason
+        FROM administrator_action AS t
+        LEFT JOIN account_by_key AS n ON n.account_key = t.account_key
+        LEFT JOIN account_by_key AS p ON p.account_key = t.previous_account_key
+        WHERE c.rule = 'administrator' AND t.action IN ('transfer', 'release')
+            AND t.subject = left(concat_ws('/', report_ownership_item.environment,
+                c.original_transaction_id, c.transaction_id), 255)
+            AND (known_at IS NULL OR t.acted_at <= known_at)
+        ORDER BY t.action_id DESC LIMIT 1
+    ) AS act ON true;
 END;
 COMMENT ON FUNCTION report_ownership_item IS
     'What report_ownership counts: each charge that was decided or corrected, with its owner; each '
     'binding that moved, with the account that it moved from, the one that it moved to and the charge '
-    'with which it did; for shared the charge with which a second account came in, with the first one.';
+    'with which it did; for shared the charge with which a second account came in, with the first one. '
+    'decided_at is when it was decided who owns the charge (of a correction: corrected), which is mostly '
+    'later than the charge. administrator and reason are of the act that placed the charge by hand; an '
+    'import that placed a whole line is no such act.';
 
 CREATE OR REPLACE FUNCTION report_ownership(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
@@ -4392,7 +4433,8 @@ COMMENT ON FUNCTION report_orders IS
 
 CREATE OR REPLACE FUNCTION report_audit_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
-    time_zone text DEFAULT 'UTC', as_of timestamptz DEFAULT now())
+    time_zone text DEFAULT 'UTC', known_at timestamptz DEFAULT NULL,
+    as_of timestamptz DEFAULT now())
 RETURNS TABLE (
     from_day date, administrator text, action text, at timestamptz, subject text, account_id text,
     previous_account_id text, reason text, data text, number bigint)
@@ -4400,21 +4442,18 @@ LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT calendar_bucket_start((t.acted_at AT TIME ZONE time_zone)::date, span.first_day, bucket),
         t.administrator, t.action, t.acted_at, t.subject, a.account_id, p.account_id,
-        -- Accounts stand in it by their keys.
-        replace(replace(t.reason,
-            coalesce('{account:' || t.account_key || '}', ''), coalesce(a.account_id, 'erased')),
-            coalesce('{account:' || t.previous_account_key || '}', ''),
-            coalesce(p.account_id, 'erased')),
+        administrator_reason(t.reason, t.account_key, a.account_id, t.previous_account_key,
+            p.account_id),
         t.data, 1::bigint
     FROM (
         SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day
-        FROM calendar_bucket(from_date, to_date, bucket, time_zone, as_of) AS b
+        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
     ) AS span
     JOIN administrator_action AS t
         ON (t.acted_at AT TIME ZONE time_zone)::date BETWEEN span.first_day AND span.last_day
     LEFT JOIN account_by_key AS a ON a.account_key = t.account_key
     LEFT JOIN account_by_key AS p ON p.account_key = t.previous_account_key
-    WHERE t.acted_at <= as_of
+    WHERE t.acted_at <= least(as_of, known_at)
     ORDER BY t.acted_at DESC, t.action_id DESC;
 END;
 COMMENT ON FUNCTION report_audit_item IS
@@ -4425,13 +4464,14 @@ COMMENT ON FUNCTION report_audit_item IS
 
 CREATE OR REPLACE FUNCTION report_audit(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
-    time_zone text DEFAULT 'UTC', as_of timestamptz DEFAULT now())
+    time_zone text DEFAULT 'UTC', known_at timestamptz DEFAULT NULL,
+    as_of timestamptz DEFAULT now())
 RETURNS TABLE (
     from_day date, administrator text, action text, number bigint, last_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT i.from_day, i.administrator, i.action, sum(i.number)::bigint, max(i.at)
-    FROM report_audit_item(from_date, to_date, bucket, time_zone, as_of) AS i
+    FROM report_audit_item(from_date, to_date, bucket, time_zone, known_at, as_of) AS i
     GROUP BY i.from_day, i.administrator, i.action
     ORDER BY i.from_day, i.administrator, i.action;
 END;
@@ -4449,7 +4489,12 @@ COMMENT ON FUNCTION report_audit IS
 -- Functions are everybody's unless this is said.
 REVOKE EXECUTE ON FUNCTION erase_submissions, age_out_submissions, age_out_notifications FROM PUBLIC;
 
-DO $$
+-- Whoever may not create roles makes them by other means and calls this again.
+CREATE OR REPLACE FUNCTION grant_privileges()
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = tenure
+AS $$
 DECLARE
     name text;
 BEGIN
@@ -4461,8 +4506,8 @@ BEGIN
                 WHEN duplicate_object OR unique_violation THEN
                     NULL;  -- Another database of the cluster made it at the same moment.
                 WHEN insufficient_privilege THEN
-                    RAISE WARNING 'Role % is missing and % may not create it: create it and apply this again.',
-                        name, current_user;
+                    RAISE WARNING 'Role % is missing, and % may not create it.', name, current_user
+                        USING HINT = 'Create it and run `tenure migrate` again.';
             END;
         END IF;
     END LOOP;
@@ -4492,13 +4537,15 @@ BEGIN
         REVOKE INSERT, UPDATE, DELETE ON schema_version, schema_part FROM tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_program;
+        REVOKE EXECUTE ON FUNCTION grant_privileges FROM tenure_program;
     END IF;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tenure_reader') THEN
         GRANT USAGE ON SCHEMA tenure TO tenure_reader;
         GRANT SELECT ON ALL TABLES IN SCHEMA tenure TO tenure_reader;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_reader;
         REVOKE EXECUTE
-            ON FUNCTION erase_submissions, age_out_submissions, age_out_notifications
+            ON FUNCTION erase_submissions, age_out_submissions, age_out_notifications,
+                grant_privileges
             FROM tenure_reader;
         -- Raw receipts, answers and bodies are no business of reports.
         REVOKE SELECT
@@ -4512,6 +4559,16 @@ BEGIN
         current_user);
     EXECUTE format('REVOKE UPDATE, DELETE, TRUNCATE ON movement FROM %I', current_user);
     EXECUTE format('GRANT UPDATE (known_until, closed_by) ON movement TO %I', current_user);
+END
+$$;
+COMMENT ON FUNCTION grant_privileges IS
+    'Creates tenure_program and tenure_reader where they are missing, and gives them and the owner what '
+    'they may do, and no more. It can be called again.';
+REVOKE EXECUTE ON FUNCTION grant_privileges FROM PUBLIC;
+
+DO $$
+BEGIN
+    PERFORM grant_privileges();
 
     -- So that the names of this file work without a prefix in psql and BI tools. Last, so that an
     -- app's own tables in a shared database keep their names.
@@ -4526,6 +4583,6 @@ END
 $$;
 
 INSERT INTO schema_version (version, applied_at, serves_since)
-SELECT 7, now(), 6 WHERE NOT EXISTS (SELECT FROM schema_version);
+SELECT 8, now(), 7 WHERE NOT EXISTS (SELECT FROM schema_version);
 
 COMMIT;

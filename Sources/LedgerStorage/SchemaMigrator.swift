@@ -8,7 +8,7 @@ package import Postgres
 /// on meanwhile: which of them, that row says, too.
 package struct SchemaMigrator: Sendable {
   /// The version that `schema.sql` describes and this program works with.
-  package static let currentVersion = 7
+  package static let currentVersion = 8
 
   /// In order, without gaps, from version 2 to the current one; version 1 is the first.
   static let steps = [
@@ -22,6 +22,9 @@ package struct SchemaMigrator: Sendable {
     SchemaStep(
       version: 7, servesSince: 6,
       sql: String(decoding: PackageResources.step_7_sql, as: UTF8.self)),
+    SchemaStep(
+      version: 8, servesSince: 7,
+      sql: String(decoding: PackageResources.step_8_sql, as: UTF8.self)),
   ]
 
   /// Two programs that migrate at once do so one after the other: "tenure" in ASCII, as in
@@ -55,7 +58,7 @@ package struct SchemaMigrator: Sendable {
     var turn: Duration = .milliseconds(200)
   }
 
-  private let database: ConnectionPool
+  let database: ConnectionPool
   private let logger: Logger
   private let steps: [SchemaStep]
   private let patience: Patience
@@ -292,19 +295,5 @@ package struct SchemaMigrator: Sendable {
       """
     ).decodeFirst(Int.self, String.self, Int.self)
     return oldest.map { "process \($0) of \($1), since \($2) s" } ?? "unknown"
-  }
-
-  /// Whether the role of this connection could change or delete entries of the ledger.
-  ///
-  /// With one role for everything it can grant itself the right again; a superuser is bound by
-  /// nothing.
-  package func roleCanRewriteLedger() async throws -> Bool {
-    try await database.query(
-      """
-      SELECT has_table_privilege('tenure.ledger_entry', 'UPDATE, DELETE, TRUNCATE')
-        OR pg_has_role((SELECT relowner FROM pg_class WHERE oid = 'tenure.ledger_entry'::regclass),
-          'USAGE')
-      """
-    ).decodeOnly(Bool.self)
   }
 }

@@ -2,7 +2,7 @@
 enum AuditReport {
   static let shape = ReportShape(
     summary: "What administrators did, to whom, and why.",
-    parameters: [.from, .to, .bucket, .timeZone, .asOf],
+    parameters: [.from, .to, .bucket, .timeZone, .knownAt, .asOf],
     columns: [
       ReportColumn("from_day", .date), ReportColumn("administrator", .text),
       ReportColumn("action", .text), ReportColumn("number", .number),

@@ -3,16 +3,18 @@ import Subscriptions
 
 /// How intake does.
 ///
-/// What is open, waiting, overdue or parked is so now; everything else is counted over the days
-/// that were chosen. Whatever is of no known environment is in every answer.
+/// What is open, waiting, overdue or parked is so now, and of no day: it is in each answer that goes
+/// up to today. Everything else is counted over the days that were chosen. Whatever is of no known
+/// environment is in every answer.
 enum IntakeReport {
   static let shape = ReportShape(
     summary:
       "How intake does: backlog, retries, rejections, missed notifications, what was given up.",
-    parameters: [.days, .includeSandbox],
+    parameters: [.from, .to, .days, .bucket, .timeZone, .environment, .includeSandbox],
     columns: [
       ReportColumn("measure", .text), ReportColumn("environment", .text),
       ReportColumn("bundle_id", .text), ReportColumn("cause", .text),
+      ReportColumn("from_day", .date), ReportColumn("to_day", .date),
       ReportColumn("number", .number), ReportColumn("attempts", .number),
       ReportColumn("first_at", .time), ReportColumn("last_at", .time),
       ReportColumn("oldest_age_ms", .duration), ReportColumn("longest_delay_ms", .duration),
@@ -30,35 +32,72 @@ enum IntakeReport {
 
   /// These are views and not functions: they are narrowed down here.
   static func query(_ choices: ReportChoices, rows: Int?, at now: Timestamp) -> SQL {
-    let moment = PostgresTimestamp(now)
     let condition = condition(choices, at: now)
-    return choices.listsItems
-      ? """
-      SELECT measure, environment, bundle_id, cause, subject, at, number, attempts, delay_ms, detail
-      FROM tenure.report_intake_item WHERE \(condition)
-      ORDER BY at DESC, measure, subject
-      LIMIT \(rows)
-      """
-      : """
-      SELECT measure, environment, bundle_id, cause, sum(number)::bigint AS number,
-        sum(attempts)::bigint AS attempts, min(first_at) AS first_at, max(last_at) AS last_at,
-        CASE WHEN bool_and(day IS NULL) THEN
-          (extract(epoch FROM \(moment) - min(first_at)) * 1000)::bigint END AS oldest_age_ms,
-        max(longest_delay_ms) AS longest_delay_ms,
-        (array_agg(last_detail ORDER BY last_at DESC))[1] AS last_detail
-      FROM tenure.report_intake WHERE \(condition)
-      GROUP BY measure, environment, bundle_id, cause
-      ORDER BY measure, environment, bundle_id, sum(report_intake.number) DESC, cause
+    guard !choices.listsItems else {
+      return """
+        SELECT measure, environment, bundle_id, cause, subject, at, number, attempts, delay_ms, detail
+        FROM tenure.report_intake_item WHERE \(condition)
+        ORDER BY at DESC, measure, subject
+        LIMIT \(rows)
+        """
+    }
+    let days = days(choices, at: now)
+    // Without a choice one row counts all of the days.
+    let bucketStart: SQL =
+      choices.bucket.map { bucket in
+        """
+        tenure.calendar_bucket_start((at AT TIME ZONE \(choices.timeZone))::date, \(days.first),
+          \(bucket.rawValue))
+        """
+      } ?? days.first
+    let bucketEnd: SQL =
+      choices.bucket.map { bucket in
+        """
+        (SELECT b.to_day FROM tenure.calendar_bucket(\(days.first), \(days.last),
+          \(bucket.rawValue), \(choices.timeZone), \(PostgresTimestamp(now))) AS b
+          WHERE b.from_day = i.from_day)
+        """
+      } ?? "CASE WHEN i.from_day IS NOT NULL THEN \(days.last) END"
+    return """
+      SELECT measure, environment, bundle_id, cause, i.from_day::text AS from_day,
+        (\(bucketEnd))::text AS to_day, number, attempts, first_at, last_at,
+        CASE WHEN i.from_day IS NULL THEN
+          (extract(epoch FROM \(PostgresTimestamp(now)) - first_at) * 1000)::bigint
+          END AS oldest_age_ms,
+        longest_delay_ms, last_detail
+      FROM (
+        SELECT measure, environment, bundle_id, cause,
+          CASE WHEN day IS NOT NULL THEN \(bucketStart) END AS from_day,
+          sum(number)::bigint AS number, sum(attempts)::bigint AS attempts,
+          min(at) AS first_at, max(at) AS last_at, max(delay_ms) AS longest_delay_ms,
+          (array_agg(detail ORDER BY at DESC, subject))[1] AS last_detail
+        FROM tenure.report_intake_item WHERE \(condition)
+        GROUP BY 1, 2, 3, 4, 5
+      ) AS i
+      ORDER BY measure, environment, bundle_id, i.from_day, number DESC, cause
       LIMIT \(rows)
       """
   }
 
+  /// The first and the last day that are counted, as expressions of the database.
+  private static func days(_ choices: ReportChoices, at now: Timestamp) -> (first: SQL, last: SQL) {
+    let today: SQL = "(\(PostgresTimestamp(now)) AT TIME ZONE \(choices.timeZone))::date"
+    let last: SQL = choices.to.map { "least(\($0.text)::date, \(today))" } ?? today
+    let first: SQL =
+      choices.from.map { "\($0.text)::date" } ?? "(\(last) - \(choices.days - 1)::integer)"
+    return (first, last)
+  }
+
   /// Which days and environments are counted.
   static func condition(_ choices: ReportChoices, at now: Timestamp) -> SQL {
-    let firstDay = PostgresTimestamp(now - .days(choices.days - 1))
+    let days = days(choices, at: now)
+    let today: SQL = "(\(PostgresTimestamp(now)) AT TIME ZONE \(choices.timeZone))::date"
+    let others = choices.includesSandbox ? [Environment.sandbox.rawValue] : []
     return """
-      (day IS NULL OR day >= (\(firstDay) AT TIME ZONE 'UTC')::date)
-        AND (\(choices.includesSandbox) OR environment IS DISTINCT FROM 'sandbox')
+      (CASE WHEN day IS NULL THEN \(days.last) = \(today)
+        ELSE at >= tenure.day_start(\(days.first), \(choices.timeZone))
+          AND at < tenure.day_start(\(days.last) + 1, \(choices.timeZone)) END)
+        AND (environment IS NULL OR environment = ANY (\([choices.environment.rawValue] + others)))
       """
   }
 }

@@ -30,7 +30,8 @@ package struct ReportChoices: Hashable, Sendable {
   package var knownAt: Timestamp?
   /// The moment that the report is about; nil: now.
   package var asOf: Timestamp?
-  /// Of the intake report, how many days up to today; of renewals, how many ahead.
+  /// Of the intake report, how many days up to the last one, unless the first is chosen; of
+  /// renewals, how many ahead.
   package var days = 30
   /// Of retention, the items of which month after the first.
   package var period: Int?

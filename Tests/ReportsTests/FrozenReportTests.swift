@@ -66,12 +66,13 @@ struct FrozenReportTests {
     }
   }
 
-  @Test func `what is known at this moment is what is known now`() async throws {
+  @Test(arguments: [RandomLedger.usualStart, RandomLedger.futureStart])
+  func `what is known at this moment is what is known now`(start: Timestamp) async throws {
     let seed = UInt64.random(in: .min ... .max)
     print("reports as known at this moment: seed \(seed)")
     try await withScratchDatabase { database in
       let ledger = Ledger(database: database)
-      var story = RandomLedger(seed)
+      var story = RandomLedger(seed, from: start)
       let now = try await story.happen(in: ledger, database)
       let reports = ReportReader(database: database)
       let known = Self.questions(story, knownAt: now)

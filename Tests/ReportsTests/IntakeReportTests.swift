@@ -203,6 +203,71 @@ struct IntakeReportTests {
     }
   }
 
+  @Test func `each row is of its days, in a time zone, and what is open is of now`() async throws {
+    try await withReports { reports, database in
+      try await database.runScript(Self.story)
+      func rows(_ change: (inout ReportChoices) -> Void) async throws -> [String] {
+        var choices = ReportChoices()
+        change(&choices)
+        return lines(
+          try await reports.table(of: .intake, choices, at: Self.now), "measure", "from_day",
+          "to_day", "number"
+        )
+        .filter { $0.hasPrefix("submissions_") }
+      }
+      let open = ["submissions_open | - | - | 2", "submissions_open | - | - | 1"]
+      #expect(
+        try await rows { $0.from = CalendarDate(year: 2026, month: 3, day: 1) }
+          == open + ["submissions_rejected | 2026-03-01 | 2026-03-31 | 3"])
+      #expect(
+        try await rows {
+          $0.from = CalendarDate(year: 2026, month: 2, day: 1)
+          $0.to = CalendarDate(year: 2026, month: 3, day: 2)
+          $0.bucket = .month
+        } == ["submissions_rejected | 2026-03-01 | 2026-03-02 | 2"])
+      // A minute before midnight is the next day in Berlin, which is what it begins with.
+      let first = CalendarDate(year: 2026, month: 3, day: 2)
+      for (zone, number) in [("UTC", 2), ("Europe/Berlin", 3)] {
+        #expect(
+          try await rows {
+            $0.from = first
+            $0.timeZone = zone
+          } == open + ["submissions_rejected | 2026-03-02 | 2026-03-31 | \(number)"])
+      }
+      #expect(
+        try await rows {
+          $0.bucket = .week
+          $0.days = 31
+        } == open + [
+          "submissions_rejected | 2026-03-01 | 2026-03-01 | 1",
+          "submissions_rejected | 2026-03-02 | 2026-03-08 | 1",
+          "submissions_rejected | 2026-03-30 | 2026-03-31 | 1",
+        ])
+      #expect(
+        try await rows { $0.environment = .sandbox }
+          == open + ["submissions_rejected | 2026-03-02 | 2026-03-31 | 1"])
+    }
+  }
+
+  @Test func `each number leads to the things that it counts`() async throws {
+    try await withReports { reports, database in
+      try await database.runScript(Self.story)
+      var choices = ReportChoices()
+      choices.bucket = .week
+      choices.days = 60
+      choices.timeZone = "Europe/Berlin"
+      choices.includesSandbox = true
+      let table = try await reports.table(of: .intake, choices, at: Self.now)
+      #expect(table.rows.count > 20)
+      for index in table.rows.indices {
+        let cell = try #require(table.cell("number", inRow: index, of: choices))
+        let found = try await reports.items(of: cell, at: Self.now)
+        #expect(found.sum == table.value("number", inRow: index), "\(table.rows[index])")
+        #expect(found.count > 0)
+      }
+    }
+  }
+
   @Test func `the numbers are those of the things, one by one`() async throws {
     try await withReports { reports, database in
       try await database.runScript(Self.story)

@@ -6,33 +6,39 @@ import Subscriptions
 
 /// A ledger with some of everything that reports count, recorded as the program records it.
 struct RandomLedger: Sendable {
-  private static let start = Timestamp(CalendarDate(year: 2026, month: 1, day: 1))
+  static let usualStart = Timestamp(CalendarDate(year: 2026, month: 1, day: 1))
+  /// After the database's own clock: nothing in it is of the past.
+  static let futureStart = Timestamp(CalendarDate(year: 2101, month: 1, day: 1))
   private static let accounts = ["anna", "ben", "carl", "dora"]
   private static let currencies = ["EUR", "USD", "JPY"]
   private static let steps = 60
 
+  private let start: Timestamp
   private var random: SplitMix
 
-  init(_ seed: UInt64) { random = SplitMix(seed) }
+  init(_ seed: UInt64, from start: Timestamp = Self.usualStart) {
+    self.start = start
+    random = SplitMix(seed)
+  }
 
-  private static func day(_ day: Double) -> Timestamp {
+  private func day(_ day: Double) -> Timestamp {
     start + .milliseconds(Int64(day * 86_400_000))
   }
 
   private static let catalogue: [Product] = [
     Product(
-      id: "month", validFrom: start, type: .autoRenewable, entitlements: ["premium"],
+      id: "month", validFrom: usualStart, type: .autoRenewable, entitlements: ["premium"],
       subscriptionGroup: "plans", period: CalendarPeriod(months: 1), priceMilliunits: 9990,
       currency: "EUR"),
     Product(
-      id: "year", validFrom: start, type: .autoRenewable, entitlements: ["premium"],
+      id: "year", validFrom: usualStart, type: .autoRenewable, entitlements: ["premium"],
       subscriptionGroup: "plans", period: CalendarPeriod(months: 12), priceMilliunits: 59_990,
       currency: "EUR"),
     Product(
-      id: "quarter", validFrom: start, type: .autoRenewable, entitlements: ["premium"],
+      id: "quarter", validFrom: usualStart, type: .autoRenewable, entitlements: ["premium"],
       subscriptionGroup: "plans", period: CalendarPeriod(months: 3)),
     Product(
-      id: "coins", validFrom: start, type: .consumable, entitlements: [], priceMilliunits: 1500,
+      id: "coins", validFrom: usualStart, type: .consumable, entitlements: [], priceMilliunits: 1500,
       currency: "USD"),
   ]
 
@@ -56,7 +62,7 @@ struct RandomLedger: Sendable {
     let terms = AccessTerms(catalogue: try await ledger.catalogue())
     let support = Administrator(name: "ops", reason: "They asked for it.")
     for account in Self.accounts {
-      _ = try await ledger.findOrCreateAccount(account, at: Self.start)
+      _ = try await ledger.findOrCreateAccount(account, at: start)
     }
     var date = 1.0
     var charges: [TransactionKey] = []
@@ -64,10 +70,10 @@ struct RandomLedger: Sendable {
       date += Double.random(in: 0...4, using: &random)
       // Half of it is in the sums by the day, the other half is still to be folded.
       if step == Self.steps / 2 {
-        try await pause(Self.day(date))
+        try await pause(day(date))
         // What comes next is later.
         date += 0.1
-        try await Self.fold(in: ledger, at: Self.day(date))
+        try await Self.fold(in: ledger, at: day(date))
       }
       let account = Self.accounts[Int.random(in: 0..<Self.accounts.count, using: &random)]
       // Some of each, whatever chance says.
@@ -81,7 +87,7 @@ struct RandomLedger: Sendable {
         let order: UUID? =
           chance(20)
           ? try await ledger.openOrder(
-            accountID: account, productID: key.productID, at: Self.day(date - 0.01)
+            accountID: account, productID: key.productID, at: day(date - 0.01)
           ).order.id : nil
         let isClaimed = chance(75)
         try await submit(
@@ -89,28 +95,28 @@ struct RandomLedger: Sendable {
           environment: line.environment, in: ledger, terms)
         charges.append(key)
         if chance(30) {
-          let owner = try await ledger.findOrCreateAccount(account, at: Self.day(date)).key
-          _ = try await ledger.acknowledgeDelivery(of: key, by: owner, at: Self.day(date + 0.01))
+          let owner = try await ledger.findOrCreateAccount(account, at: day(date)).key
+          _ = try await ledger.acknowledgeDelivery(of: key, by: owner, at: day(date + 0.01))
         }
       case 8:
         let product = Self.catalogue[Int.random(in: 0..<4, using: &random)].id
-        _ = try await ledger.openOrder(accountID: account, productID: product, at: Self.day(date))
+        _ = try await ledger.openOrder(accountID: account, productID: product, at: day(date))
       case 9, 10:
         guard let charge = charges.randomElement(using: &random) else { continue }
         do {
           _ = try await ledger.transfer(
-            charge, to: account, by: support, terms: terms, at: Self.day(date))
+            charge, to: account, by: support, terms: terms, at: day(date))
         } catch is LedgerError {
           // Shared ones, for example, are nobody's to give.
         }
       default:
         _ = try await ledger.grant(
           "gold", to: account,
-          until: chance(50) ? Self.day(date + Double.random(in: 1...40, using: &random)) : nil,
-          by: support, terms: terms, at: Self.day(date))
+          until: chance(50) ? day(date + Double.random(in: 1...40, using: &random)) : nil,
+          by: support, terms: terms, at: day(date))
       }
     }
-    return Self.day(date + 1)
+    return day(date + 1)
   }
 
   /// Folds what was recorded into the sums by the day.
@@ -140,24 +146,24 @@ struct RandomLedger: Sendable {
     let price: Int64? =
       isTrial ? 0 : chance(70) ? Int64.random(in: 1...9, using: &random) * 1111 : nil
     let record = TransactionRecord(
-      key: key, asOf: Self.day(date), purchaseDate: Self.day(begin),
-      expiresDate: product.period.map { $0.end(from: Self.day(begin)) },
+      key: key, asOf: day(date), purchaseDate: day(begin),
+      expiresDate: product.period.map { $0.end(from: day(begin)) },
       productType: product.type, subscriptionGroup: product.subscriptionGroup,
       ownershipType: chance(10) ? .familyShared : .purchased,
       periodType: isTrial ? .trial : chance(15) ? .intro : chance(10) ? .offer : .normal,
       isUpgraded: chance(5),
       revocation: chance(15)
         ? .revoked(
-          at: min(Self.day(date), Self.day(begin + Double.random(in: 0...9, using: &random))),
+          at: min(day(date), day(begin + Double.random(in: 0...9, using: &random))),
           reason: chance(50) ? "1" : nil) : .notRevoked,
       priceMilliunits: price,
       currency: price.map { _ in Self.currencies[Int.random(in: 0..<3, using: &random)] })
     guard product.type == .autoRenewable, chance(50) else { return ([.transaction(record)], key) }
     let phases: [RenewalStatus.Phase] = [
-      .undisturbed, .billingRetry, .expired, .gracePeriod(until: Self.day(begin + 36)),
+      .undisturbed, .billingRetry, .expired, .gracePeriod(until: day(begin + 36)),
     ]
     let status = RenewalStatus(
-      asOf: Self.day(date), autoRenews: chance(60),
+      asOf: day(date), autoRenews: chance(60),
       phase: phases[Int.random(in: 0..<4, using: &random)], autoRenewProductID: product.id,
       expirationIntent: chance(40) ? Int.random(in: 1...5, using: &random) : nil)
     return ([.transaction(record), .renewalStatus(status, line: line)], key)
@@ -170,14 +176,14 @@ struct RandomLedger: Sendable {
   ) async throws {
     let submission = try await ledger.store(
       NewSubmission(
-        id: UUID(), accountID: account, receivedAt: Self.day(date), payload: .receipt("receipt"),
+        id: UUID(), accountID: account, receivedAt: day(date), payload: .receipt("receipt"),
         transactionID: nil, orderID: order, isRestore: false, bundleID: nil),
-      retryAt: Self.day(date) + .minutes(1))
+      retryAt: day(date) + .minutes(1))
     _ = try await ledger.record(
       Ledger.VerifiedSubmission(
         submission: submission, source: .receipt, environment: environment, evidence: evidence,
         selected: selected, exchanges: []),
-      at: Self.day(date), terms: terms,
+      at: day(date), terms: terms,
       outcome: { Ledger.StoredOutcome(text: "{}", order: nil, value: $0) })
   }
 
@@ -187,7 +193,7 @@ struct RandomLedger: Sendable {
   mutating func choices(of report: Report, at now: Timestamp) -> [ReportChoices] {
     // From the beginning: empty rows before it would only take time.
     var plain = ReportChoices()
-    plain.from = Self.start.dayAndTime.date
+    plain.from = start.dayAndTime.date
     var split = ReportChoices()
     split.from = (now - .days(20)).dayAndTime.date
     split.bucket = .week
@@ -197,18 +203,18 @@ struct RandomLedger: Sendable {
     split.includesGrants = true
     split.includesSandbox = true
     var then = ReportChoices()
-    then.from = Self.start.dayAndTime.date
+    then.from = start.dayAndTime.date
     then.timeZone = "America/New_York"
     then.splitsByProduct = chance(50)
     then.includesGrants = true
     then.knownAt = now - .days(Int.random(in: 0...60, using: &random))
     var one = ReportChoices()
-    one.from = Self.day(Double.random(in: 0...40, using: &random)).dayAndTime.date
-    one.to = Self.day(Double.random(in: 60...90, using: &random)).dayAndTime.date
+    one.from = day(Double.random(in: 0...40, using: &random)).dayAndTime.date
+    one.to = day(Double.random(in: 60...90, using: &random)).dayAndTime.date
     one.product = "month"
     one.asOf = now - .days(Int.random(in: 0...30, using: &random))
     var sandbox = ReportChoices()
-    sandbox.from = Self.day(30).dayAndTime.date
+    sandbox.from = day(30).dayAndTime.date
     sandbox.environment = .sandbox
     return [plain, split, then, one, sandbox].map { $0.only(report.parameters) }
   }

@@ -1,10 +1,10 @@
--- A step as the next version may have one: from version 7 to version 8, serving programs since 7.
+-- A step as the next version may have one: from version 8 to version 9, serving programs since 8.
 --
 -- It belongs to no version: tests and `tenure rehearse` give it to SchemaMigrator. By hand, beside a
 -- tenure that serves (psql commits each statement by itself, as an index made CONCURRENTLY asks for):
 --
 --   psql -v ON_ERROR_STOP=1 -f next-step.sql -c "INSERT INTO tenure.schema_version
---     (version, applied_at, serves_since) VALUES (8, now(), 7)" "$TENURE_MIGRATION_DATABASE_URL"
+--     (version, applied_at, serves_since) VALUES (9, now(), 8)" "$TENURE_MIGRATION_DATABASE_URL"
 --
 -- part: transaction
 ALTER TABLE tenure.submission ADD COLUMN rehearsed_at timestamptz;

@@ -75,6 +75,13 @@ struct MigrateCommand: AsyncParsableCommand {
     case current?: print("The schema was up to date: version \(current).")
     case let before?: print("The schema is brought from version \(before) to \(current).")
     }
+    // A later version has its own way to do it.
+    guard case .current = try await migrator.check() else { return }
+    for role in try await migrator.grantPrivileges() {
+      print(
+        "There is no role \(role), and this one may not create it: have somebody who may say "
+          + "CREATE ROLE \(role) NOLOGIN, and run this again.")
+    }
   }
 
   private func distribute(_ distributor: SchemaDistributor) async throws {

@@ -43,7 +43,7 @@ struct ReportOptions: ParsableArguments {
   @Option(help: "The moment that the report is about; now unless given.")
   var asOf: Moment?
 
-  @Option(help: "Of intake, how many days up to today; of renewals-due, how many ahead (30).")
+  @Option(help: "Of intake without --from, how many days; of renewals-due, how many ahead (30).")
   var days: Int?
 
   @Option(help: "Of retention with --items, the month after the first one, from 0.")

@@ -10,6 +10,9 @@ extension Doctor {
   private static let testedVersions = 15...18
   /// After so long somebody should have taken up what is due.
   private static let lateAfter: Duration = .minutes(5)
+  private static let membership =
+    "Make it a member: GRANT tenure_program TO the role that DATABASE_URL names. Where there is no "
+    + "tenure_program, `tenure migrate` makes it, or says who has to."
 
   func databaseFindings() async -> [DoctorFinding] {
     guard let url = settings.databaseURL else { return [] }
@@ -31,7 +34,54 @@ extension Doctor {
       }
     }
     if let url = settings.readDatabaseURL { findings.append(await replica(url)) }
+    if let url = settings.listenDatabaseURL { findings.append(await listener(url)) }
+    if let url = settings.migrationDatabaseURL { findings.append(await owner(url)) }
     return findings
+  }
+
+  /// Whether news can be heard where it is listened for.
+  private func listener(_ url: String) async -> DoctorFinding {
+    let check = "database.listen"
+    return await withPool(url) { pool in
+      do {
+        let server = try await DatabaseExamination(pool)
+        guard !server.isStandby else {
+          return .warning(
+            check, "TENURE_LISTEN_DATABASE_URL leads to a standby, where no news is told.",
+            remedy: "Name the primary in it.")
+        }
+        let isPooled = try await DatabaseExamination.sharesSessions(pool)
+        guard !isPooled else {
+          return .warning(
+            check, "TENURE_LISTEN_DATABASE_URL leads through a PgBouncer, where no news is heard.",
+            remedy: "Name PostgreSQL's own address in it.")
+        }
+        return .ok(check, "News is listened for at the server itself.")
+      } catch {
+        return .warning(
+          check, "No news can be heard, it is found seconds later: \(error).",
+          remedy: "See whether TENURE_LISTEN_DATABASE_URL names PostgreSQL's own address.")
+      }
+    }
+  }
+
+  /// Whether the schema's owner can be reached as such.
+  private func owner(_ url: String) async -> DoctorFinding {
+    let check = "database.owner"
+    return await withPool(url) { pool in
+      do {
+        guard try await SchemaMigrator(database: pool, logger: logger).roleOwnsSchema() else {
+          return .warning(
+            check, "The role that TENURE_MIGRATION_DATABASE_URL names does not own the schema.",
+            remedy: "Name its owner there: `tenure migrate` can change nothing otherwise.")
+        }
+        return .ok(check, "The schema's owner can be reached.")
+      } catch {
+        return .warning(
+          check, "The schema's owner can't be reached: \(error).",
+          remedy: "See whether TENURE_MIGRATION_DATABASE_URL is right; only `tenure migrate` uses it.")
+      }
+    }
   }
 
   /// Whether what is to answer reads can.
@@ -76,7 +126,7 @@ extension Doctor {
   private func forbidden(_ error: PostgresError) -> DoctorFinding {
     .fault(
       "database.role", "The role may not do what the programs do: \(error.message).",
-      remedy: "Make it a member: GRANT tenure_program TO the role that DATABASE_URL names.")
+      remedy: Self.membership)
   }
 
   private func remedy(_ error: LedgerError) -> String {
@@ -153,7 +203,7 @@ extension Doctor {
       ]
     case (false, true):
       return [.ok(check, "A PgBouncer stands between, and prepared statements are off.")]
-        + listening()
+        + notListening()
     case (false, false):
       return [
         .warning(
@@ -164,14 +214,12 @@ extension Doctor {
     }
   }
 
-  private func listening() -> [DoctorFinding] {
-    let check = "database.listen"
-    guard settings.listenDatabaseURL == nil else {
-      return [.ok(check, "News is listened for past the PgBouncer.")]
-    }
+  private func notListening() -> [DoctorFinding] {
+    guard settings.listenDatabaseURL == nil else { return [] }
     return [
       .warning(
-        check, "Through a PgBouncer no news is heard: it is looked for, and found seconds later.",
+        "database.listen",
+        "Through a PgBouncer no news is heard: it is looked for, and found seconds later.",
         remedy: "Set TENURE_LISTEN_DATABASE_URL to PostgreSQL's own address.")
     ]
   }
@@ -230,15 +278,26 @@ extension Doctor {
         .fault("database.schema", "\(error)", remedy: remedy(error))
       ]
     }
+    return [finding(on: standing), try await role(migrator), try await distribution(pool)]
+  }
+
+  private func role(_ migrator: SchemaMigrator) async throws -> DoctorFinding {
     let check = "database.role"
-    let role =
-      try await migrator.roleCanRewriteLedger()
-      ? DoctorFinding.warning(
+    let outOfReach = try await migrator.tablesOutOfReach()
+    guard outOfReach.isEmpty else {
+      let others = outOfReach.count > 3 ? " and \(outOfReach.count - 3) more tables" : ""
+      return .fault(
+        check,
+        "The role can't read or add to \(outOfReach.prefix(3).joined(separator: ", "))\(others).",
+        remedy: Self.membership)
+    }
+    guard try await !migrator.roleCanRewriteLedger() else {
+      return .warning(
         check, "The role could change or delete entries of the ledger.",
         remedy: "Give the programs a login of their own, IN ROLE tenure_program, and the owner's "
           + "URL to TENURE_MIGRATION_DATABASE_URL.")
-      : .ok(check, "The role can append to the ledger, and change nothing in it.")
-    return [finding(on: standing), role, try await distribution(pool)]
+    }
+    return .ok(check, "The role can append to the ledger, and change nothing in it.")
   }
 
   private func finding(on standing: SchemaStanding) -> DoctorFinding {

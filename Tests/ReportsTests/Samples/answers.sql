@@ -182,7 +182,7 @@ SELECT measure, from_day, original_transaction_id, cause, number FROM tenure.rep
 
 -- renewals due, trials too
 SELECT * FROM tenure.report_renewals_due(include_trials => true, as_of => '2026-04-15 12:00Z');
---= 2026-04-16|week|week|USD|1|1990|0
+--= 2026-04-16|week|month|EUR|1|10990|10990
 --= 2026-04-19|month|month|EUR|1|10990|10990
 --= 2026-04-20|month|month|USD|1|10490|0
 
@@ -199,7 +199,7 @@ SELECT day, product_id, renews_as, currency, number, amount_milliunits, from_cat
 
 -- renewals due in 3 days, one by one
 SELECT * FROM tenure.report_renewals_due_item(3, as_of => '2026-04-15 12:00Z');
---= 2026-04-16|week|week|s5|t54|2026-04-16T10:00:00+00:00|1|USD|1990|app_store|b
+--= 2026-04-16|week|month|s5|t54|2026-04-16T10:00:00+00:00|1|EUR|10990|catalogue|b
 
 -- billing issues
 SELECT * FROM tenure.report_billing_issues('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
@@ -402,6 +402,10 @@ SELECT * FROM tenure.report_audit('2026-04-01', '2026-04-30', as_of => '2026-04-
 SELECT from_day, subject, account_id, previous_account_id, reason, number FROM tenure.report_audit_item('2026-04-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-04-14|t54|b||The same.|1
 --= 2026-04-14|t53|b|a|b wrote that a paid.|1
+
+-- audit as known when only the first act was
+SELECT number, last_at FROM tenure.report_audit('2026-04-01', '2026-04-30', known_at => '2026-04-14 10:30Z');
+--= 1|2026-04-14T10:00:00+00:00
 
 -- audit by the days of another time zone
 SELECT from_day, number FROM tenure.report_audit('2026-04-14', '2026-04-15', time_zone => 'Pacific/Kiritimati', as_of => '2026-04-15 12:00Z');

@@ -314,11 +314,13 @@ WHERE t.transaction_id IN ('t51', 't53');
 INSERT INTO ledger_entry (environment, original_transaction_id, number, recorded_at, kind, source,
     format, body, hash)
 VALUES ('production', 's8', 1, '2026-02-25 11:00Z', 'renewal_status', 'poll', 1, '{}', sha256('8')),
-    ('production', 's5', 1, '2026-04-09 11:00Z', 'renewal_status', 'poll', 1, '{}', sha256('5'));
+    ('production', 's5', 1, '2026-04-09 11:00Z', 'renewal_status', 'poll', 1, '{}', sha256('5')),
+    ('production', 'fs1', 1, '2026-02-15 11:00Z', 'renewal_status', 'poll', 1, '{}', sha256('6'));
 INSERT INTO renewal_status (environment, original_transaction_id, number, as_of,
     auto_renew_product_id, is_commitment)
 VALUES ('production', 's8', 1, '2026-02-25 10:00Z', 'year', false),
-    ('production', 's5', 1, '2026-04-08 20:00Z', 'month', false);
+    ('production', 's5', 1, '2026-04-08 20:00Z', 'month', false),
+    ('production', 'fs1', 1, '2026-02-15 10:00Z', 'year', false);
 -- The sums of charges by the day, some of them folded; and a charge that was delivered meanwhile.
 INSERT INTO charge_day
 SELECT t.environment, b.measure, b.day, b.cause, t.product_id, t.ownership_type, count(*)
