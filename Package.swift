@@ -238,7 +238,7 @@ let package = Package(
       name: "TenureTests",
       dependencies: [
         "AppStore", "AppStoreSimulator", "BackgroundJobs", "Intake", "LedgerStorage",
-        "OpenTelemetryTraces", "Postgres", "PrivatePostgres", "PrometheusMetrics",
+        "OpenTelemetryTraces", "Postgres", "PrivatePostgres", "PrometheusMetrics", "Reports",
         "ScratchDatabases", "Subscriptions", "tenure", asyncHTTPClient, crypto, logging, nioCore,
         nioHTTP1, nioPosix, serviceLifecycle, tracing,
       ],

@@ -27,6 +27,16 @@ package struct AppleTelling: Hashable, Sendable {
       case .skipped: "skipped"
       }
     }
+
+    /// Why nothing was sent; nil: something was.
+    package var reason: Reason? {
+      if case .skipped(let reason) = self { reason } else { nil }
+    }
+
+    /// What Apple said where it refused.
+    package var refusal: (httpStatus: Int?, code: Int64?) {
+      if case .refused(let httpStatus, let code) = self { (httpStatus, code) } else { (nil, nil) }
+    }
   }
 
   /// Why nothing was sent.
@@ -91,19 +101,14 @@ package struct AppleTelling: Hashable, Sendable {
 extension AppleTelling {
   /// Appends it.
   var insert: SQL {
-    var (reason, httpStatus, code): (Reason?, Int?, Int64?)
-    switch outcome {
-    case .accepted: break
-    case .refused(let status, let errorCode): (httpStatus, code) = (status, errorCode)
-    case .skipped(let why): reason = why
-    }
+    let refusal = outcome.refusal
     return """
       INSERT INTO tenure.apple_telling (environment, original_transaction_id, kind, told_at,
         bundle_id, transaction_id, notification_id, account_key, outcome, reason, http_status,
         error_code, delivery_status)
       VALUES (\(line.environment), \(line.originalTransactionID), \(kind), \(toldAt), \(bundleID),
         \(request?.transactionID), \(request?.notificationID), \(account), \(outcome.name),
-        \(reason), \(httpStatus), \(code), \(deliveryStatus))
+        \(outcome.reason), \(refusal.httpStatus), \(refusal.code), \(deliveryStatus))
       """
   }
 

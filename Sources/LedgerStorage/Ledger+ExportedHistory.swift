@@ -12,12 +12,18 @@ extension Ledger {
     package var number: Int
     package var recordedAt: Timestamp
     package var kind: String
+    /// Nil: it is an act, or a decision.
+    package var evidenceDate: Timestamp?
     package var source: String
     package var sourceID: String?
+    /// That of the body.
+    package var format: Int16
     /// JSON; it names accounts by their keys.
     package var body: String
     /// SHA-256, over the hash of the entry before as well, in hexadecimal digits.
     package var hash: String
+    /// By the database's clock: it tells which checkpoints the entry is under.
+    package var storedAt: Timestamp
   }
 
   /// The place of an entry among all.
@@ -36,23 +42,93 @@ extension Ledger {
       } ?? "true"
     let entries = try await database.query(
       """
-      SELECT environment, original_transaction_id, number, recorded_at, kind, source, source_id,
-        body, encode(hash, 'hex')
+      SELECT environment, original_transaction_id, number, recorded_at, kind, evidence_date,
+        source, source_id, format, body, encode(hash, 'hex'), stored_at
       FROM tenure.ledger_entry
       WHERE \(rest)
       ORDER BY environment, original_transaction_id, number LIMIT \(Self.exportPage)
       """
     ).decode(
       Environment.self, OriginalTransactionID.self, Int.self, Timestamp.self, String.self,
-      String.self, String?.self, String.self, String.self
+      Timestamp?.self, String.self, String?.self, Int16.self, String.self, String.self,
+      Timestamp.self
     ).map {
       ExportedEntry(
-        line: LineID($0, $1), number: $2, recordedAt: $3, kind: $4, source: $5, sourceID: $6,
-        body: $7, hash: $8)
+        line: LineID($0, $1), number: $2, recordedAt: $3, kind: $4, evidenceDate: $5, source: $6,
+        sourceID: $7, format: $8, body: $9, hash: $10, storedAt: $11)
     }
     return ExportPage(
       rows: entries,
       next: entries.count < Self.exportPage ? nil : entries.last.map { ($0.line, $0.number) })
+  }
+
+  /// A mark over all chains, as an audit made it.
+  package struct ExportedCheckpoint: Hashable, Sendable {
+    package var id: Int64
+    /// Entries stored before this moment are under the mark.
+    package var storedBefore: Timestamp
+    package var entries: Int
+    /// The exclusive or of the hashes of those entries, in hexadecimal digits.
+    package var digest: String
+  }
+
+  /// Reads the checkpoints behind another, in the order in which they were made.
+  package func exportCheckpoints(after last: Int64?) async throws
+    -> ExportPage<ExportedCheckpoint, Int64>
+  {
+    let checkpoints = try await database.query(
+      """
+      SELECT checkpoint_id, stored_before, entries, encode(digest, 'hex')
+      FROM tenure.ledger_checkpoint
+      WHERE checkpoint_id > \(last ?? 0)
+      ORDER BY checkpoint_id LIMIT \(Self.exportPage)
+      """
+    ).decode(Int64.self, Timestamp.self, Int.self, String.self).map {
+      ExportedCheckpoint(id: $0, storedBefore: $1, entries: $2, digest: $3)
+    }
+    return ExportPage(
+      rows: checkpoints,
+      next: checkpoints.count < Self.exportPage ? nil : checkpoints.last?.id)
+  }
+
+  /// What a unit of a currency is worth in another, from a day on.
+  package struct ExportedRate: Hashable, Sendable {
+    package var reportingCurrency: String
+    package var currency: String
+    /// A date, as in `2026-11-21`.
+    package var validFrom: String
+    /// As it was written: a decimal fraction of any length.
+    package var rate: String
+  }
+
+  /// The place of a rate among all.
+  package typealias RatePlace = (reportingCurrency: String, currency: String, validFrom: String)
+
+  /// Reads the exchange rates behind another.
+  package func exportRates(after last: RatePlace?) async throws
+    -> ExportPage<ExportedRate, RatePlace>
+  {
+    let rest =
+      last.map { last -> SQL in
+        """
+        (reporting_currency, currency, valid_from)
+          > (\(last.reportingCurrency), \(last.currency), \(last.validFrom)::date)
+        """
+      } ?? "true"
+    let rates = try await database.query(
+      """
+      SELECT reporting_currency, currency, to_char(valid_from, 'YYYY-MM-DD'), rate::text
+      FROM tenure.exchange_rate
+      WHERE \(rest)
+      ORDER BY reporting_currency, currency, valid_from LIMIT \(Self.exportPage)
+      """
+    ).decode(String.self, String.self, String.self, String.self).map {
+      ExportedRate(reportingCurrency: $0, currency: $1, validFrom: $2, rate: $3)
+    }
+    return ExportPage(
+      rows: rates,
+      next: rates.count < Self.exportPage
+        ? nil : rates.last.map { ($0.reportingCurrency, $0.currency, $0.validFrom) })
   }
 
   /// An account, whether a person is behind it or not any more.
@@ -61,6 +137,8 @@ extension Ledger {
     /// The app's name for it; once it was erased, a pseudonym.
     package var id: String
     package var appAccountToken: UUID
+    /// Nil: it is gone, with the person.
+    package var createdAt: Timestamp?
     package var erasedAt: Timestamp?
     /// The account into which it was merged.
     package var mergedInto: AccountKey?
@@ -74,7 +152,7 @@ extension Ledger {
     -> ExportPage<ExportedAccount, AccountKey>
   {
     let rest = last.map { "k.account_key > \($0)" as SQL } ?? "true"
-    let accounts = try await database.query(
+    var accounts = try await database.query(
       """
       SELECT k.account_key, k.account_id, k.app_account_token, k.erased_at, k.merged_into_key,
         c.is_given, c.decided_at
@@ -91,6 +169,15 @@ extension Ledger {
         key: $0, id: $1, appAccountToken: $2, erasedAt: $3, mergedInto: $4,
         hasConsumptionConsent: $5, consentDecidedAt: $6)
     }
+    // Under its name, which is another key.
+    let created = Dictionary(
+      try await database.query(
+        """
+        SELECT account_key, created_at FROM tenure.account
+        WHERE account_id = ANY(\(accounts.map(\.id)))
+        """
+      ).decode(AccountKey.self, Timestamp.self), uniquingKeysWith: { first, _ in first })
+    for index in accounts.indices { accounts[index].createdAt = created[accounts[index].key] }
     return ExportPage(
       rows: accounts, next: accounts.count < Self.exportPage ? nil : accounts.last?.key)
   }

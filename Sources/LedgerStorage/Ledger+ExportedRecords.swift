@@ -16,6 +16,8 @@ extension Ledger {
     package var fulfilledAt: Timestamp?
     package var line: LineID?
     package var transactionID: TransactionID?
+    /// Who opened it, where that account was merged into this one since.
+    package var openedBy: String?
   }
 
   /// The place of an order among all.
@@ -29,22 +31,23 @@ extension Ledger {
     let rows = try await database.query(
       """
       SELECT account_key, order_id, product_id, status, created_at, fulfilled_at, environment,
-        original_transaction_id, transaction_id
+        original_transaction_id, transaction_id, opened_by_key
       FROM tenure.purchase_order
       WHERE \(rest)
       ORDER BY account_key, order_id LIMIT \(Self.exportPage)
       """
     ).decode(
       AccountKey.self, UUID.self, ProductID.self, String.self, Timestamp.self, Timestamp?.self,
-      Environment?.self, OriginalTransactionID?.self, TransactionID?.self)
-    let names = try await accountIDs(of: Set(rows.map(\.0)))
+      Environment?.self, OriginalTransactionID?.self, TransactionID?.self, AccountKey?.self)
+    let names = try await accountIDs(of: Set(rows.map(\.0) + rows.compactMap(\.9)))
     let orders = rows.compactMap { row -> ExportedOrder? in
       guard let account = names[row.0] else { return nil }
       var line: LineID?
       if let environment = row.6, let original = row.7 { line = LineID(environment, original) }
       return ExportedOrder(
         id: row.1, accountID: account, productID: row.2, status: row.3, createdAt: row.4,
-        fulfilledAt: row.5, line: line, transactionID: row.8)
+        fulfilledAt: row.5, line: line, transactionID: row.8,
+        openedBy: row.9.flatMap { names[$0] })
     }
     return ExportPage(
       rows: orders, next: rows.count < Self.exportPage ? nil : rows.last.map { ($0.0, $0.1) })
@@ -62,6 +65,11 @@ extension Ledger {
     /// When it was taken back; nil: it was not.
     package var revokedAt: Timestamp?
     package var reason: String
+    /// From when on it was known.
+    package var recordedAt: Timestamp
+    /// Of a provisional one, the submission that waits for Apple and the line of the purchase.
+    package var submissionID: UUID?
+    package var line: LineID?
   }
 
   /// The place of a grant among all.
@@ -74,18 +82,23 @@ extension Ledger {
     let rest = last.map { "(account_id, grant_id) > (\($0.accountID), \($0.id))" as SQL } ?? "true"
     let grants = try await database.query(
       """
-      SELECT account_id, grant_id, entitlement, source, starts_at, ends_at, revoked_at, reason
+      SELECT account_id, grant_id, entitlement, source, starts_at, ends_at, revoked_at, reason,
+        recorded_at, submission_id, environment, original_transaction_id
       FROM tenure.account_grant
       WHERE \(rest)
       ORDER BY account_id, grant_id LIMIT \(Self.exportPage)
       """
     ).decode(
       String.self, UUID.self, String.self, String.self, Timestamp.self, Timestamp?.self,
-      Timestamp?.self, String.self
-    ).map {
-      ExportedGrant(
-        id: $1, accountID: $0, entitlement: $2, source: $3, startsAt: $4, endsAt: $5,
-        revokedAt: $6, reason: $7)
+      Timestamp?.self, String.self, Timestamp.self, UUID?.self, Environment?.self,
+      OriginalTransactionID?.self
+    ).map { row in
+      var line: LineID?
+      if let environment = row.10, let original = row.11 { line = LineID(environment, original) }
+      return ExportedGrant(
+        id: row.1, accountID: row.0, entitlement: row.2, source: row.3, startsAt: row.4,
+        endsAt: row.5, revokedAt: row.6, reason: row.7, recordedAt: row.8, submissionID: row.9,
+        line: line)
     }
     return ExportPage(
       rows: grants,

@@ -40,6 +40,8 @@ extension Ledger {
     package var accountID: String
     /// The app; nil: nobody has said.
     package var bundleID: String?
+    /// What an import named to ask Apple with.
+    package var transactionID: TransactionID?
   }
 
   /// A page of the table of lines.
@@ -57,11 +59,15 @@ extension Ledger {
   package func exportOwners(after last: LineID?) async throws -> ExportPage<ExportedOwner, LineID> {
     let page = try await linePage(after: last, where: "true")
     let names = try await accountIDs(of: Set(page.compactMap(\.owner)))
-    let apps = try await bundleIDs(of: page.map(\.line))
+    let lines = page.map(\.line)
+    let apps = try await bundleIDs(of: lines)
+    let transactions = try await importedTransactions(of: lines)
     return ExportPage(
       rows: page.compactMap { row in
         row.owner.flatMap { names[$0] }.map {
-          ExportedOwner(line: row.line, accountID: $0, bundleID: apps[row.line])
+          ExportedOwner(
+            line: row.line, accountID: $0, bundleID: apps[row.line],
+            transactionID: transactions[row.line])
         }
       }, next: page.count < Self.exportPage ? nil : page.last?.line)
   }
@@ -76,6 +82,20 @@ extension Ledger {
         AND bundle_id IS NOT NULL
       """
     ).decode(Environment.self, OriginalTransactionID.self, String.self)
+    return Dictionary(
+      found.map { (LineID($0, $1), $2) }, uniquingKeysWith: { first, _ in first })
+  }
+
+  /// What imports named to ask Apple with about lines, beside receipts.
+  private func importedTransactions(of lines: [LineID]) async throws -> [LineID: TransactionID] {
+    let found = try await database.query(
+      """
+      SELECT environment, original_transaction_id, transaction_id FROM tenure.imported_source
+      WHERE environment = ANY(\(Environment.allCases))
+        AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+        AND transaction_id IS NOT NULL
+      """
+    ).decode(Environment.self, OriginalTransactionID.self, TransactionID.self)
     return Dictionary(
       found.map { (LineID($0, $1), $2) }, uniquingKeysWith: { first, _ in first })
   }
@@ -154,57 +174,5 @@ extension Ledger {
     return ExportPage(
       rows: page.filter { $0.0 != Account.pseudonym(of: $0.1) }.map(\.0),
       next: page.count < limit ? nil : page.last?.0)
-  }
-
-  /// A charge with its owner.
-  package struct ExportedCharge: Hashable, Sendable {
-    package var key: TransactionKey
-    package var purchasedAt: Timestamp
-    package var expiresAt: Timestamp?
-    package var revokedAt: Timestamp?
-    package var quantity: Int
-    package var ownershipType: String
-    package var periodType: String
-    /// Apple's price of one; nil: Apple named none.
-    package var priceMilliunits: Int64?
-    package var currency: String?
-    /// Nil: nobody's.
-    package var accountID: String?
-    package var rule: Decision.Rule
-  }
-
-  /// Reads the charges behind another, in the order of their keys.
-  package func exportCharges(after last: TransactionKey?) async throws
-    -> ExportPage<ExportedCharge, TransactionKey>
-  {
-    let rows = try await database.query(
-      """
-      SELECT environment, original_transaction_id, transaction_id, product_id, charged_at,
-        expires_at, revoked_at, owner_account_key, rule, quantity, ownership_type, period_type,
-        price_milliunits, currency
-      FROM tenure.store_transaction
-      WHERE (environment, original_transaction_id, transaction_id, product_id)
-          > (\(last?.line.environment.rawValue ?? ""),
-            \(last?.line.originalTransactionID.rawValue ?? ""),
-            \(last?.transactionID.rawValue ?? ""), \(last?.productID.rawValue ?? ""))
-        AND rule IS NOT NULL
-      ORDER BY environment, original_transaction_id, transaction_id, product_id
-      LIMIT \(Self.exportPage)
-      """
-    ).decode(
-      Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self,
-      Timestamp.self, Timestamp?.self, Timestamp?.self, AccountKey?.self, Decision.Rule.self,
-      Int.self, String.self, String.self, Int64?.self, String?.self)
-    let names = try await accountIDs(of: Set(rows.compactMap(\.7)))
-    let charges = rows.map { row in
-      ExportedCharge(
-        key: TransactionKey(
-          line: LineID(row.0, row.1), transactionID: row.2, productID: row.3),
-        purchasedAt: row.4, expiresAt: row.5, revokedAt: row.6, quantity: row.9,
-        ownershipType: row.10, periodType: row.11, priceMilliunits: row.12, currency: row.13,
-        accountID: row.7.flatMap { names[$0] }, rule: row.8)
-    }
-    return ExportPage(
-      rows: charges, next: charges.count < Self.exportPage ? nil : charges.last?.key)
   }
 }

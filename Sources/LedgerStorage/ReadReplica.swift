@@ -18,6 +18,8 @@ package final class ReadReplica: Sendable {
   /// Longer than a read takes, and as long as anybody should wait for it before the primary is
   /// asked after all.
   private static let deadline: Duration = .seconds(1)
+  /// The most connections to the standby: reads share them.
+  package static let connectionLimit = 2
   /// How long the URI may lead to a server that is no standby before it is followed anew.
   private static let detourLimit: Duration = .seconds(10)
 
@@ -72,7 +74,7 @@ package final class ReadReplica: Sendable {
     self.changes = changes
     var configuration = configuration
     configuration.acquireTimeout = Self.deadline
-    configuration.connectionLimit = 2
+    configuration.connectionLimit = Self.connectionLimit
     self.configuration = configuration
     self.primary = primary
     self.logger = logger

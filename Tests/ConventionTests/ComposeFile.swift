@@ -12,6 +12,11 @@ struct ComposeFile: Decodable {
       var dockerfile: String
     }
 
+    struct EnvironmentFile: Decodable, Equatable {
+      var path: String
+      var required: Bool
+    }
+
     struct Healthcheck: Decodable {
       var test: [String]
     }
@@ -20,7 +25,10 @@ struct ComposeFile: Decodable {
     var build: Build?
     var profiles: [String]?
     var command: [String]?
+    var workingDirectory: String?
     var environment: [String: String]?
+    /// What they say, `environment` says otherwise.
+    var environmentFiles: [EnvironmentFile]?
     var secrets: [String]?
     /// `SOURCE:TARGET` or `SOURCE:TARGET:ro`.
     var volumes: [String]?
@@ -34,6 +42,8 @@ struct ComposeFile: Decodable {
 
     enum CodingKeys: String, CodingKey {
       case image, build, profiles, command, environment, secrets, volumes, ports, restart
+      case workingDirectory = "working_dir"
+      case environmentFiles = "env_file"
       case isReadOnly = "read_only"
       case droppedCapabilities = "cap_drop"
       case securityOptions = "security_opt"
@@ -41,7 +51,7 @@ struct ComposeFile: Decodable {
       case dependencies = "depends_on"
     }
 
-    /// Files of the repository, by where they are mounted.
+    /// Files and directories beside `docker-compose.yml`, by where they are mounted.
     var mountedFiles: [(source: String, target: String, isReadOnly: Bool)] {
       (volumes ?? []).filter { $0.hasPrefix("./") }.map { volume in
         let parts = volume.split(separator: ":").map(String.init)

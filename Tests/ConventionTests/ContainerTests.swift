@@ -10,6 +10,17 @@ struct ContainerTests {
     image.contains(/^[\w\/-]+:[\w.-]*(?:\d+\.\d+|\d\d\d\d\d\d\d\d)[\w.-]*$/)
   }
 
+  /// The first lines of `docker-compose.yml`, which say what is to be done.
+  private static var head: String {
+    get throws {
+      try #require(Repository.text(of: "docker-compose.yml"))
+        .split(separator: "\n").prefix { $0.hasPrefix("#") }.joined(separator: "\n")
+    }
+  }
+
+  /// What the operator puts beside `docker-compose.yml`, and whether the programs only read it.
+  private static let ownDirectories = [".secrets/optional": true, "exchange": false]
+
   @Test(arguments: ComposeForm.allCases)
   func everyImageIsPinned(form: ComposeForm) throws {
     for (name, service) in try form.file.services {
@@ -35,8 +46,7 @@ struct ContainerTests {
   @Test(arguments: ComposeForm.allCases)
   func everySecretIsAFileThatTheFirstLinesMake(form: ComposeForm) throws {
     let file = try form.file
-    let head = try #require(Repository.text(of: "docker-compose.yml"))
-      .split(separator: "\n").prefix { $0.hasPrefix("#") }.joined(separator: "\n")
+    let head = try Self.head
     #expect(Repository.text(of: ".gitignore")?.contains("\n.secrets/\n") == true)
     for (name, secret) in file.secrets ?? [:] {
       #expect(secret.file == ".secrets/\(name)")
@@ -76,11 +86,72 @@ struct ContainerTests {
     }
   }
 
+  /// What stands in the file can't be changed in `.env`: everything else can.
+  @Test(arguments: ComposeForm.allCases)
+  func everySettingCanBeMade(form: ComposeForm) throws {
+    let article = try #require(Repository.text(of: "Sources/HTTPAPI/HTTPAPI.docc/Settings.md"))
+    let rows = article.split(separator: "\n").filter { $0.hasPrefix("| `") }
+    let names = rows.flatMap { row in
+      row.split(separator: "|")[0].matches(of: /`([A-Z_]+)`/).map { String($0.1) }
+    }
+    #expect(names.count > 40)
+    let settled: [String: Set<String>] = [
+      "serve": ["TENURE_HTTP_HOST", "TENURE_HTTP_PORT", "TENURE_API_KEYS"],
+      "work": ["TENURE_METRICS_HOST", "TENURE_METRICS_PORT"], "tenure": [],
+    ]
+    let file = try form.file
+    for (name, settled) in settled {
+      let service = try #require(file.services[name])
+      #expect(service.environmentFiles == [.init(path: ".env", required: false)], "\(name)")
+      let stated = (service.environment ?? [:]).keys.map { setting in
+        setting.hasSuffix("_FILE") ? String(setting.dropLast(5)) : setting
+      }
+      let everywhere: Set = ["DATABASE_URL", "TENURE_APPSTORE_SHARED_SECRET"]
+      #expect(Set(stated) == settled.union(everywhere), "\(name)")
+      #expect(Set(stated).isSubset(of: names), "\(name)")
+      // Files that settings name.
+      let optional = service.mountedFiles.first { $0.source == ".secrets/optional" }
+      #expect(optional?.target == "/etc/tenure", "\(name)")
+    }
+    let head = try Self.head
+    let shown = head.matches(of: /\n# +([A-Z_]+)=(\S+)/).map { (String($0.1), String($0.2)) }
+    #expect(shown.count > 5)
+    for (setting, value) in shown {
+      let isFile = setting.hasSuffix("_FILE") && setting.hasPrefix("TENURE_")
+      let name = isFile ? String(setting.dropLast(5)) : setting
+      #expect(names.contains(name) || name == "COMPOSE_FILE", "\(setting)")
+      let isSecret = setting.contains(/SECRET|PASSWORD|PRIVATE_KEY|DATABASE_URL/)
+      #expect(!isSecret || value.hasPrefix("/etc/tenure/"), "\(setting)")
+    }
+  }
+
+  /// Whoever has a file to import finds a line to copy, and what that needs.
+  @Test func commandsCanBeRun() throws {
+    let service = try #require(try ComposeForm.postgres.file.services["tenure"])
+    let head = try Self.head
+    let line = try #require(head.firstMatch(of: /docker compose run --rm .*? (\S+) import (\S+)/))
+    #expect(line.1 == "tenure")
+    #expect(head.contains("cp \(line.2) exchange\n"))
+    // The image's own program is asked, and nothing but the argument is said.
+    #expect(service.command == nil)
+    #expect(service.workingDirectory == "/exchange")
+    #expect(service.mountedFiles.contains { $0 == ("exchange", "/exchange", false) })
+    let dockerfile = try #require(Repository.text(of: ".docker/Dockerfile"))
+    #expect(dockerfile.contains("ENTRYPOINT [\"tenure\"]"))
+    #expect(service.profiles == ["command"])
+  }
+
   @Test(arguments: ComposeForm.allCases)
   func everyMountIsThere(form: ComposeForm) throws {
     let file = try form.file
     for (name, service) in file.services {
       for mount in service.mountedFiles {
+        if let isReadOnly = Self.ownDirectories[mount.source] {
+          #expect(mount.isReadOnly == isReadOnly, "\(name): \(mount.source)")
+          let directory = try #require(mount.source.split(separator: "/").last)
+          #expect(try Self.head.contains(try Regex("mkdir (-p )?\(directory) ")), "\(directory)")
+          continue
+        }
         #expect(Repository.files.contains(mount.source), "\(name): \(mount.source)")
         #expect(mount.isReadOnly, "\(name): \(mount.source)")
       }
@@ -114,7 +185,8 @@ struct ContainerTests {
     let file = try form.file
     #expect(file.started() == form.services)
     #expect(file.started(with: "monitoring") == form.services.union(["prometheus", "grafana"]))
-    for profile in [nil, "monitoring"] {
+    #expect(file.started(with: "command") == form.services.union(["tenure"]))
+    for profile in [nil, "monitoring", "command"] {
       let started = file.started(with: profile)
       for name in started {
         for (other, dependency) in file.services[name]?.dependencies ?? [:] {

@@ -32,12 +32,35 @@ struct AliasTests {
       #expect(family.rule.charges.map(\.transactions) == [[key("1"), key("2")]])
       #expect(family.orders == [key("1"): order])
       #expect(family.deliveries == [key("1"): day(2)])
+      let exported = try await ledger.exportCharges(after: nil).rows
+      #expect(exported.map(\.key) == [key("1")])
+      #expect(exported.map(\.orderID) == [order])
+      #expect(exported.map(\.deliveredAt) == [day(2)])
       for transaction in [key("1"), key("2")] {
         let again = try await ledger.acknowledgeDelivery(of: transaction, by: "anna", on: 4)
         #expect(again?.isFirst == false)
         #expect(again?.deliveredAt == day(2))
       }
       #expect(try await ledger.audit().differences == [])
+    }
+  }
+
+  @Test("a charge is exported with what was delivered under an alias of another line")
+  func exported() async throws {
+    try await withLedger { ledger in
+      let alias = key("2", line: Self.other)
+      try await ledger.submit(
+        [charge("1", on: 0, lineItem: "w1")], claiming: [key("1")], by: "anna", on: 0.1)
+      try await ledger.submit(
+        [charge("2", on: 0, line: Self.other)], claiming: [alias], by: "anna", on: 0.2)
+      _ = try await ledger.acknowledgeDelivery(of: alias, by: "anna", on: 2)
+      #expect(try await ledger.exportCharges(after: nil).rows.map(\.deliveredAt) == [nil, day(2)])
+      try await ledger.submit(
+        [charge("2", on: 0, line: Self.other, asOf: 3, lineItem: "w1")], claiming: [], by: "anna",
+        on: 3)
+      let exported = try await ledger.exportCharges(after: nil).rows
+      #expect(exported.map(\.key) == [key("1")])
+      #expect(exported.map(\.deliveredAt) == [day(2)])
     }
   }
 

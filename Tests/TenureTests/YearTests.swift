@@ -1,9 +1,6 @@
-import AsyncHTTPClient
 import Foundation
 import LedgerStorage
 import Logging
-import NIOCore
-import NIOHTTP1
 import ScratchDatabases
 import Subscriptions
 import Testing
@@ -26,9 +23,10 @@ struct YearTests {
         // And its pages can be looked at afterwards, as on its last day.
         let keys = DemoKeys()
         try await world.show(database, directory: directory, to: keys) { address in
-          #expect(try await Self.get(address + "/admin/login", with: nil).contains("<form"))
-          let active = try await Self.get(
-            address + "/v1/reports/active?format=csv&bucket=month", with: keys.admin)
+          try await DemoVisit.logIn(to: address + "/admin", with: keys.admin)
+          let active = try await DemoVisit.get(
+            address + "/v1/reports/active?format=csv&bucket=month",
+            ("Authorization", "Bearer \(keys.admin)"))
           let months = active.split(separator: "\r\n").dropFirst()
           #expect(months.last?.hasPrefix(plan.end.description.prefix(7)) == true, "\(active)")
         }
@@ -38,13 +36,5 @@ struct YearTests {
     #expect(comparison.differences == [], "TENURE_TEST_SEED=\(seed)")
     #expect(comparison.audit.isClean, "TENURE_TEST_SEED=\(seed)")
     #expect(comparison.charges > plan.customers)
-  }
-
-  private static func get(_ url: String, with key: String?) async throws -> String {
-    var request = HTTPClientRequest(url: url)
-    if let key { request.headers.add(name: "Authorization", value: "Bearer \(key)") }
-    let answer = try await HTTPClient.shared.execute(request, timeout: .seconds(60))
-    #expect(answer.status == .ok)
-    return try await String(buffer: answer.body.collect(upTo: 1 << 20))
   }
 }

@@ -14,9 +14,10 @@ struct CompareCommand: AsyncParsableCommand {
       The file is CSV with a line of names, or JSON lines: account_id, entitlement, and until (RFC \
       3339; empty: it does not end) or active (true or false), or both. Every difference is \
       printed with Tenure's reason: active there alone (only_there: this account would lose \
-      access), active here alone (only_here), or until other times (other_end). Accounts that are \
-      not in the file are not looked at; the lines of one account stand next to each other. Exit \
-      status 1 if there is a difference, or a line that can't be read.
+      access), active here alone (only_here), or until other times (other_end; without a time: it \
+      does not end). Accounts that are not in the file are looked at with --all; the lines of one \
+      account stand next to each other. Exit status 1 if there is a difference, or a line that \
+      can't be read.
       """)
 
   /// In which form differences are printed.
@@ -34,6 +35,9 @@ struct CompareCommand: AsyncParsableCommand {
 
   @Option(help: "How many minutes two ends may be apart and count as one.")
   var tolerance = 5
+
+  @Flag(help: "Tells of accounts that are not in the file, too: what they may use here.")
+  var all = false
 
   func validate() throws {
     guard (0...527_040).contains(tolerance) else {
@@ -56,7 +60,7 @@ struct CompareCommand: AsyncParsableCommand {
         rows: RowFile(FileBytes(input.handle), columns: ToldAccess.columns), reader: reader,
         explanation: AccessExplanation(ledger: ledger, terms: reader.terms),
         comparison: AccessComparison(tolerance: .seconds(tolerance * 60), now: now),
-        printer: DifferencePrinter(format))
+        isOfAll: all, printer: DifferencePrinter(format))
       return try await run.run()
     }
     guard isSame else { throw ExitCode.failure }
@@ -69,16 +73,19 @@ struct ComparisonRun {
   private let reader: EntitlementReader
   private let explanation: AccessExplanation
   private let comparison: AccessComparison
+  /// Whether it goes on with the accounts that are not in the file.
+  private let isOfAll: Bool
   private var printer: DifferencePrinter
 
   init(
     rows: RowFile, reader: EntitlementReader, explanation: AccessExplanation,
-    comparison: AccessComparison, printer: DifferencePrinter
+    comparison: AccessComparison, isOfAll: Bool, printer: DifferencePrinter
   ) {
     self.rows = rows
     self.reader = reader
     self.explanation = explanation
     self.comparison = comparison
+    self.isOfAll = isOfAll
     self.printer = printer
   }
 
@@ -89,16 +96,20 @@ struct ComparisonRun {
     var (batch, lines, faults): ([[ToldAccess]], Int, Int) = ([], 0, 0)
     // By their hashes, so that a file of many millions needs little memory.
     var seen: Set<Int> = []
+    // The account of the line before, whether the rest of that could be read or not.
+    var last: String?
     while let row = try rows.next() {
       lines += 1
       var told = row.values.flatMap { ToldAccess.access($0, at: comparison.now) }
-      if case .success(let access) = told, batch.last?.last?.accountID != access.accountID,
-        !seen.insert(access.accountID.hashValue).inserted
-      {
-        told = .failure(
-          RowFault(
-            code: "not_sorted",
-            reason: "The lines of an account stand next to each other: sort the file."))
+      if case .success(let values) = row.values, let account = values[0], account != last {
+        if seen.insert(account.hashValue).inserted {
+          last = account
+        } else {
+          told = .failure(
+            RowFault(
+              code: "not_sorted",
+              reason: "The lines of an account stand next to each other: sort the file."))
+        }
       }
       switch told {
       case .failure(let fault):
@@ -117,6 +128,7 @@ struct ComparisonRun {
       }
     }
     try await compare(batch)
+    if isOfAll { try await tellOthers(than: seen) }
     printer.finish(lines: lines, faults: faults)
     return faults == 0 && printer.counts.isEmpty
   }
@@ -130,6 +142,22 @@ struct ComparisonRun {
         try await explanation.sentence(for: name, of: account, among: entitlements)
       }
       for difference in differences { printer.write(difference) }
+    }
+  }
+
+  /// Goes through all accounts, a batch at a time, and tells what those have that the file lacks.
+  private mutating func tellOthers(than seen: Set<Int>) async throws {
+    let (ledger, reader, comparison) = (explanation.ledger, reader, comparison)
+    try await ExportCommand.eachPage { (last: String?) in
+      try await ledger.exportAccounts(after: last, limit: EntitlementReader.maximumBatch)
+    } write: { page in
+      let others = page.filter { !seen.contains($0.hashValue) }
+      let all = try await reader.entitlements(of: others, now: comparison.now)
+      for (account, entitlements) in zip(others, all) {
+        for difference in comparison.differences(ofUntold: account, entitlements) {
+          printer.write(difference)
+        }
+      }
     }
   }
 }
@@ -161,10 +189,11 @@ struct DifferencePrinter {
     case .json: print(RowWriter.object(Self.names, fields))
     case .table:
       let kind = Self.column(difference.kind)
-      let ends = [
-        difference.untilThere.map { "there until \($0)" },
-        difference.untilHere.map { "here until \($0)" },
-      ].compactMap(\.self).joined(separator: ", ")
+      let ends = [("there", difference.untilThere), ("here", difference.untilHere)]
+        .compactMap { place, end in
+          end.map { "\(place) until \($0)" }
+            ?? (difference.kind == .otherEnd ? "\(place) without an end" : nil)
+        }.joined(separator: ", ")
       let what = "\(kind)\(difference.accountID)  \(difference.entitlement)"
       print("\(what)  \(ends.isEmpty ? "" : "\(ends): ")\(difference.explanation)")
     }

@@ -8,16 +8,39 @@ extension ExportCommand {
     var rows = try RowWriter(
       to: output, format,
       columns: [
-        "environment", "original_transaction_id", "number", "recorded_at", "kind", "source",
-        "source_id", "body", "hash",
+        "environment", "original_transaction_id", "number", "recorded_at", "kind",
+        "evidence_date", "source", "source_id", "format", "body", "hash", "stored_at",
       ])
     try await Self.eachPage(ledger.exportEntries) { page in
       for row in page {
         try rows.write(
           Self.fields(row.line) + [
-            "\(row.number)", row.recordedAt.description, row.kind, row.source, row.sourceID,
-            row.body, row.hash,
+            "\(row.number)", row.recordedAt.description, row.kind,
+            row.evidenceDate?.description, row.source, row.sourceID, "\(row.format)", row.body,
+            row.hash, row.storedAt.description,
           ])
+      }
+    }
+    try rows.finish()
+  }
+
+  func exportCheckpoints(of ledger: Ledger) async throws {
+    var rows = try RowWriter(
+      to: output, format, columns: ["checkpoint_id", "stored_before", "entries", "digest"])
+    try await Self.eachPage(ledger.exportCheckpoints) { page in
+      for row in page {
+        try rows.write(["\(row.id)", row.storedBefore.description, "\(row.entries)", row.digest])
+      }
+    }
+    try rows.finish()
+  }
+
+  func exportRates(of ledger: Ledger) async throws {
+    var rows = try RowWriter(
+      to: output, format, columns: ["reporting_currency", "currency", "valid_from", "rate"])
+    try await Self.eachPage(ledger.exportRates) { page in
+      for row in page {
+        try rows.write([row.reportingCurrency, row.currency, row.validFrom, row.rate])
       }
     }
     try rows.finish()
@@ -27,15 +50,15 @@ extension ExportCommand {
     var rows = try RowWriter(
       to: output, format,
       columns: [
-        "account_key", "account_id", "app_account_token", "erased_at", "merged_into_key",
-        "consumption_consent", "consent_decided_at",
+        "account_key", "account_id", "app_account_token", "created_at", "erased_at",
+        "merged_into_key", "consumption_consent", "consent_decided_at",
       ])
     try await Self.eachPage(ledger.exportAllAccounts) { page in
       for row in page {
         try rows.write([
           row.key.rawValue.uuidString.lowercased(), row.id,
-          row.appAccountToken.uuidString.lowercased(), row.erasedAt?.description,
-          row.mergedInto?.rawValue.uuidString.lowercased(),
+          row.appAccountToken.uuidString.lowercased(), row.createdAt?.description,
+          row.erasedAt?.description, row.mergedInto?.rawValue.uuidString.lowercased(),
           row.hasConsumptionConsent?.description, row.consentDecidedAt?.description,
         ])
       }

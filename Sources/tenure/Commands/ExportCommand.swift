@@ -13,12 +13,15 @@ struct ExportCommand: AsyncParsableCommand {
     discussion: """
       owners: whose each original transaction is, as `tenure import` reads it. entitlements: what \
       each account may use now, as `tenure compare` reads it. charges: every charge with its \
-      owner. orders and grants: what accounts set out to buy, and were given. unverified: what was \
-      imported and Apple has not told of yet, with the reason where it was given up.
+      owner, its order and when it was delivered. orders and grants: what accounts set out to buy, \
+      and were given. unverified: what was imported and Apple has not told of yet, with the reason \
+      where it was given up.
 
-      What all that follows from: products: the catalogue with its past. accounts: their keys, \
-      tokens and consents. submissions: what app servers sent, without the receipts. ledger: every \
-      entry, with its hash. acts: what administrators did, and why.
+      What all that follows from: products and rates: the catalogue with its past, and exchange \
+      rates. accounts: their keys, tokens and consents. submissions: what app servers sent, \
+      without the receipts. notifications: what Apple sent, with the bodies that are still kept, \
+      and the hashes of all. tellings: what Apple was told. ledger and checkpoints: every entry \
+      with its hash, and what audits noted of them. acts: what administrators did, and why.
 
       The tables are read page by page while the programs go on: what changes meanwhile is told \
       as it was or as it is.
@@ -27,7 +30,7 @@ struct ExportCommand: AsyncParsableCommand {
   /// What can be exported.
   enum Subject: String, CaseIterable, ExpressibleByArgument {
     case owners, entitlements, charges, orders, grants, unverified
-    case products, accounts, submissions, ledger, acts
+    case products, rates, accounts, submissions, notifications, tellings, ledger, checkpoints, acts
   }
 
   @OptionGroup var options: SettingOptions
@@ -60,9 +63,13 @@ struct ExportCommand: AsyncParsableCommand {
       case .grants: try await exportGrants(of: ledger)
       case .unverified: try await exportUnverified(of: ledger)
       case .products: try await exportProducts(of: ledger)
+      case .rates: try await exportRates(of: ledger)
       case .accounts: try await exportAccounts(of: ledger)
       case .submissions: try await exportSubmissions(of: ledger)
+      case .notifications: try await exportNotifications(of: ledger)
+      case .tellings: try await exportTellings(of: ledger)
       case .ledger: try await exportLedger(of: ledger)
+      case .checkpoints: try await exportCheckpoints(of: ledger)
       case .acts: try await exportActs(of: ledger)
       }
     }
@@ -73,9 +80,14 @@ struct ExportCommand: AsyncParsableCommand {
   private func exportOwners(of ledger: Ledger) async throws {
     var rows = try RowWriter(
       to: output, format,
-      columns: ["environment", "original_transaction_id", "account_id", "bundle_id"])
+      columns: [
+        "environment", "original_transaction_id", "account_id", "bundle_id", "transaction_id",
+      ])
     try await Self.eachPage(ledger.exportOwners) { page in
-      for row in page { try rows.write(Self.fields(row.line) + [row.accountID, row.bundleID]) }
+      for row in page {
+        try rows.write(
+          Self.fields(row.line) + [row.accountID, row.bundleID, row.transactionID?.rawValue])
+      }
     }
     try rows.finish()
   }
@@ -128,7 +140,7 @@ struct ExportCommand: AsyncParsableCommand {
       columns: [
         "environment", "original_transaction_id", "transaction_id", "product_id", "purchased_at",
         "expires_at", "revoked_at", "account_id", "rule", "quantity", "ownership_type",
-        "period_type", "price_milliunits", "currency",
+        "period_type", "price_milliunits", "currency", "order_id", "delivered_at",
       ])
     try await Self.eachPage(ledger.exportCharges) { page in
       for row in page {
@@ -138,6 +150,7 @@ struct ExportCommand: AsyncParsableCommand {
             row.purchasedAt.description, row.expiresAt?.description, row.revokedAt?.description,
             row.accountID, row.rule.rawValue, "\(row.quantity)", row.ownershipType,
             row.periodType, row.priceMilliunits?.description, row.currency,
+            row.orderID?.uuidString.lowercased(), row.deliveredAt?.description,
           ])
       }
     }
@@ -149,7 +162,7 @@ struct ExportCommand: AsyncParsableCommand {
       to: output, format,
       columns: [
         "order_id", "account_id", "product_id", "status", "created_at", "fulfilled_at",
-        "environment", "original_transaction_id", "transaction_id",
+        "environment", "original_transaction_id", "transaction_id", "opened_by",
       ])
     try await Self.eachPage(ledger.exportOrders) { page in
       for row in page {
@@ -157,7 +170,7 @@ struct ExportCommand: AsyncParsableCommand {
           [
             row.id.uuidString.lowercased(), row.accountID, row.productID.rawValue, row.status,
             row.createdAt.description, row.fulfilledAt?.description,
-          ] + (row.line.map(Self.fields) ?? [nil, nil]) + [row.transactionID?.rawValue])
+          ] + Self.fields(row.line) + [row.transactionID?.rawValue, row.openedBy])
       }
     }
     try rows.finish()
@@ -168,15 +181,16 @@ struct ExportCommand: AsyncParsableCommand {
       to: output, format,
       columns: [
         "grant_id", "account_id", "entitlement", "source", "starts_at", "ends_at", "revoked_at",
-        "reason",
+        "reason", "recorded_at", "submission_id", "environment", "original_transaction_id",
       ])
     try await Self.eachPage(ledger.exportGrants) { page in
       for row in page {
-        try rows.write([
-          row.id.uuidString.lowercased(), row.accountID, row.entitlement, row.source,
-          row.startsAt.description, row.endsAt?.description, row.revokedAt?.description,
-          row.reason,
-        ])
+        try rows.write(
+          [
+            row.id.uuidString.lowercased(), row.accountID, row.entitlement, row.source,
+            row.startsAt.description, row.endsAt?.description, row.revokedAt?.description,
+            row.reason, row.recordedAt.description, row.submissionID?.uuidString.lowercased(),
+          ] + Self.fields(row.line))
       }
     }
     try rows.finish()
@@ -197,8 +211,8 @@ struct ExportCommand: AsyncParsableCommand {
     } while place != nil
   }
 
-  static func fields(_ line: LineID) -> [String?] {
-    [line.environment.rawValue, line.originalTransactionID.rawValue]
+  static func fields(_ line: LineID?) -> [String?] {
+    [line?.environment.rawValue, line?.originalTransactionID.rawValue]
   }
 }
 

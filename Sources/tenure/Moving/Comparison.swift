@@ -7,19 +7,31 @@ struct ToldAccess: Hashable, Sendable {
   var accountID: String
   var entitlement: String
   var isActive: Bool
-  /// Nil: it does not say, or never.
-  var until: Timestamp?
+  var until: End
+
+  /// Until when it says so.
+  enum End: Hashable, Sendable {
+    case unsaid
+    case never
+    case at(Timestamp)
+
+    /// Nil where it does not end, and where nobody says.
+    var moment: Timestamp? {
+      if case .at(let moment) = self { moment } else { nil }
+    }
+  }
 
   static let columns: [RowFile.Column] = [
     RowFile.Column("account_id", "account"),
     RowFile.Column("entitlement"),
-    RowFile.Column("until", "expires_at", isNeeded: false),
+    RowFile.Column("until", "expires_at", isNeeded: false, keepsEmpty: true),
     RowFile.Column("active", "is_active", isNeeded: false),
   ]
 
   /// Reads the values of a row.
   ///
-  /// Where the file does not say whether it is active, it is until its end.
+  /// Where the file does not say whether it is active, it is until its end. An end that is empty is
+  /// none; a file without that column says nothing of ends.
   static func access(_ values: [String?], at now: Timestamp) -> Result<ToldAccess, RowFault> {
     guard let account = values[0], let entitlement = values[1] else {
       return .failure(
@@ -27,19 +39,22 @@ struct ToldAccess: Hashable, Sendable {
           code: "missing_value",
           reason: "The line has no \(values[0] == nil ? "account_id" : "entitlement")."))
     }
-    var until: Timestamp?
-    if let text = values[2] {
+    let until: End
+    switch values[2] {
+    case nil: until = .unsaid
+    case ""?: until = .never
+    case let text?:
       guard let moment = Timestamp(rfc3339: text) else {
         return .failure(
           RowFault(
             code: "invalid_time",
             reason: "“\(text.quotable)” is no time like 2026-11-21T09:30:00Z."))
       }
-      until = moment
+      until = .at(moment)
     }
     let isActive: Bool
     switch values[3]?.lowercased() {
-    case nil: isActive = until.map { $0 > now } ?? true
+    case nil: isActive = until.moment.map { $0 > now } ?? true
     case "true"?, "yes"?, "1"?, "t"?, "active"?: isActive = true
     case "false"?, "no"?, "0"?, "f"?, "inactive"?: isActive = false
     case let text?:
@@ -65,7 +80,8 @@ struct AccessDifference: Hashable, Sendable {
   var kind: Kind
   var accountID: String
   var entitlement: String
-  /// Nil where it is not active, does not end, or where nobody says.
+  /// Nil where it is not active, does not end, or where nobody says; of ends that differ, where it
+  /// does not end.
   var untilThere: Timestamp?
   var untilHere: Timestamp?
   /// Why Tenure says what it says.
@@ -102,33 +118,59 @@ struct AccessComparison: Sendable {
         differences.append(
           AccessDifference(
             kind: .onlyThere, accountID: other?.accountID ?? "", entitlement: name,
-            untilThere: other?.until, explanation: try await explain(name)))
+            untilThere: other?.until.moment, explanation: try await explain(name)))
       case (true, false):
         guard let mine, let account = told.first?.accountID else { continue }
         differences.append(
           AccessDifference(
-            kind: .onlyHere, accountID: account, entitlement: name, untilThere: other?.until,
-            untilHere: mine.accessEndsAt, explanation: Self.reason(of: mine)))
+            kind: .onlyHere, accountID: account, entitlement: name,
+            untilThere: other?.until.moment, untilHere: mine.accessEndsAt,
+            explanation: Self.reason(of: mine)))
       case (true, true):
-        guard let mine, let other, let until = other.until else { continue }
-        let isSame = mine.accessEndsAt.map { abs($0, until) <= tolerance } ?? false
-        guard !isSame else { continue }
+        guard let mine, let other, !isSame(mine.accessEndsAt, other.until) else { continue }
         differences.append(
           AccessDifference(
-            kind: .otherEnd, accountID: other.accountID, entitlement: name, untilThere: until,
-            untilHere: mine.accessEndsAt, explanation: Self.reason(of: mine)))
+            kind: .otherEnd, accountID: other.accountID, entitlement: name,
+            untilThere: other.until.moment, untilHere: mine.accessEndsAt,
+            explanation: Self.reason(of: mine)))
       case (false, false): continue
       }
     }
     return differences
   }
 
+  /// What an account may use that the other one does not know.
+  ///
+  /// - Parameters:
+  ///   - accountID: The account, of which it says nothing.
+  ///   - entitlements: What Tenure says.
+  /// - Returns: The differences, in the order of the entitlements' names.
+  func differences(ofUntold accountID: String, _ entitlements: [Entitlement]) -> [AccessDifference]
+  {
+    entitlements.filter(\.isActive).sorted { $0.name < $1.name }.map { entitlement in
+      AccessDifference(
+        kind: .onlyHere, accountID: accountID, entitlement: entitlement.name,
+        untilHere: entitlement.accessEndsAt,
+        explanation: "The account is not in the file. " + Self.reason(of: entitlement))
+    }
+  }
+
   private static func better(_ one: ToldAccess, _ other: ToldAccess) -> ToldAccess {
     if one.isActive != other.isActive { return one.isActive ? one : other }
-    guard let end = one.until, let otherEnd = other.until else {
-      return one.until == nil ? one : other
+    switch (one.until, other.until) {
+    case (.at(let end), .at(let otherEnd)): return end >= otherEnd ? one : other
+    case (.never, _), (.unsaid, .at): return one
+    case (_, .never), (.at, .unsaid), (.unsaid, .unsaid): return other
     }
-    return end >= otherEnd ? one : other
+  }
+
+  /// Whether both say the same of the end, as far as the other one says anything.
+  private func isSame(_ here: Timestamp?, _ there: ToldAccess.End) -> Bool {
+    switch (here, there) {
+    case (_, .unsaid), (nil, .never): true
+    case (let here?, .at(let there)): abs(here, there) <= tolerance
+    case (nil, .at), (_?, .never): false
+    }
   }
 
   private func abs(_ one: Timestamp, _ other: Timestamp) -> Duration {

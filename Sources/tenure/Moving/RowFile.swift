@@ -5,7 +5,8 @@ import Foundation
 struct FileRow: Hashable, Sendable {
   /// The number of its first line in the file, from 1.
   var line: Int
-  /// In the order of the wanted columns; nil for what is missing or empty.
+  /// In the order of the wanted columns; nil for what is missing, or empty and not to be told from
+  /// that.
   var values: Result<[String?], RowFault>
 }
 
@@ -32,10 +33,18 @@ struct RowFile {
   struct Column: Sendable {
     var names: [String]
     var isNeeded: Bool
+    /// Whether an empty value says something else than a missing one: it is an empty text then.
+    var keepsEmpty: Bool
 
-    init(_ names: String..., isNeeded: Bool = true) {
+    init(_ names: String..., isNeeded: Bool = true, keepsEmpty: Bool = false) {
       self.names = names
       self.isNeeded = isNeeded
+      self.keepsEmpty = keepsEmpty
+    }
+
+    /// What a text in the column says; nil: no more than if it were not there.
+    fileprivate func value(_ text: String) -> String? {
+      text.isEmpty && !keepsEmpty ? nil : text
     }
   }
 
@@ -106,8 +115,8 @@ struct RowFile {
         return FileRow(
           line: number,
           values: .success(
-            positions.map { position in
-              position.map { fields[$0] }.flatMap { $0.isEmpty ? nil : $0 }
+            zip(columns, positions).map { column, position in
+              position.map { fields[$0] }.flatMap { column.value($0) }
             }))
       }
     }
@@ -225,10 +234,13 @@ struct RowFile {
       var found: String?
       for name in column.names {
         switch value[name] {
-        case .string(let text)?: found = text.isEmpty ? nil : text
+        case .string(let text)?: found = column.value(text)
         case .integer(let number)?: found = "\(number)"
         case .bool(let flag)?: found = "\(flag)"
-        case .null?, nil: continue
+        case .null?:
+          found = column.value("")
+          continue
+        case nil: continue
         default: return .failure(.unreadable("\(name) is neither text nor a number"))
         }
         break

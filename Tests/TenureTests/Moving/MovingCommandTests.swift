@@ -1,3 +1,4 @@
+import Crypto
 import Foundation
 import LedgerStorage
 import Postgres
@@ -11,7 +12,7 @@ import Testing
 struct MovingCommandTests {
   /// The built program with a database of its own.
   private struct Program: Sendable {
-    var databaseURL: String
+    var database: ConnectionPool
     var directory: URL
 
     func callAsFunction(_ arguments: [String]) async throws -> ChildProcess.Outcome {
@@ -20,8 +21,8 @@ struct MovingCommandTests {
 
     func start(_ arguments: [String]) throws -> ChildProcess {
       try ChildProcess(
-        try TenureProgram.executable, arguments, environment: ["DATABASE_URL": databaseURL],
-        in: directory)
+        try TenureProgram.executable, arguments,
+        environment: ["DATABASE_URL": database.configuration.uri], in: directory)
     }
   }
 
@@ -32,7 +33,7 @@ struct MovingCommandTests {
       try await withTemporaryDirectory { directory in
         try await test(
           Ledger(database: database), directory,
-          Program(databaseURL: database.configuration.uri, directory: directory))
+          Program(database: database, directory: directory))
       }
     }
   }
@@ -187,12 +188,20 @@ struct MovingCommandTests {
     "what is exported is imported elsewhere, and exported the same", arguments: RowFormat.allCases)
   func roundTrip(_ format: RowFormat) async throws {
     try await withProgram { _, directory, run in
-      let file = try write(Self.mixed, to: "owners.csv", in: directory)
-      _ = try await run(["import", file])
+      let file = try write(
+        """
+        environment,original_transaction_id,account_id,transaction_id,bundle_id
+        production,1000,anna,,
+        sandbox,1000,ben,77,com.example.app
+        production,1001,anna,,com.example.app
+        """, to: "owners.csv", in: directory)
+      #expect(try await run(["import", file]).status == 0)
       let exported = directory.appending(path: "exported").path(percentEncoded: false)
       let outcome = try await run(["export", "owners", "--format", "\(format)", "-o", exported])
       #expect(outcome.status == 0, "\(outcome.errors)")
       let text = try String(contentsOfFile: exported, encoding: .utf8)
+      let last = format == .csv ? "ben,com.example.app,77" : #""transaction_id":"77"}"#
+      #expect(text.hasSuffix("\(last)\(format == .csv ? "\r\n" : "\n")"), "\(text)")
       try await withProgram { _, _, elsewhere in
         let imported = try await elsewhere(["import", exported])
         #expect(imported.status == 0, "\(imported.errors)\(imported.output)")
@@ -207,8 +216,8 @@ struct MovingCommandTests {
   func replacesContentsAlone() async throws {
     try await withProgram { _, directory, run in
       let text =
-        "environment,original_transaction_id,account_id,bundle_id\r\n"
-        + "production,1000,anna,com.example.app\r\n"
+        "environment,original_transaction_id,account_id,bundle_id,transaction_id\r\n"
+        + "production,1000,anna,com.example.app,\r\n"
       let file = try write(text, to: "owners.csv", in: directory)
       #expect(try await run(["import", file, "--errors", file]).status == 1)
       #expect(try String(contentsOfFile: file, encoding: .utf8) == text)
@@ -221,7 +230,7 @@ struct MovingCommandTests {
       #expect(try FileManager.default.destinationOfSymbolicLink(atPath: link) == target)
       #expect(try String(contentsOfFile: target, encoding: .utf8) == text)
 
-      let wrong = try write(text + "production,x y,anna,\r\n", to: "wrong.csv", in: directory)
+      let wrong = try write(text + "production,x y,anna,,\r\n", to: "wrong.csv", in: directory)
       #expect(try await run(["import", wrong, "--errors", link]).status == 1)
       #expect(try FileManager.default.destinationOfSymbolicLink(atPath: link) == target)
       let errors = try String(contentsOfFile: target, encoding: .utf8)
@@ -249,14 +258,14 @@ struct MovingCommandTests {
       #expect(orders.status == 0, "\(orders.errors)")
       #expect(
         orders.output.contains(
-          "\r\n\(order.id.uuidString.lowercased()),anna,monthly,open,\(now),,,,\r\n"),
+          "\r\n\(order.id.uuidString.lowercased()),anna,monthly,open,\(now),,,,,\r\n"),
         "\(orders.output)")
       let grants = try await run(["export", "grants"])
       #expect(grants.status == 0, "\(grants.errors)")
       #expect(
         grants.output.contains(
           "\r\n\(given.id.uuidString.lowercased()),ben,gold,grant,\(now),,,"
-            + #""He asked, and it was right.""# + "\r\n"), "\(grants.output)")
+            + #""He asked, and it was right.""# + ",\(now),,,\r\n"), "\(grants.output)")
     }
   }
 
@@ -315,7 +324,8 @@ struct MovingCommandTests {
       #expect(
         accounts.contains(
           #"{"account_key":"\#(key1)","account_id":"anna","app_account_token":"\#(token)","#
-            + #""erased_at":null,"merged_into_key":null,"consumption_consent":null,"#
+            + #""created_at":"\#(now)","erased_at":null,"merged_into_key":null,"#
+            + #""consumption_consent":null,"#
             + #""consent_decided_at":null}"#), "\(accounts)")
       #expect(
         accounts.contains {
@@ -336,12 +346,106 @@ struct MovingCommandTests {
           entry.hasPrefix(
             #"{"environment":"production","original_transaction_id":"1000","#
               + #""number":"\#(index + 1)","#))
-        let hash = entry.components(separatedBy: #""hash":""#).last?.dropLast(2)
-        #expect(hash?.count == 64 && hash?.allSatisfy(\.isHexDigit) == true)
+        #expect(entry.contains(#""format":"1","body":""#), "\(entry)")
+        #expect(entry.contains(/"hash":"[0-9a-f]{64}","stored_at":"20.*"/), "\(entry)")
       }
       let acts = try await exported("acts")
       #expect(acts.count == 1)
       #expect(acts.first?.contains(#""reason":"She asked, twice.","account_id":"anna""#) == true)
+    }
+  }
+
+  @Test("what was bought is exported with its order and its delivery")
+  func charges() async throws {
+    try await withProgram { ledger, _, run in
+      try await fill(ledger)
+      let account = try #require(try await ledger.account("same"))
+      let key = TransactionKey(
+        line: LineID(.production, "1"), transactionID: "1", productID: "monthly")
+      let order = UUID()
+      let now = Timestamp.now
+      _ = try await ledger.acknowledgeDelivery(of: key, by: account.key, at: now)
+      _ = try await run.database.execute(
+        """
+        UPDATE tenure.store_transaction SET order_id = \(order) WHERE transaction_id = '1'
+        """)
+      let charges = try await run(["export", "charges"]).output.split(separator: "\r\n")
+      #expect(charges.first?.hasSuffix(",currency,order_id,delivered_at") == true)
+      #expect(charges.count == 7)
+      #expect(charges[1].hasSuffix(",\(order.uuidString.lowercased()),\(now)"), "\(charges)")
+      #expect(charges.dropFirst(2).allSatisfy { $0.hasSuffix(",,") }, "\(charges)")
+    }
+  }
+
+  @Test("what Apple sent is exported, what it was told, and what rates were set")
+  func conversations() async throws {
+    try await withProgram { ledger, _, run in
+      let now = Timestamp.now
+      let anna = try await ledger.findOrCreateAccount("anna", at: now)
+      _ = try await ledger.store(
+        NewNotification(
+          id: "n1", version: .two, receivedAt: now, body: "ey.a\n\"b", notificationType: "TEST",
+          environment: .sandbox, bundleID: "com.example", signedAt: now),
+        processAt: nil)
+      _ = try await run.database.execute(
+        """
+        INSERT INTO tenure.apple_telling (environment, original_transaction_id, kind, told_at,
+          transaction_id, notification_id, account_key, outcome, reason, http_status, error_code)
+        VALUES
+          ('production', '1000', 'ownership', \(now), NULL, NULL, \(anna.key), 'accepted', NULL,
+            NULL, NULL),
+          ('production', '1001', 'consumption', \(now), '7', 'n1', \(anna.key), 'refused', NULL,
+            400, 4000185),
+          ('production', '1002', 'ownership', \(now), NULL, NULL, NULL, 'skipped', 'unowned',
+            NULL, NULL)
+        """)
+      _ = try await run.database.execute(
+        """
+        INSERT INTO tenure.exchange_rate (reporting_currency, currency, valid_from, rate)
+        VALUES ('EUR', 'USD', '2026-01-31', 0.8500)
+        """)
+      let notifications = try await run(["export", "notifications", "--format", "jsonl"])
+      #expect(notifications.status == 0, "\(notifications.errors)")
+      let hash = SHA256.hash(data: Data("ey.a\n\"b".utf8)).map {
+        String($0 >> 4, radix: 16) + String($0 & 15, radix: 16)
+      }.joined()
+      #expect(
+        notifications.output == #"{"notification_id":"n1","version":"2","received_at":"\#(now)","#
+          + #""arrival":"delivered","signed_at":"\#(now)","notification_type":"TEST","#
+          + #""subtype":null,"environment":"sandbox","bundle_id":"com.example","#
+          + #""original_transaction_id":null,"transaction_id":null,"processed_at":"\#(now)","#
+          + #""outcome":"nothing_to_record","problem":null,"aged_out_at":null,"bytes":"7","#
+          + #""sha256":"\#(hash)","body":"ey.a\n\"b"}"# + "\n")
+      let tellings = try await run(["export", "tellings"])
+      #expect(tellings.status == 0, "\(tellings.errors)")
+      let lines = tellings.output.split(separator: "\r\n").dropFirst().map { line in
+        line.split(separator: ",", omittingEmptySubsequences: false).enumerated()
+          .filter { $0.offset != 2 }.map(\.element).joined(separator: ",")
+      }
+      #expect(
+        lines == [
+          "production,1000,ownership,\(now),,,,anna,accepted,,,,",
+          "production,1001,consumption,\(now),,7,n1,anna,refused,,400,4000185,",
+          "production,1002,ownership,\(now),,,,,skipped,unowned,,,",
+        ])
+      let rates = try await run(["export", "rates"])
+      #expect(
+        rates.output
+          == "reporting_currency,currency,valid_from,rate\r\nEUR,USD,2026-01-31,0.8500\r\n")
+      let checkpoints = try await run(["export", "checkpoints"])
+      #expect(checkpoints.status == 0, "\(checkpoints.errors)")
+      #expect(checkpoints.output == "checkpoint_id,stored_before,entries,digest\r\n")
+    }
+  }
+
+  @Test("everything that can be exported is explained, by the program and in the article")
+  func explained() async throws {
+    let help = try await TenureProgram.run("export", "--help").output
+    let article = try Article.named("MovingIn").text
+    for subject in ExportCommand.Subject.allCases {
+      let explanation = try Regex(#"\b\#(subject)(\s+and\s+[a-z]+)?:\s"#)
+      #expect(help.contains(explanation), "\(subject)")
+      #expect(article.contains("`tenure export \(subject)`"), "\(subject)")
     }
   }
 
@@ -376,6 +480,7 @@ struct MovingCommandTests {
     try await take("3", "lapsed", ends: .zero - .days(1))
     try await take("4", "refunded", ends: .days(20), revoked: true)
     try await take("5", "here", ends: .days(20))
+    try await take("7", "endless", ends: .days(20))
     _ = try await ledger.importOwners(
       [
         ImportedOwner(line: LineID(.production, "6"), accountID: "waiting", asOf: now)
@@ -400,6 +505,7 @@ struct MovingCommandTests {
         waiting,premium,true,\(later)
         nobody,premium,true,\(later)
         same,silver,true,\(later)
+        endless,premium,true,
         """, to: "told.csv", in: directory)
       let outcome = try await run(["compare", file, "--format", "csv"])
       #expect(outcome.status == 1, "\(outcome.errors)")
@@ -413,6 +519,7 @@ struct MovingCommandTests {
         ("only_there,waiting,premium,", "Apple has told nothing of it yet"),
         ("only_there,nobody,premium,",  "was never seen"),
         ("only_there,same,gold,",       "No product of the catalogue grants gold"),
+        ("other_end,endless,premium,,", "is paid until"),
       ]
       #expect(lines.count == expected.count, "\(outcome.output)")
       #expect(outcome.errors.contains("line 10: The lines of an account stand next to each other"))
@@ -426,6 +533,50 @@ struct MovingCommandTests {
       #expect(
         table.output.contains("only_there  same  gold  there until \(later): No product"),
         "\(table.output)")
+      #expect(
+        table.output.contains(/other_end   endless  premium  there without an end, here until 2/),
+        "\(table.output)")
+    }
+  }
+
+  @Test("what the file does not have is told as well, if that is asked for")
+  func comparesAll() async throws {
+    try await withProgram { ledger, directory, run in
+      try await fill(ledger)
+      // More than are asked for at once, who have nothing; and one of them has something.
+      let (accounts, now) = (EntitlementReader.maximumBatch * 2 + 10, Timestamp.now)
+      for number in 0..<accounts {
+        _ = try await ledger.findOrCreateAccount("guest-\(number)", at: now)
+      }
+      _ = try await ledger.grant(
+        "gold", to: "guest-\(accounts - 1)", until: nil,
+        by: Administrator(name: "support", reason: "Why not."),
+        terms: AccessTerms(catalogue: Catalogue([])), at: now)
+      let later = "\(now + .days(20))"
+      let file = try write(
+        """
+        account_id,entitlement,active,until
+        same,premium,true,\(later)
+        longer,premium,true,tomorrow
+        """, to: "told.csv", in: directory)
+      let some = try await run(["compare", file, "--format", "csv"])
+      #expect(some.output.split(separator: "\r\n").count == 1, "\(some.output)")
+      let all = try await run(["compare", file, "--format", "csv", "--all"])
+      #expect(all.status == 1)
+      let lines = all.output.split(separator: "\r\n").dropFirst().map(String.init)
+      let last = "guest-\(accounts - 1)"
+      // A line that can't be read is one of the file all the same.
+      #expect(lines.count == 3, "\(all.output)")
+      let expected = ["endless,premium", "\(last),gold", "here,premium"]
+      for (line, account) in zip(lines, expected) {
+        #expect(line.hasPrefix("only_here,\(account),,"), "\(line)")
+        #expect(line.contains("The account is not in the file. "), "\(line)")
+      }
+      #expect(all.errors.contains(/only_here +3\n/), "\(all.errors)")
+      let whole = directory.appending(path: "whole.csv").path(percentEncoded: false)
+      #expect(try await run(["export", "entitlements", "-o", whole]).status == 0)
+      let none = try await run(["compare", whole, "--all"])
+      #expect(none.status == 0, "\(none.output)\(none.errors)")
     }
   }
 

@@ -18,18 +18,24 @@ struct RowFileTests {
   }
 
   private static func rows(_ data: Data) async throws -> [String] {
+    try await fileRows(data, columns).map { row in
+      switch row.values {
+      case .success(let values):
+        "\(row.line): " + values.map { $0 ?? "-" }.joined(separator: "/")
+      case .failure(let fault): "\(row.line)! \(fault.reason)"
+      }
+    }
+  }
+
+  private static func fileRows(
+    _ data: Data, _ columns: [RowFile.Column]
+  ) async throws -> [FileRow] {
     try await withTemporaryDirectory { directory in
       let path = directory.appending(path: "rows")
       try data.write(to: path)
       var file = try RowFile(FileBytes(FileHandle(forReadingFrom: path)), columns: columns)
-      var rows: [String] = []
-      while let row = try file.next() {
-        switch row.values {
-        case .success(let values):
-          rows.append("\(row.line): " + values.map { $0 ?? "-" }.joined(separator: "/"))
-        case .failure(let fault): rows.append("\(row.line)! \(fault.reason)")
-        }
-      }
+      var rows: [FileRow] = []
+      while let row = try file.next() { rows.append(row) }
       return rows
     }
   }
@@ -162,6 +168,8 @@ struct RowFileTests {
   // swift-format-ignore
   static let told: [([String?], String)] = [
     (["anna", "gold", nil, nil],                        "true -"),
+    (["anna", "gold", "", nil],                         "true never"),
+    (["anna", "gold", "", "no"],                        "false never"),
     (["anna", "gold", "2999-01-01T00:00:00Z", nil],     "true 2999-01-01T00:00:00.000Z"),
     (["anna", "gold", "2001-01-01T00:00:00Z", nil],     "false 2001-01-01T00:00:00.000Z"),
     (["anna", "gold", "2001-01-01T00:00:00Z", "TRUE"],  "true 2001-01-01T00:00:00.000Z"),
@@ -172,12 +180,74 @@ struct RowFileTests {
     (["anna", nil, nil, nil],                           "missing_value"),
   ]
 
+  // swift-format-ignore
+  static let ends: [(String, String?)] = [
+    ("account_id,entitlement,until\nanna,gold,2999-01-01T00:00:00Z", "2999-01-01T00:00:00Z"),
+    ("account_id,entitlement,until\nanna,gold,",                     ""),
+    ("account_id,entitlement,active\nanna,gold,true",                nil),
+    (#"{"account_id":"a","entitlement":"b"}"#,                       nil),
+    (#"{"account_id":"a","entitlement":"b","until":null}"#,          ""),
+    (#"{"account_id":"a","entitlement":"b","until":""}"#,            ""),
+    (#"{"account_id":"a","entitlement":"b","until":null,"expires_at":"c"}"#, "c"),
+  ]
+
+  @Test("An end that is empty is told from one that is not said", arguments: ends)
+  func emptyEnds(text: String, expected: String?) async throws {
+    let rows = try await Self.fileRows(Data(text.utf8), ToldAccess.columns)
+    #expect(try rows.map { try $0.values.get()[2] } == [expected])
+  }
+
   @Test("What another backend says is active until its end, or as it says", arguments: told)
   func readsAccess(values: [String?], expected: String) {
     switch ToldAccess.access(values, at: Self.now) {
     case .success(let told):
-      #expect("\(told.isActive) \(told.until?.description ?? "-")" == expected)
+      let until =
+        switch told.until {
+        case .unsaid: "-"
+        case .never: "never"
+        case .at(let moment): moment.description
+        }
+      #expect("\(told.isActive) \(until)" == expected)
     case .failure(let fault): #expect(fault.code == expected)
     }
+  }
+  private static let (soon, later) = (now + .days(1), now + .days(30))
+
+  // swift-format-ignore
+  static let comparedEnds: [(Timestamp?, [ToldAccess.End], Timestamp??)] = [
+    // here  there                         until there, where it differs
+    (soon,   [.at(soon)],                  nil),
+    (soon,   [.at(soon + .minutes(5))],    nil),
+    (soon,   [.at(soon + .minutes(6))],    .some(soon + .minutes(6))),
+    (soon,   [.never],                     .some(nil)),
+    (soon,   [.unsaid],                    nil),
+    (nil,    [.never],                     nil),
+    (nil,    [.unsaid],                    nil),
+    (nil,    [.at(soon)],                  .some(soon)),
+    // Of several lines the one that lasts longest.
+    (soon,   [.at(soon), .never],          .some(nil)),
+    (soon,   [.never, .unsaid],            .some(nil)),
+    (soon,   [.unsaid, .never],            .some(nil)),
+    (soon,   [.unsaid, .at(later)],        nil),
+    (soon,   [.at(later), .unsaid],        nil),
+    (later,  [.at(later), .at(soon)],      nil),
+    (later,  [.at(soon), .at(later)],      nil),
+  ]
+
+  @Test("Ends that differ are told, and one that is none differs from any", arguments: comparedEnds)
+  func comparesEnds(here: Timestamp?, there: [ToldAccess.End], expected: Timestamp??) async throws {
+    let comparison = AccessComparison(tolerance: .minutes(5), now: Self.now)
+    let entitlements = AccessTerms(catalogue: Catalogue([])).entitlements(
+      of: "anna", holding: [],
+      granted: [
+        Grant(id: UUID(), entitlement: "gold", startsAt: Self.now - .days(1), endsAt: here)
+      ], at: Self.now)
+    let told = there.map {
+      ToldAccess(accountID: "anna", entitlement: "gold", isActive: true, until: $0)
+    }
+    let found = try await comparison.differences(told, entitlements) { _ in "" }
+    #expect(found.map(\.kind) == (expected == nil ? [] : [.otherEnd]))
+    #expect(found.first?.untilThere == expected ?? nil)
+    #expect(found.allSatisfy { $0.untilHere == here })
   }
 }

@@ -1,0 +1,143 @@
+import Crypto
+import Foundation
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import LedgerStorage
+
+@Suite("What is exported")
+struct ExportTests {
+  /// All rows, page by page, with how many each page has.
+  private func pages<Row, Place>(
+    _ read: (Place?) async throws -> Ledger.ExportPage<Row, Place>
+  ) async throws -> [[Row]] {
+    var (pages, place): ([[Row]], Place?) = ([], nil)
+    repeat {
+      let page = try await read(place)
+      pages.append(page.rows)
+      place = page.next
+    } while place != nil
+    return pages
+  }
+
+  @Test func `entries have all that their hashes are over`() async throws {
+    try await withLedger { ledger in
+      try await ledger.submit(
+        [charge("1", on: 0), status(false, on: 10)], claiming: [key("1")], by: "anna", on: 10)
+      let other = LineID(.sandbox, "2000")
+      try await ledger.submit(
+        [charge("2", on: 1, line: other)], claiming: [key("2", line: other)], by: "ben", on: 11)
+      #expect(try await ledger.audit().isClean)
+      let entries = try await pages(ledger.exportEntries).flatMap(\.self)
+      #expect(Set(entries.map(\.line)) == [lineID, other])
+      var hashes: [LineID: String] = [:]
+      var digest = [UInt8](repeating: 0, count: 32)
+      for entry in entries {
+        let last = hashes[entry.line].map(Self.bytes) ?? [UInt8](repeating: 0, count: 32)
+        var hasher = SHA256()
+        hasher.update(data: last)
+        let fields = [
+          "\(entry.format)", entry.line.environment.rawValue,
+          entry.line.originalTransactionID.rawValue, "\(entry.number)",
+          "\(entry.recordedAt.milliseconds)", entry.kind,
+          entry.evidenceDate.map { "\($0.milliseconds)" } ?? "", entry.source,
+          entry.sourceID ?? "", entry.body,
+        ]
+        for field in fields { hasher.update(data: Data("\(field.utf8.count):\(field)".utf8)) }
+        #expect(Array(hasher.finalize()) == Self.bytes(entry.hash), "\(entry)")
+        hashes[entry.line] = entry.hash
+        for (index, byte) in Self.bytes(entry.hash).enumerated() { digest[index] ^= byte }
+      }
+      // The audit has made a mark of what is old enough: nothing yet, so make one of everything.
+      _ = try await ledger.database.execute(
+        """
+        INSERT INTO tenure.ledger_checkpoint (stored_before, entries, digest)
+        VALUES (now() + interval '1 minute', \(entries.count), \(digest))
+        """)
+      let mark = try #require(try await pages(ledger.exportCheckpoints).flatMap(\.self).last)
+      #expect(mark.entries == entries.count)
+      #expect(Self.bytes(mark.digest) == digest)
+      #expect(entries.allSatisfy { $0.storedAt < mark.storedBefore })
+      #expect(try await ledger.audit().isClean)
+    }
+  }
+
+  private static func bytes(_ hexadecimal: String) -> [UInt8] {
+    let digits = Array(hexadecimal)
+    return stride(from: 0, to: digits.count, by: 2).compactMap {
+      UInt8(String(digits[$0...($0 + 1)]), radix: 16)
+    }
+  }
+
+  @Test func `notifications come with their bodies, as many as fit, or with their hashes`()
+    async throws
+  {
+    try await withLedger { ledger in
+      let bodies = ["short", String(repeating: "ä", count: 40), "x", "gone", "end"]
+      for (index, body) in bodies.enumerated() {
+        _ = try await ledger.store(
+          NewNotification(
+            id: "n\(index)", version: .two, receivedAt: day(Double(index)), body: body,
+            notificationType: "TEST", environment: .sandbox, originalTransactionID: "1000",
+            signedAt: start),
+          processAt: nil)
+      }
+      _ = try await ledger.database.execute(
+        """
+        UPDATE tenure.notification SET body = NULL, aged_out_at = \(day(9)),
+          sha256 = sha256(convert_to(body, 'UTF8')), bytes = octet_length(body)
+        WHERE notification_id = 'n3'
+        """)
+      let found = try await pages { try await ledger.exportNotifications(after: $0, bodyBytes: 7) }
+      // What is longer than a page comes alone, and what is gone takes no place.
+      #expect(found.map { $0.map(\.id) } == [["n0"], ["n1"], ["n2", "n3", "n4"]])
+      let rows = found.flatMap(\.self)
+      #expect(rows.map(\.body) == ["short", bodies[1], "x", nil, "end"])
+      #expect(rows.map(\.bytes) == bodies.map(\.utf8.count))
+      #expect(
+        rows.map { Self.bytes($0.sha256) }
+          == bodies.map { Array(SHA256.hash(data: Data($0.utf8))) })
+      #expect(rows.map(\.agedOutAt) == [nil, nil, nil, day(9), nil])
+      let whole = try await pages { try await ledger.exportNotifications(after: $0) }
+      #expect(whole == [rows])
+    }
+  }
+
+  @Test func `a page that is full is followed by another`() async throws {
+    try await withLedger { ledger in
+      let count = Ledger.exportPage + 3
+      _ = try await ledger.database.execute(
+        """
+        INSERT INTO tenure.notification (notification_id, version, received_at, body)
+        SELECT 'n' || n, 2, now(), 'b' FROM generate_series(1, \(count)) AS n
+        """)
+      _ = try await ledger.database.execute(
+        """
+        INSERT INTO tenure.apple_telling (environment, original_transaction_id, kind, told_at,
+          outcome, reason)
+        SELECT 'production', n % 7, 'ownership', now(), 'skipped', 'unowned'
+        FROM generate_series(1, \(count)) AS n
+        """)
+      _ = try await ledger.database.execute(
+        """
+        INSERT INTO tenure.exchange_rate (reporting_currency, currency, valid_from, rate)
+        SELECT 'EUR', 'USD', date '2020-01-01' + n::integer, 1.10
+        FROM generate_series(1, \(count)) AS n
+        """)
+      let notifications = try await pages { try await ledger.exportNotifications(after: $0) }
+      #expect(notifications.map(\.count) == [Ledger.exportPage, 3])
+      #expect(Set(notifications.flatMap { $0.map(\.id) }).count == count)
+      let tellings = try await pages(ledger.exportTellings)
+      #expect(tellings.map(\.count) == [Ledger.exportPage, 3])
+      #expect(Set(tellings.flatMap { $0.map(\.id) }).count == count)
+      let rates = try await pages(ledger.exportRates)
+      #expect(rates.map(\.count) == [Ledger.exportPage, 3])
+      #expect(Set(rates.flatMap { $0.map(\.validFrom) }).count == count)
+      #expect(
+        rates.first?.first
+          == Ledger.ExportedRate(
+            reportingCurrency: "EUR", currency: "USD", validFrom: "2020-01-02", rate: "1.10"))
+    }
+  }
+}
