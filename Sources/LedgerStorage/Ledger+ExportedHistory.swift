@@ -99,10 +99,14 @@ extension Ledger {
     package var validFrom: String
     /// As it was written: a decimal fraction of any length.
     package var rate: String
+    /// When it was told, in UTC to the microsecond: a correction is a row of its own.
+    package var recordedAt: String
   }
 
   /// The place of a rate among all.
-  package typealias RatePlace = (reportingCurrency: String, currency: String, validFrom: String)
+  package typealias RatePlace = (
+    reportingCurrency: String, currency: String, validFrom: String, recordedAt: String
+  )
 
   /// Reads the exchange rates behind another.
   package func exportRates(after last: RatePlace?) async throws
@@ -111,24 +115,28 @@ extension Ledger {
     let rest =
       last.map { last -> SQL in
         """
-        (reporting_currency, currency, valid_from)
-          > (\(last.reportingCurrency), \(last.currency), \(last.validFrom)::date)
+        (reporting_currency, currency, valid_from, recorded_at)
+          > (\(last.reportingCurrency), \(last.currency), \(last.validFrom)::date,
+            \(last.recordedAt)::timestamptz)
         """
       } ?? "true"
     let rates = try await database.query(
       """
-      SELECT reporting_currency, currency, to_char(valid_from, 'YYYY-MM-DD'), rate::text
+      SELECT reporting_currency, currency, to_char(valid_from, 'YYYY-MM-DD'), rate::text,
+        to_char(recorded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
       FROM tenure.exchange_rate
       WHERE \(rest)
-      ORDER BY reporting_currency, currency, valid_from LIMIT \(Self.exportPage)
+      ORDER BY reporting_currency, currency, valid_from, recorded_at LIMIT \(Self.exportPage)
       """
-    ).decode(String.self, String.self, String.self, String.self).map {
-      ExportedRate(reportingCurrency: $0, currency: $1, validFrom: $2, rate: $3)
+    ).decode(String.self, String.self, String.self, String.self, String.self).map {
+      ExportedRate(
+        reportingCurrency: $0, currency: $1, validFrom: $2, rate: $3, recordedAt: $4)
     }
     return ExportPage(
       rows: rates,
       next: rates.count < Self.exportPage
-        ? nil : rates.last.map { ($0.reportingCurrency, $0.currency, $0.validFrom) })
+        ? nil
+        : rates.last.map { ($0.reportingCurrency, $0.currency, $0.validFrom, $0.recordedAt) })
   }
 
   /// An account, whether a person is behind it or not any more.

@@ -3,8 +3,8 @@ import Subscriptions
 
 /// How intake does.
 ///
-/// What is open, waiting, overdue or parked is so now, and of no day: it is in each answer that goes
-/// up to today. Everything else is counted over the days that were chosen. Whatever is of no known
+/// What is open, waiting, overdue or parked is so now, and of no day: it is in each answer that
+/// goes up to today. Everything else is counted over the days that were chosen. Whatever is of no known
 /// environment is in every answer.
 enum IntakeReport {
   static let shape = ReportShape(
@@ -35,7 +35,8 @@ enum IntakeReport {
     let condition = condition(choices, at: now)
     guard !choices.listsItems else {
       return """
-        SELECT measure, environment, bundle_id, cause, subject, at, number, attempts, delay_ms, detail
+        SELECT measure, environment, bundle_id, cause, subject, at, number, attempts, delay_ms,
+          detail
         FROM tenure.report_intake_item WHERE \(condition)
         ORDER BY at DESC, measure, subject
         LIMIT \(rows)

@@ -121,9 +121,11 @@ struct ExportTests {
         """)
       _ = try await ledger.database.execute(
         """
-        INSERT INTO tenure.exchange_rate (reporting_currency, currency, valid_from, rate)
-        SELECT 'EUR', 'USD', date '2020-01-01' + n::integer, 1.10
-        FROM generate_series(1, \(count)) AS n
+        INSERT INTO tenure.exchange_rate (reporting_currency, currency, valid_from, rate,
+          recorded_at)
+        SELECT 'EUR', 'USD', date '2020-01-02', 1.10,
+          timestamptz '2026-01-31 09:30:00.123456Z' + n * interval '1 microsecond'
+        FROM generate_series(0, \(count - 1)) AS n
         """)
       let notifications = try await pages { try await ledger.exportNotifications(after: $0) }
       #expect(notifications.map(\.count) == [Ledger.exportPage, 3])
@@ -133,11 +135,12 @@ struct ExportTests {
       #expect(Set(tellings.flatMap { $0.map(\.id) }).count == count)
       let rates = try await pages(ledger.exportRates)
       #expect(rates.map(\.count) == [Ledger.exportPage, 3])
-      #expect(Set(rates.flatMap { $0.map(\.validFrom) }).count == count)
+      #expect(Set(rates.flatMap { $0.map(\.recordedAt) }).count == count)
       #expect(
         rates.first?.first
           == Ledger.ExportedRate(
-            reportingCurrency: "EUR", currency: "USD", validFrom: "2020-01-02", rate: "1.10"))
+            reportingCurrency: "EUR", currency: "USD", validFrom: "2020-01-02", rate: "1.10",
+            recordedAt: "2026-01-31T09:30:00.123456Z"))
     }
   }
 }

@@ -245,7 +245,11 @@ struct IntakeReportTests {
         ])
       #expect(
         try await rows { $0.environment = .sandbox }
-          == open + ["submissions_rejected | 2026-03-02 | 2026-03-31 | 1"])
+          == open + [
+            "submissions_rejected | 2026-03-02 | 2026-03-31 | 1",
+            // Of no known environment.
+            "submissions_rejected | 2026-03-02 | 2026-03-31 | 2",
+          ])
     }
   }
 

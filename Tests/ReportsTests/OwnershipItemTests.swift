@@ -25,12 +25,11 @@ struct OwnershipItemTests {
         for index in items.rows.indices {
           let isPlaced = items.value("rule", inRow: index) == .text("administrator")
           placed += isPlaced ? 1 : 0
+          let who: [ReportValue] =
+            isPlaced ? [.text("ops"), .text("They asked for it.")] : [.none, .none]
           #expect(
-            items.value("administrator", inRow: index) == (isPlaced ? ReportValue.text("ops") : ReportValue.none),
+            ["administrator", "reason"].map { items.value($0, inRow: index) } == who,
             "\(items.rows[index]), seed \(seed)")
-          #expect(
-            items.value("reason", inRow: index)
-              == (isPlaced ? ReportValue.text("They asked for it.") : ReportValue.none), "seed \(seed)")
           let decidedAt = items.value("decided_at", inRow: index)
           #expect(decidedAt != ReportValue.none, "\(items.rows[index]), seed \(seed)")
           if items.value("measure", inRow: index) == .text("decided") {

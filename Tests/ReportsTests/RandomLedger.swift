@@ -38,8 +38,8 @@ struct RandomLedger: Sendable {
       id: "quarter", validFrom: usualStart, type: .autoRenewable, entitlements: ["premium"],
       subscriptionGroup: "plans", period: CalendarPeriod(months: 3)),
     Product(
-      id: "coins", validFrom: usualStart, type: .consumable, entitlements: [], priceMilliunits: 1500,
-      currency: "USD"),
+      id: "coins", validFrom: usualStart, type: .consumable, entitlements: [],
+      priceMilliunits: 1500, currency: "USD"),
   ]
 
   private mutating func chance(_ percent: Int) -> Bool {

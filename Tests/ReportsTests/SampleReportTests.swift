@@ -173,7 +173,7 @@ struct SampleReportTests {
     }
   }
 
-  @Test func `a rate that is added or corrected changes nothing that was known before`() async throws {
+  @Test func `a rate that comes later changes nothing that was known before`() async throws {
     try await withSamples { reports, database in
       let known = Timestamp(day(2026, 4, 15)) + .hours(12)
       func answers(knownAt: Timestamp?) async throws -> [[[ReportValue]]] {

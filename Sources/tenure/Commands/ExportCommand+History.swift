@@ -37,10 +37,13 @@ extension ExportCommand {
 
   func exportRates(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format, columns: ["reporting_currency", "currency", "valid_from", "rate"])
+      to: output, format,
+      columns: ["reporting_currency", "currency", "valid_from", "rate", "recorded_at"])
     try await Self.eachPage(ledger.exportRates) { page in
       for row in page {
-        try rows.write([row.reportingCurrency, row.currency, row.validFrom, row.rate])
+        try rows.write([
+          row.reportingCurrency, row.currency, row.validFrom, row.rate, row.recordedAt,
+        ])
       }
     }
     try rows.finish()

@@ -79,8 +79,8 @@ struct MigrateCommand: AsyncParsableCommand {
     guard case .current = try await migrator.check() else { return }
     for role in try await migrator.grantPrivileges() {
       print(
-        "There is no role \(role), and this one may not create it: have somebody who may say "
-          + "CREATE ROLE \(role) NOLOGIN, and run this again.")
+        "There is no role \(role), and this one may not make it: have it made, without a login, by "
+          + "one who may, and run this again.")
     }
   }
 

@@ -79,7 +79,7 @@ extension Doctor {
       } catch {
         return .warning(
           check, "The schema's owner can't be reached: \(error).",
-          remedy: "See whether TENURE_MIGRATION_DATABASE_URL is right; only `tenure migrate` uses it.")
+          remedy: "See whether TENURE_MIGRATION_DATABASE_URL is right; `tenure migrate` uses it.")
       }
     }
   }

@@ -401,8 +401,9 @@ struct MovingCommandTests {
         """)
       _ = try await run.database.execute(
         """
-        INSERT INTO tenure.exchange_rate (reporting_currency, currency, valid_from, rate)
-        VALUES ('EUR', 'USD', '2026-01-31', 0.8500)
+        INSERT INTO tenure.exchange_rate (reporting_currency, currency, valid_from, rate,
+          recorded_at)
+        VALUES ('EUR', 'USD', '2026-01-31', 0.8500, '2026-02-01T09:30:00.5Z')
         """)
       let notifications = try await run(["export", "notifications", "--format", "jsonl"])
       #expect(notifications.status == 0, "\(notifications.errors)")
@@ -431,7 +432,8 @@ struct MovingCommandTests {
       let rates = try await run(["export", "rates"])
       #expect(
         rates.output
-          == "reporting_currency,currency,valid_from,rate\r\nEUR,USD,2026-01-31,0.8500\r\n")
+          == "reporting_currency,currency,valid_from,rate,recorded_at\r\n"
+          + "EUR,USD,2026-01-31,0.8500,2026-02-01T09:30:00.500000Z\r\n")
       let checkpoints = try await run(["export", "checkpoints"])
       #expect(checkpoints.status == 0, "\(checkpoints.errors)")
       #expect(checkpoints.output == "checkpoint_id,stored_before,entries,digest\r\n")
