@@ -48,8 +48,9 @@ let yams = Target.Dependency.product(name: "Yams", package: "Yams")
 
 /// The administrator's pages: their templates, style sheet, script and icon.
 let pages = [
-  "account.mustache", "action-list.mustache", "action.mustache", "admin.css", "admin.js",
-  "badge.mustache", "cell.mustache", "chart.mustache", "csrf.mustache", "done.mustache",
+  "account-charge.mustache", "account.mustache", "act-note.mustache", "action-list.mustache",
+  "action.mustache", "admin.css", "admin.js", "badge.mustache", "cell.mustache",
+  "charge-section.mustache", "chart.mustache", "csrf.mustache", "done.mustache",
   "drill-down.mustache", "error.mustache", "facts.mustache", "field.mustache", "icon.svg",
   "layout.mustache", "login.mustache", "moment.mustache", "original-transaction.mustache",
   "overview.mustache", "paging.mustache", "parked.mustache", "properties.mustache",

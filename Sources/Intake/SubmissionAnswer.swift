@@ -48,3 +48,23 @@ struct SubmissionOutcome: Codable, Sendable {
   var warnings: [SubmissionWarning]
   var orderID: UUID?
 }
+
+/// What a verified submission came to when it was decided, for lists of submissions.
+package struct SubmissionFindings: Hashable, Sendable {
+  /// How many transactions it claimed.
+  package let claimed: Int
+  /// How many of them its account came to own by it.
+  package let newlyOwned: Int
+  /// What its sender was warned of.
+  package let warnings: [SubmissionWarning]
+
+  /// Reads what was stored; nil before the decision, and for what only a newer version can read.
+  package init?(of submission: SubmissionSummary) {
+    guard let stored = submission.outcome,
+      let outcome = try? JSONDecoder().decode(SubmissionOutcome.self, from: Data(stored.utf8))
+    else { return nil }
+    claimed = outcome.selected.count
+    newlyOwned = outcome.newlyOwned.count
+    warnings = outcome.warnings
+  }
+}

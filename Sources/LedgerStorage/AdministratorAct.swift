@@ -53,13 +53,44 @@ package struct AdministratorAct: Sendable {
   /// What was acted on: the account's pseudonymous key, a grant's id, a transaction, an event.
   package let subject: String
   package let reason: String?
+  let account: AccountKey?
   /// Whom it concerns; nil: no account.
   package let accountID: String?
+  let previousAccount: AccountKey?
   /// Of a charge that was transferred or released, who had it before; of a merge, the account that
   /// was merged.
   package let previousAccountID: String?
   /// What more there is to say of it, as an object of JSON.
   package let data: String
+
+  /// What is acted on where it is a charge.
+  static func subject(_ charge: TransactionKey) -> String {
+    NewAct.subject("\(charge.line)/\(charge.transactionID)")
+  }
+
+  /// Tells whether an entry of the ledger may have been recorded by it.
+  ///
+  /// - Parameters:
+  ///   - entry: The entry.
+  ///   - source: Where it comes from.
+  /// - Returns: Whether it may; of several acts it is the last one.
+  package func brought(_ entry: LedgerEntry, from source: EntrySource) -> Bool {
+    // What is recorded later on a line has a later date: never an earlier one than the act.
+    guard source.kind == .administrator, actedAt <= entry.recordedAt,
+      source.id == Administrator(name: administrator).entrySourceID
+    else { return false }
+    switch (Action(rawValue: action), entry.content) {
+    case (.transfer, .act(.placement(let placement))), (.release, .act(.placement(let placement))):
+      return subject == Self.subject(placement.transaction) && account == placement.account
+    case (.transfer, .ownership(let change)), (.release, .ownership(let change)):
+      return subject == Self.subject(change.charge)
+    case (.mergeAccount, .act(.placement(let placement))):
+      return account == placement.account
+    case (.mergeAccount, .ownership(let change)):
+      return account == change.decision.owner && previousAccount == change.previousOwner
+    default: return false
+    }
+  }
 }
 
 /// An act that is to be recorded, in the database transaction that carries it out.
@@ -83,11 +114,13 @@ struct NewAct: Sendable {
     return """
       INSERT INTO tenure.administrator_action (acted_at, administrator, action, subject, reason,
         data, account_key, previous_account_key)
-      VALUES (\(now), \(administrator.name), \(action),
-        \(String(subject.prefix(Self.maximumSubjectLength))), \(reason), \(data), \(account),
-        \(previousAccount))
+      VALUES (\(now), \(administrator.name), \(action), \(Self.subject(subject)), \(reason),
+        \(data), \(account), \(previousAccount))
       """
   }
+
+  /// A subject as the record has room for it.
+  static func subject(_ text: String) -> String { String(text.prefix(maximumSubjectLength)) }
 
   static func data(_ value: some JSONWritable) -> String {
     var json = JSONWriter(capacity: 128)

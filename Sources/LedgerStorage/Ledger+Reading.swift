@@ -30,16 +30,47 @@ extension Ledger {
         line = Line(folding: entries, around: id)
         line.updateContext { $0.tokenHolders = stored.line.history.tokenHolders }
       }
-      var context = try await context(
-        of: stored, claimant: claimant, evidence: [], in: transaction)
-      line.updateContext(context.apply)
-      // At an earlier time others may have been owners.
-      let owners = Set(line.decisions.values.compactMap(\.decision.owner))
-      let names = try await names(of: owners.subtracting(context.names.keys), in: transaction)
-      context.names.merge(names) { $1 }
-      return RecordedFamily(
-        stored, line: line, rule: OwnershipRule(recordedOn: line), names: context.names)
+      return try await recorded(stored, as: line, claimant: claimant, in: transaction)
     }
+  }
+
+  /// Reads lines, each family of lines that Apple links once; what was never recorded is left out.
+  package func families(of ids: Set<LineID>) async throws -> [RecordedFamily] {
+    guard !ids.isEmpty else { return [] }
+    return try await database.withTransaction(isolation: .repeatableRead, readOnly: true) {
+      transaction in
+      var reader = FamilyReader(isLocking: false)
+      try await reader.read(ids, in: transaction)
+      var families: [RecordedFamily] = []
+      for stored in reader.families {
+        families.append(
+          try await recorded(stored, as: stored.line, claimant: nil, in: transaction))
+      }
+      return families
+    }
+  }
+
+  /// Adds to a family that was read what is known of its accounts.
+  ///
+  /// - Parameters:
+  ///   - stored: The family.
+  ///   - line: What is known of it: all, or what was at an earlier time.
+  ///   - claimant: An account that may claim something of it.
+  ///   - transaction: The database transaction.
+  /// - Returns: The family.
+  /// - Throws: What the database says.
+  private func recorded(
+    _ stored: StoredFamily, as line: Line, claimant: AccountKey?, in transaction: Transaction
+  ) async throws -> RecordedFamily {
+    var line = line
+    var context = try await context(of: stored, claimant: claimant, evidence: [], in: transaction)
+    line.updateContext(context.apply)
+    // At an earlier time others may have been owners.
+    let owners = Set(line.decisions.values.compactMap(\.decision.owner))
+    let names = try await names(of: owners.subtracting(context.names.keys), in: transaction)
+    context.names.merge(names) { $1 }
+    return RecordedFamily(
+      stored, line: line, rule: OwnershipRule(recordedOn: line), names: context.names)
   }
 
   /// The lines on which a transaction is known, in whichever environment.

@@ -119,7 +119,7 @@ extension NewAct {
     let id = charge.id
     self.init(
       action: placement.isRelease ? .release : .transfer,
-      subject: "\(id.line)/\(id.transactionID)", administrator: administrator,
+      subject: AdministratorAct.subject(id), administrator: administrator,
       account: placement.account, previousAccount: owner,
       names: names.filter { $0.key == placement.account || $0.key == owner },
       data: Self.data { json in

@@ -82,7 +82,7 @@ struct PageResourceTests {
   }
 
   @Test func `what stands in the middle of a line ends without one`() throws {
-    for name in ["moment.mustache", "badge.mustache", "cell.mustache"] {
+    for name in ["moment.mustache", "badge.mustache", "cell.mustache", "act-note.mustache"] {
       #expect(try !Self.text(of: name).hasSuffix("\n"), "\(name)")
     }
   }

@@ -11,50 +11,95 @@ struct AccountPageController: Sendable {
   let catalogue: CatalogueCache
   let entitlements: EntitlementReader
 
-  /// So many orders and submissions, the latest: who has more is no person.
-  private static let mostRows = 100
+  /// So many orders, the latest: who has more is no person.
+  private static let mostOrders = 100
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let account = try await AdminPath.account(request, context, in: ledger)
     let path = PageAddress.account(account.id)
+    func part(_ prefix: String) throws -> PagePart {
+      try PagePart(request.uri, of: path, prefix: prefix)
+    }
     let now = pages.now()
     let held = try await entitlements.entitlements(of: account.id, now: now)
-    let charges = try await AccountCharges(of: account, in: ledger, catalogue.catalogue)
-    let part = try PagePart(request.uri, of: path)
-    let (shown, chargePaging) = try part.slice(of: charges.owned) { $0.report.charge.id.anchor }
-    let events = try PagePart(request.uri, of: path, prefix: "events_")
-    let (told, eventPaging) = events.part(
-      of: try await ledger.latestEvents(
-        of: account.key, before: try Self.place(events), limit: events.limit + 1)
-    ) { "\($0.id)" }
-    let verdict = AccountVerdict(held, charges: charges.owned.count)
+    let charges = try await AccountCharges(
+      of: account,
+      parts: AccountCharges.Parts(
+        owned: try part(""), claimed: try part("claimed_"), unclaimed: try part("unclaimed_")),
+      in: ledger, catalogue.catalogue)
+    let (submissions, submissionPaging) = try await submissions(
+      of: account, part: try part("submissions_"))
+    let historyPart = try part("history_")
+    let history = try await AccountHistoryRows(
+      of: charges.ties, account, part: historyPart, in: ledger)
+    let (told, eventPaging) = try await events(of: account, part: try part("events_"))
+    let heir = try await ledger.successor(of: account)
+    let verdict = AccountVerdict(
+      held, charges: charges, mergedInto: heir.key == account.key ? nil : heir.id,
+      lastSubmission: try await ledger.latestSubmissions(of: account.key, limit: 1).first)
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id
     frame.actions = Self.actions(for: account)
     return pages.response(
       AccountPage(
         page: frame, verdict: verdict.text, verdictTone: verdict.tone,
-        properties: Self.properties(of: account), entitlements: held.map(EntitlementRow.init),
-        timeline: charges.timeline(of: account.id, at: now),
-        charges: shown.map { AccountChargeRow($0.report, end: $0.end, at: now) },
-        chargePaging: chargePaging,
-        orders: try await ledger.latestOrders(of: account, limit: Self.mostRows).map {
+        properties: Self.properties(of: account, heir: heir),
+        entitlements: held.map(EntitlementRow.init), timeline: charges.timeline(at: now),
+        charges: charges.rows(of: charges.owned, at: now), chargePaging: charges.owned.paging,
+        claimed: charges.claimedSection(at: now), unclaimed: charges.unclaimedSection(at: now),
+        orders: try await ledger.latestOrders(of: account, limit: Self.mostOrders).map {
           OrderRow($0.answered(at: now), charges: charges)
         },
-        grants: try await ledger.storedGrants(of: account.id).reversed().map {
-          GrantRow($0, at: now)
-        },
-        submissions: try await ledger.latestSubmissions(of: account.key, limit: Self.mostRows)
-          .map(SubmissionRow.init),
-        events: told.map(FactRow.init), eventPaging: eventPaging),
+        grants: try await grants(of: account, at: now), submissions: submissions,
+        submissionPaging: submissionPaging, history: history.rows,
+        historyPaging: historyPart.paging(shown: history.rows.count, next: history.next),
+        events: told, eventPaging: eventPaging, forgotten: try await forgotten()),
       .account)
   }
 
-  private static func place(_ part: PagePart) throws -> Int64? {
-    try part.after.map { text in
+  private func grants(of account: Account, at now: Timestamp) async throws -> [GrantRow] {
+    let grants = try await ledger.storedGrants(of: account.id)
+    let acts = try await ledger.grantActs(on: account.key, grants.map(\.grant.id))
+    return grants.reversed().map { GrantRow($0, acts: acts, at: now) }
+  }
+
+  private func submissions(of account: Account, part: PagePart) async throws
+    -> (rows: [SubmissionRow], paging: Paging?)
+  {
+    let last = try part.after.map { text in
+      guard let id = UUID(uuidString: text) else { throw PagePart.unknownPlace("submissions_") }
+      return id
+    }
+    let (submissions, paging) = part.part(
+      of: try await ledger.latestSubmissions(
+        of: account.key, before: last, limit: part.limit + 1)
+    ) { $0.id.uuidString.lowercased() }
+    return (submissions.map(SubmissionRow.init), paging)
+  }
+
+  private func events(of account: Account, part: PagePart) async throws
+    -> (rows: [FactRow], paging: Paging?)
+  {
+    let last = try part.after.map { text in
       guard let id = Int64(text) else { throw PagePart.unknownPlace("events_") }
       return id
+    }
+    let (told, paging) = part.part(
+      of: try await ledger.latestEvents(of: account.key, before: last, limit: part.limit + 1)
+    ) { "\($0.id)" }
+    return (told.map(FactRow.init), paging)
+  }
+
+  /// What the feed has forgotten, in a sentence; nil: nothing.
+  private func forgotten() async throws -> String? {
+    try await ledger.feedTrimming().map { trimming in
+      "The feed keeps events for a time. "
+        + (trimming.storedAt.map {
+          "Those of all accounts that were stored until \(Moment($0).text)"
+        }
+          ?? "The oldest of all accounts")
+        + " were deleted: whether any was this account's is not known any more."
     }
   }
 
@@ -70,8 +115,10 @@ struct AccountPageController: Sendable {
       + [link("Export", "export"), link("Erase…", "erase", isDanger: true)]
   }
 
-  private static func properties(of account: Account) -> [Property] {
-    [
+  private static func properties(of account: Account, heir: Account) -> [Property] {
+    let merged = Property(
+      label: "Merged into", value: heir.id, href: PageAddress.account(heir.id), isCode: true)
+    return (heir.key == account.key ? [] : [merged]) + [
       Property(label: "Account", value: account.id, isCode: true),
       Property(
         label: "App account token", value: account.appAccountToken.uuidString.lowercased(),
@@ -100,36 +147,5 @@ enum AdminPath {
       throw Problem(.unknownAccount, "The account was never seen.")
     }
     return account
-  }
-}
-
-/// Why an account can or cannot use what it paid for, in a sentence or two.
-struct AccountVerdict: Sendable {
-  let text: String
-  let tone: String
-
-  /// - Parameters:
-  ///   - entitlements: What it has, inactive ones included.
-  ///   - charges: How many charges it owns.
-  init(_ entitlements: [Entitlement], charges: Int) {
-    let active = entitlements.filter(\.isActive)
-    let names = active.map(\.name).joined(separator: ", ")
-    if !active.isEmpty {
-      text = "It may use \(names)."
-      tone = active.contains { $0.state == .inGracePeriod } ? Tone.warning : Tone.good
-    } else if let last = entitlements.first {
-      text = "It may use nothing now. " + last.inWords
-      tone = last.state == .expired ? Tone.quiet : Tone.bad
-    } else if charges > 0 {
-      text =
-        "It may use nothing: of \(Count.text(charges, "charge")) that it owns, none is of a "
-        + "product that grants anything."
-      tone = Tone.warning
-    } else {
-      text =
-        "It may use nothing: it owns no charge and was granted nothing. If its person paid, the "
-        + "purchase was never submitted, or another account owns it: search for the transaction."
-      tone = Tone.warning
-    }
   }
 }

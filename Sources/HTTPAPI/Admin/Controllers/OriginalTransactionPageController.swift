@@ -102,6 +102,13 @@ extension ChargeCard {
       Property(label: "Kind", value: report.charge.kind.rawValue),
       Property(label: "Ground", value: finding.ground.rawValue, isCode: true),
     ]
+    let decision = report.recorded.decision
+    if let act = facts.placement(of: report.charge, by: decision) {
+      properties.append(
+        Property(
+          label: decision.rule == .administrator ? "Placed by" : "Released by",
+          value: act.administrator, note: act.reason))
+    }
     if let previous = finding.previous {
       properties.append(
         Property(

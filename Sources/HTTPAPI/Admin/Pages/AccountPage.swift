@@ -13,11 +13,31 @@ struct AccountPage: Sendable {
   var timeline: TimelinePicture?
   var charges: [AccountChargeRow]
   var chargePaging: Paging?
+  /// Charges that its app submitted, and that other accounts own; nil: none.
+  var claimed: ChargeSection?
+  /// Charges on its original transactions that nobody owns; nil: none.
+  var unclaimed: ChargeSection?
   var orders: [OrderRow]
   var grants: [GrantRow]
   var submissions: [SubmissionRow]
+  var submissionPaging: Paging?
+  /// What the ledger and the record of acts have of it, the latest first.
+  var history: [FactRow]
+  var historyPaging: Paging?
+  /// What is left in the feed of what it was told, the latest first.
   var events: [FactRow]
   var eventPaging: Paging?
+  /// What the feed has forgotten, in a sentence; nil: nothing.
+  var forgotten: String?
+}
+
+/// Charges that an account has to do with and does not own.
+struct ChargeSection: Sendable {
+  var title: String
+  /// What they have in common.
+  var lead: String
+  var charges: [AccountChargeRow]
+  var paging: Paging?
 }
 
 /// What an account may use, or might have used.
@@ -37,7 +57,7 @@ struct EntitlementRow: Sendable {
   var isSandbox: Bool
 }
 
-/// A charge that an account owns.
+/// A charge that an account has to do with.
 struct AccountChargeRow: Sendable {
   var transactionID: String
   var href: String
@@ -49,6 +69,10 @@ struct AccountChargeRow: Sendable {
   /// One of the interface's rules.
   var rule: String
   var because: String
+  /// Who owns it; nil: the account itself, or nobody.
+  var owner: PageLink?
+  /// By whom it was placed or released; nil: by no administrator.
+  var placed: ActNote?
   var isSandbox: Bool
   var transferHref: String
 }
@@ -72,8 +96,11 @@ struct GrantRow: Sendable {
   var state: Badge
   var from: Moment
   var until: Moment?
-  var administrator: String?
   var reason: String
+  /// By whom it was given; nil: by no administrator, or it is not recorded.
+  var given: ActNote?
+  /// By whom it was taken back; nil: it was not.
+  var takenBack: ActNote?
   /// Nil: there is nothing left to take back.
   var revokeHref: String?
 }
@@ -83,7 +110,11 @@ struct SubmissionRow: Sendable {
   var submissionID: String
   var receivedAt: Moment
   var state: Badge
+  /// What was sent, in words.
+  var kind: String
   /// What came of it, in words.
   var outcome: String
+  /// Of what its sender was warned, in words.
+  var warnings: [String]
   var href: String?
 }

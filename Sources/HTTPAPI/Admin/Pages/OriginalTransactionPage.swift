@@ -58,6 +58,8 @@ struct FactRow: Sendable {
   var at: Moment
   /// In words.
   var sentence: String
+  /// The original transaction that it is about; nil: the page's, or none.
+  var subject: PageLink?
   /// For example `Notification`, `Submission`, `Poll` or `Administrator`.
   var source: String
   /// The class of its mark in the timeline, such as `mark-notification`.
@@ -67,6 +69,8 @@ struct FactRow: Sendable {
   /// The id of the notification or submission.
   var sourceID: String?
   var sourceHref: String?
+  /// Why an administrator did it, in his own words; nil: nobody said.
+  var reason: String?
   /// When it was recorded; nil: with the fact itself.
   var recordedAt: Moment?
 }

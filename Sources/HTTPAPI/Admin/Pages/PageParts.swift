@@ -78,6 +78,15 @@ struct DataCell: Sendable {
   var heat: Int?
 }
 
+/// By whom something was done, and why.
+struct ActNote: Sendable {
+  var administrator: String
+  /// When; nil: it stands beside.
+  var at: Moment?
+  /// In the administrator's own words; nil where nobody asked for it, or it stands beside.
+  var reason: String?
+}
+
 /// A field that a form sends along unseen.
 struct HiddenField: Sendable {
   var name: String

@@ -67,16 +67,24 @@ struct PagePart: Sendable {
     -> (elements: [Element], paging: Paging?)
   {
     let elements = Array(found.prefix(limit))
-    guard after != nil || elements.count < found.count else { return (elements, nil) }
     return (
       elements,
-      Paging(
-        text: Count.text(elements.count, "row")
-          + (elements.count < found.count ? ", and there are more" : ""),
-        previousHref: nil,
-        nextHref: elements.count < found.count ? elements.last.map { href(after: cursor($0)) } : nil
-      )
+      paging(
+        shown: elements.count, next: elements.count < found.count ? elements.last.map(cursor) : nil)
     )
+  }
+
+  /// Makes the links of a part of a list.
+  ///
+  /// - Parameters:
+  ///   - count: How many rows the part has.
+  ///   - next: The cursor behind it; nil: it is the last one.
+  /// - Returns: The links; nil where the part is the whole list.
+  func paging(shown count: Int, next: String?) -> Paging? {
+    guard after != nil || next != nil else { return nil }
+    return Paging(
+      text: Count.text(count, "row") + (next == nil ? "" : ", and there are more"),
+      previousHref: nil, nextHref: next.map { href(after: $0) })
   }
 
   static func unknownPlace(_ prefix: String = "") -> Problem {

@@ -50,10 +50,13 @@ struct PageTemplates: Sendable {
   /// Every template, the parts of pages included.
   private static let files: [(name: String, bytes: [UInt8])] = [
     ("account", PackageResources.account_mustache),
+    ("account-charge", PackageResources.account_charge_mustache),
+    ("act-note", PackageResources.act_note_mustache),
     ("action", PackageResources.action_mustache),
     ("action-list", PackageResources.action_list_mustache),
     ("badge", PackageResources.badge_mustache),
     ("cell", PackageResources.cell_mustache),
+    ("charge-section", PackageResources.charge_section_mustache),
     ("chart", PackageResources.chart_mustache),
     ("csrf", PackageResources.csrf_mustache),
     ("done", PackageResources.done_mustache),

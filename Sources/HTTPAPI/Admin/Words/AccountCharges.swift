@@ -2,65 +2,152 @@ import Foundation
 import LedgerStorage
 import Subscriptions
 
-/// The charges that an account owns, with their lines.
+/// The charges that an account has to do with, as its page shows them.
+///
+/// All of them are counted; lines are only read of those that are shown.
 struct AccountCharges: Sendable {
-  /// A charge of the account.
-  struct Owned: Sendable {
+  /// Some of the charges of one kind.
+  struct List: Sendable {
+    /// The latest first.
+    let all: [AccountCharge]
+    fileprivate let shown: [AccountCharge]
+    let paging: Paging?
+
+    fileprivate init(_ all: [AccountCharge], part: PagePart) throws {
+      self.all = all
+      (shown, paging) = try part.slice(of: all) { $0.id.anchor }
+    }
+  }
+
+  fileprivate struct Shown: Sendable {
     var report: ChargeReport
     /// The end of what was paid for; nil: never, or nothing that lasts.
     var end: Timestamp?
+    /// By which an administrator placed or released it.
+    var act: AdministratorAct?
   }
 
-  /// The latest first.
-  let owned: [Owned]
+  let ties: AccountTies
+  /// Those that it owns.
+  let owned: List
+  /// Those that its app submitted, and that other accounts own.
+  let claimed: List
+  /// Those on its lines that nobody owns.
+  let unclaimed: List
+  private let account: Account
+  /// The latest lines of which it owns charges.
+  private let lanes: [LineID]
+  private let laneCount: Int
+  private let shown: [Charge.ID: Shown]
 
   /// More lanes than this are no picture.
   private static let mostLanes = 12
 
-  init(of account: Account, in ledger: Ledger, _ catalogue: Catalogue) async throws {
-    var owned: [Owned] = []
-    var seen: Set<LineID> = []
-    for line in try await ledger.lines(of: account.key) where !seen.contains(line) {
-      guard let family = try await ledger.family(of: line) else { continue }
-      // Lines that Apple links come as one.
-      seen.formUnion(family.line.heads.keys)
-      owned += family.rule.charges.compactMap { charge in
-        ChargeReport(of: charge.id, in: family, catalogue: catalogue)
-      }
-      .filter { $0.recorded.decision.owner == account.key }
-      .map { Owned(report: $0, end: $0.end(in: catalogue)) }
+  /// Which part of each list is asked for.
+  struct Parts: Sendable {
+    var owned: PagePart
+    var claimed: PagePart
+    var unclaimed: PagePart
+  }
+
+  init(of account: Account, parts: Parts, in ledger: Ledger, _ catalogue: Catalogue) async throws {
+    self.account = account
+    ties = try await ledger.ties(of: account.key)
+    owned = try List(ties.charges.filter { $0.owner == account.key }, part: parts.owned)
+    claimed = try List(
+      ties.charges.filter { $0.owner != nil && $0.owner != account.key }, part: parts.claimed)
+    unclaimed = try List(ties.charges.filter { $0.owner == nil }, part: parts.unclaimed)
+    var (lanes, seen): ([LineID], Set<LineID>) = ([], [])
+    for charge in owned.all where seen.insert(charge.id.line).inserted {
+      lanes.append(charge.id.line)
     }
-    self.owned = owned.sorted {
-      ($0.report.charge.date, $0.report.charge.id) > ($1.report.charge.date, $1.report.charge.id)
+    laneCount = lanes.count
+    lanes = Array(lanes.prefix(Self.mostLanes))
+    self.lanes = lanes
+    let wanted =
+      owned.shown + claimed.shown + unclaimed.shown
+      + owned.all.filter { lanes.contains($0.id.line) }
+    shown = try await Self.read(wanted.map(\.id), in: ledger, catalogue)
+  }
+
+  private static func read(_ charges: [Charge.ID], in ledger: Ledger, _ catalogue: Catalogue)
+    async throws -> [Charge.ID: Shown]
+  {
+    var families: [LineID: RecordedFamily] = [:]
+    for family in try await ledger.families(of: Set(charges.map(\.line))) {
+      for line in family.line.heads.keys { families[line] = family }
+    }
+    var shown: [Charge.ID: Shown] = [:]
+    for id in charges where shown[id] == nil {
+      guard let family = families[id.line],
+        let report = ChargeReport(of: id, in: family, catalogue: catalogue)
+      else { continue }
+      shown[id] = Shown(report: report, end: report.end(in: catalogue))
+    }
+    let placed = shown.values.filter { $0.report.recorded.decision.isByAdministrator }
+      .map(\.report.charge.id)
+    let placements = try await ledger.placements(on: Set(placed.map(\.line)))
+    let acts = try await PlacingActs(of: placements, in: ledger)
+    for id in placed {
+      shown[id]?.act = placements.first { $0.entry.content.places(id) }
+        .flatMap(acts.act(behind:))
+    }
+    return shown
+  }
+
+  /// Nil: there are none.
+  func claimedSection(at now: Timestamp) -> ChargeSection? {
+    section(
+      "Claimed, but owned by another account",
+      "Its app submitted these, and the rule or an administrator gave them to somebody else: why, "
+        + "stands with each.",
+      claimed, at: now)
+  }
+
+  /// Nil: there are none.
+  func unclaimedSection(at now: Timestamp) -> ChargeSection? {
+    section(
+      "Owned by nobody",
+      "Charges on original transactions that it owned or submitted something of. They give nobody "
+        + "access until somebody submits them, or an administrator gives them away.",
+      unclaimed, at: now)
+  }
+
+  private func section(_ title: String, _ lead: String, _ list: List, at now: Timestamp)
+    -> ChargeSection?
+  {
+    guard !list.all.isEmpty else { return nil }
+    return ChargeSection(
+      title: title, lead: lead, charges: rows(of: list, at: now), paging: list.paging)
+  }
+
+  func rows(of list: List, at now: Timestamp) -> [AccountChargeRow] {
+    list.shown.compactMap { shown[$0.id] }.map {
+      AccountChargeRow($0.report, end: $0.end, of: account, placedBy: $0.act, at: now)
     }
   }
 
   /// The charge that fulfils an order; nil: the account does not own it.
-  func charge(fulfilling order: UUID) -> ChargeReport? {
-    owned.first { $0.report.orderID == order }?.report
+  func charge(fulfilling order: UUID) -> AccountCharge? {
+    owned.all.first { $0.orderID == order }
   }
 
   /// A lane for each original transaction, the latest first; nil without charges.
-  func timeline(of accountID: String, at now: Timestamp) -> TimelinePicture? {
-    guard let begin = owned.map(\.report.charge.date).min() else { return nil }
-    let end = max(owned.compactMap(\.end).max() ?? now, now)
+  func timeline(at now: Timestamp) -> TimelinePicture? {
+    let charges = owned.all.filter { lanes.contains($0.id.line) }.compactMap { shown[$0.id] }
+    guard let begin = charges.map(\.report.charge.date).min() else { return nil }
+    let end = max(charges.compactMap(\.end).max() ?? now, now)
     let margin = Duration.milliseconds((end.milliseconds - begin.milliseconds) / 60)
-    var lines: [LineID] = []
-    for charge in owned where !lines.contains(charge.report.charge.id.line) {
-      lines.append(charge.report.charge.id.line)
-    }
-    let shown = lines.prefix(Self.mostLanes)
-    let left = lines.count - shown.count
     return TimelinePicture(
       TimelineSketch(
-        id: "charges", title: "The charges of account \(accountID)",
-        description: "\(Count.text(owned.count, "charge")) of "
-          + Count.text(lines.count, "original transaction")
-          + (left > 0 ? ", of which the latest \(shown.count) are shown" : "")
+        id: "charges", title: "The charges of account \(account.id)",
+        description: "\(Count.text(owned.all.count, "charge")) of "
+          + Count.text(laneCount, "original transaction")
+          + (laneCount > lanes.count ? ", of which the latest \(lanes.count) are shown" : "")
           + ". The list below tells it in words.",
         from: begin - margin, until: end + margin, now: now,
-        lanes: shown.map { line in
-          let charges = owned.filter { $0.report.charge.id.line == line }
+        lanes: lanes.map { line in
+          let charges = charges.filter { $0.report.charge.id.line == line }
           return TimelineSketch.Lane(
             label: Self.shortened(line.originalTransactionID.rawValue), height: 22,
             spans: charges.reversed().flatMap { $0.spans(until: end) },
@@ -74,7 +161,7 @@ struct AccountCharges: Sendable {
   }
 }
 
-extension AccountCharges.Owned {
+extension AccountCharges.Shown {
   private var href: String { report.charge.id.href }
 
   private var text: String {

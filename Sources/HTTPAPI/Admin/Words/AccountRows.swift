@@ -6,15 +6,23 @@ extension AccountChargeRow {
   /// - Parameters:
   ///   - report: The charge.
   ///   - end: The end of what was paid for.
+  ///   - account: On whose page it is.
+  ///   - act: By which an administrator placed or released it; nil: by none.
   ///   - now: The present.
-  init(_ report: ChargeReport, end: Timestamp?, at now: Timestamp) {
+  init(
+    _ report: ChargeReport, end: Timestamp?, of account: Account, placedBy act: AdministratorAct?,
+    at now: Timestamp
+  ) {
     let charge = report.charge
+    let other = report.recorded.decision.owner == account.key ? nil : report.ownerAccountID
     self.init(
       transactionID: charge.id.transactionID.rawValue, href: charge.id.href,
       productID: charge.productID.rawValue, chargedAt: Moment(charge.date),
       until: end.map(Moment.init), price: Price.text(of: report.transaction),
       state: Badge(charge, end: end, at: now), rule: report.recorded.decision.rule.rawValue,
-      because: report.because, isSandbox: charge.id.line.environment == .sandbox,
+      because: report.because,
+      owner: other.map { PageLink(label: $0, href: PageAddress.account($0)) },
+      placed: act.map { ActNote($0) }, isSandbox: charge.id.line.environment == .sandbox,
       transferHref: charge.id.transferHref)
   }
 }
@@ -29,12 +37,16 @@ extension OrderRow {
       orderID: stored.order.id.uuidString.lowercased(),
       productID: stored.order.productID.rawValue, openedAt: Moment(stored.order.createdAt),
       state: Badge(stored.order.status), transactionID: stored.transactionID?.rawValue,
-      href: charge?.charge.id.href, delivery: delivery)
+      href: charge?.id.href, delivery: delivery)
   }
 }
 
 extension GrantRow {
-  init(_ stored: StoredGrant, at now: Timestamp) {
+  /// - Parameters:
+  ///   - stored: The grant.
+  ///   - acts: What administrators did with grants of the account.
+  ///   - now: The present.
+  init(_ stored: StoredGrant, acts: [AdministratorAct], at now: Timestamp) {
     let grant = stored.grant
     let isOver = grant.accessEnd.map { $0 <= now } ?? false
     let state =
@@ -46,29 +58,26 @@ extension GrantRow {
     let id = grant.id.uuidString.lowercased()
     self.init(
       grantID: id, entitlement: grant.entitlement, state: state, from: Moment(grant.startsAt),
-      until: grant.accessEnd.map(Moment.init), administrator: nil, reason: stored.reason,
+      until: grant.accessEnd.map(Moment.init), reason: stored.reason,
+      given: acts.last(.grant, of: id).map { ActNote(administrator: $0.administrator) },
+      takenBack: acts.last(.revokeGrant, of: id).map { ActNote($0, isDated: true) },
       revokeHref: grant.source == .grant && !isOver
         ? PageAddress.revocation(ofGrant: id) : nil)
   }
 }
 
-extension SubmissionRow {
-  init(_ submission: SubmissionSummary) {
-    let outcome =
-      switch submission.status {
-      case .verified:
-        "Apple vouches for it"
-          + (submission.environment == .sandbox ? ", in the sandbox." : ".")
-      case .rejected: submission.problem?.detail ?? "Apple does not vouch for it."
-      case .pending:
-        (submission.problem?.detail ?? "Apple was not asked yet.")
-          + " Tried \(Count.text(submission.attempts, "time"))"
-          + (submission.retryAt.map { "; again \(Moment($0).text)." } ?? ", and given up.")
-      }
+extension ActNote {
+  init(_ act: AdministratorAct, isDated: Bool = false) {
     self.init(
-      submissionID: submission.id.uuidString.lowercased(),
-      receivedAt: Moment(submission.receivedAt), state: Badge(submission), outcome: outcome,
-      href: submission.status == .rejected ? PageAddress.rejected : nil)
+      administrator: act.administrator, at: isDated ? Moment(act.actedAt) : nil,
+      reason: act.reason)
+  }
+}
+
+extension [AdministratorAct] {
+  /// The last act of a kind on something; they stand the last one first.
+  fileprivate func last(_ action: AdministratorAct.Action, of subject: String) -> Element? {
+    first { $0.action == action.rawValue && $0.subject == subject }
   }
 }
 

@@ -15,7 +15,7 @@ struct LineFacts: Sendable {
   private let tellings: [AppleTelling]
 
   init(of family: RecordedFamily, in ledger: Ledger) async throws {
-    var entries: [(entry: LedgerEntry, source: EntrySource)] = []
+    var entries: [HistoryEntry] = []
     for line in family.line.heads.keys.sorted() {
       entries += try await ledger.history(of: line)
     }
@@ -31,7 +31,7 @@ struct LineFacts: Sendable {
     let names = family.names.merging(try await ledger.accountIDs(of: unnamed)) { first, _ in first }
     events = entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
     self.names = names
-    sources = try await SourceWords(of: entries.map(\.source), in: ledger)
+    sources = try await SourceWords(of: entries, in: ledger)
   }
 
   func name(_ account: AccountKey) -> String { names[account] ?? "erased" }
@@ -45,7 +45,7 @@ struct LineFacts: Sendable {
         rows.append(FactRow(telling, name: name))
         told.removeFirst()
       }
-      rows.append(row(event, anchor: Self.anchor(event.entry)))
+      rows.append(sources.fact(event, anchor: Self.anchor(event.entry)))
     }
     return rows + told.map { FactRow($0, name: name) }
   }
@@ -53,7 +53,7 @@ struct LineFacts: Sendable {
   /// What was learned or decided about a charge, in order.
   func rows(about charge: Charge, statusDates: Set<Timestamp>) -> [FactRow] {
     events.filter { $0.entry.content.concerns(charge, statusDates: statusDates) }
-      .map { row($0, anchor: nil) }
+      .map { sources.fact($0) }
   }
 
   /// What was heard, once for each source: a submission or notification can bring many entries.
@@ -69,10 +69,11 @@ struct LineFacts: Sendable {
     }
   }
 
-  private func row(_ event: ChargeEvent, anchor: String?) -> FactRow {
-    sources.fact(
-      event.sentence, at: event.entry.content.evidenceDate ?? event.entry.recordedAt,
-      from: event.source, recordedAt: event.entry.recordedAt, anchor: anchor)
+  /// The act by which an administrator placed or released a charge; nil: no administrator did, or
+  /// what he did counts no more.
+  func placement(of charge: Charge, by decision: Decision) -> AdministratorAct? {
+    guard decision.isByAdministrator else { return nil }
+    return events.last { $0.entry.content.places(charge.id) }.flatMap(sources.act(behind:))
   }
 
   private static func anchor(_ entry: LedgerEntry) -> String {

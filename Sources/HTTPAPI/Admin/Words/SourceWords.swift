@@ -6,10 +6,12 @@ import Subscriptions
 struct SourceWords: Sendable {
   private let notifications: [String: NotificationSummary]
   private let submitters: [UUID: String]
+  private let acts: PlacingActs
 
-  /// Reads what there is to say of some sources.
-  init(of sources: some Sequence<EntrySource>, in ledger: Ledger) async throws {
-    let sources = Set(sources)
+  /// Reads what there is to say of the sources of some entries.
+  init(of entries: [HistoryEntry], in ledger: Ledger) async throws {
+    let sources = Set(entries.map(\.source))
+    acts = try await PlacingActs(of: entries, in: ledger)
     notifications = try await ledger.notificationSummaries(
       sources.filter { $0.kind == .notification }.compactMap(\.id))
     submitters = try await ledger.submitters(
@@ -17,26 +19,27 @@ struct SourceWords: Sendable {
         .compactMap { $0.id.flatMap(UUID.init(uuidString:)) })
   }
 
-  /// Says what brought a fact.
+  /// Says what an entry says, and what brought it.
   ///
   /// - Parameters:
-  ///   - sentence: The fact in words.
-  ///   - moment: When it was so.
-  ///   - source: What brought it.
-  ///   - recordedAt: When it was recorded.
+  ///   - event: The entry in words.
   ///   - anchor: In the page; nil: nothing leads here.
-  /// - Returns: The fact as a row.
-  func fact(
-    _ sentence: String, at moment: Timestamp, from source: EntrySource, recordedAt: Timestamp,
-    anchor: String? = nil
-  ) -> FactRow {
+  /// - Returns: It as a row.
+  func fact(_ event: ChargeEvent, anchor: String? = nil) -> FactRow {
+    let (entry, source) = (event.entry, event.source)
+    let moment = entry.content.evidenceDate ?? entry.recordedAt
     let submitter = submitter(of: source)
     return FactRow(
-      anchor: anchor, at: Moment(moment), sentence: sentence, source: source.kind.title,
+      anchor: anchor, at: Moment(moment), sentence: event.sentence, source: source.kind.title,
       sourceClass: source.kind.symbol.rawValue, sourceDetail: detail(of: source),
       sourceID: submitter ?? source.id,
-      sourceHref: submitter.map { PageAddress.account($0) },
-      recordedAt: recordedAt == moment ? nil : Moment(recordedAt))
+      sourceHref: submitter.map { PageAddress.account($0) }, reason: act(behind: event)?.reason,
+      recordedAt: entry.recordedAt == moment ? nil : Moment(entry.recordedAt))
+  }
+
+  /// The administrator's act that brought an entry; nil: none did.
+  func act(behind event: ChargeEvent) -> AdministratorAct? {
+    acts.act(behind: (event.entry, event.source))
   }
 
   /// All about a source, for those who point at its mark.

@@ -1,0 +1,388 @@
+import AppStore
+import AppStoreSimulator
+import Foundation
+import HTTPTypes
+import LedgerStorage
+import Postgres
+import Subscriptions
+import Testing
+
+@testable import HTTPAPI
+
+/// An account's page answers why a customer can't use what she paid for.
+struct AccountPageTests {
+  /// One section of a page, by its title; empty if there is none.
+  private func section(_ title: String, of page: AdminBrowser.Page) -> String {
+    guard let start = page.text.range(of: "<h2>\(title)</h2>") else { return "" }
+    let rest = page.text[start.upperBound...]
+    return String(rest[..<(rest.range(of: "</section>")?.lowerBound ?? rest.endIndex)])
+  }
+
+  /// The address behind `Next` in a section.
+  private func next(in section: String) -> String? {
+    section.firstMatch(of: /href=\x22([^\x22]*)\x22 rel=\x22next/)
+      .map { String($0.1).replacing("&amp;", with: "&") }
+  }
+
+  private static let claimed = "Claimed, but owned by another account"
+
+  /// Anna's month, which Ben's account submits as well.
+  private func share(
+    _ api: TestAPI, as names: (anna: String, ben: String) = ("anna", "ben")
+  ) async throws -> TransactionID {
+    try await api.describe("monthly", "premium")
+    try api.addCustomer("phone")
+    let bought = try api.apple.simulation.buy("monthly", on: "phone")
+    _ = try await api.submit(names.anna, from: "phone")
+    _ = try await api.submit(names.ben, from: "phone")
+    return bought.transactionID
+  }
+
+  // MARK: Charges of others, and of nobody
+
+  @Test func `charges that another account owns stand on the page of who submitted them`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      let names = ("<b>anna</b>", "ben \"&\" <i>")
+      let bought = try await share(api, as: names)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get(PageAddress.account(names.1))
+      let text = section(Self.claimed, of: page)
+      let line = "/admin/original-transactions/\(bought)?environment=production"
+      for part in [
+        #"href="\#(line)#charge-\#(bought)-monthly""#,
+        #"href="/admin/accounts/%3Cb%3Eanna%3C%2Fb%3E">&lt;b&gt;anna&lt;/b&gt;</a>"#,
+        #"<span class="rule">submitter</span> Account “&lt;b&gt;anna&lt;/b&gt;” submitted"#,
+        "it is the first charge of its original transaction",
+        #"href="/admin/transactions/\#(bought)/transfer?environment=production&amp;product_id="#,
+      ] {
+        #expect(text.contains(part), "\(part)")
+      }
+      // As the page of the original transaction words it.
+      let because = try #require(
+        text.firstMatch(of: /<span class=.rule.>submitter<\/span> ([^<]*)/)?.1)
+      #expect(
+        try await browser.get(line).contains(String(because).trimmingCharacters(in: .whitespaces)))
+      #expect(page.contains("It owns no charge."))
+      #expect(page.contains("1 charge that its app submitted is owned by another account"))
+      #expect(!page.contains("<b>anna"))
+      // She has nothing to do with others' charges.
+      #expect(
+        section(Self.claimed, of: try await browser.get(PageAddress.account(names.0))).isEmpty)
+    }
+  }
+
+  @Test func `charges of others are paged, and each leads to its owner`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      for number in 1...3 {
+        let payment = Payment(id: "\(number)1", line: "\(number)1", from: Double(number), to: 90)
+        try await api.claim(payment, by: "anna", on: Double(number))
+        try await api.claim(payment, by: "ben", on: Double(number))
+      }
+      var browser = try await AdminBrowser.loggedIn(api)
+      var (path, seen): (String?, [String]) = ("/admin/accounts/ben?claimed_limit=2", [])
+      while let address = path, seen.count < 10 {
+        let text = section(Self.claimed, of: try await browser.get(address))
+        seen += text.matches(of: /\/transactions\/(\d+)\/transfer/).map { String($0.1) }
+        path = next(in: text)
+      }
+      #expect(seen == ["31", "21", "11"])
+      #expect(try await browser.get("/admin/accounts/ben?claimed_after=x").status == 400)
+      #expect(try await browser.get("/admin/accounts/ben?unclaimed_after=x").status == 400)
+    }
+  }
+
+  @Test func `a charge that was released is nobody's, by whom and why`() async throws {
+    try await TestAPI.run { api in
+      let bought = try await share(api)
+      let path = "/v1/transactions/\(bought)/owner?reason=%3Cem%3EHers%3C%2Fem%3E"
+      #expect(try await api.call(.delete, path, as: .admin).status == 200)
+      var browser = try await AdminBrowser.loggedIn(api)
+      for account in ["anna", "ben"] {
+        let page = try await browser.get("/admin/accounts/\(account)")
+        #expect(section(Self.claimed, of: page).isEmpty)
+        let text = section("Owned by nobody", of: page)
+        #expect(text.contains(">\(bought)</a>"), "\(account)")
+        #expect(text.contains("An administrator released it, and nobody has submitted it since."))
+        #expect(text.contains("by <strong>ops</strong></span> <q>&lt;em&gt;Hers&lt;/em&gt;</q>"))
+        #expect(page.contains("1 charge that its app submitted is owned by nobody"))
+      }
+      let page = try await browser.get("/admin/original-transactions/\(bought)")
+      #expect(page.contains("Released by"))
+    }
+  }
+
+  // MARK: What its app sent
+
+  @Test func `a submission tells what was sent, what came of it and of what was warned`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      _ = try await share(api)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let ben = section("What its app sent", of: try await browser.get("/admin/accounts/ben"))
+      for part in [
+        "A receipt. Apple vouches for it. It claimed 1 transaction, of which 0 became its own.",
+        "Another account owned what it claimed.",
+      ] {
+        #expect(ben.contains(part), "\(part)")
+      }
+      let anna = section("What its app sent", of: try await browser.get("/admin/accounts/anna"))
+      #expect(anna.contains("of which 1 became its own."))
+      #expect(!anna.contains("warned"))
+    }
+  }
+
+  @Test func `an empty receipt, one of an unknown product, and a rejected one are told apart`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      let bundle = SimulatedApp.sample.bundleID
+      let empty =
+        #"{"status":0,"environment":"Production","receipt":{"receipt_type":"Production","#
+        + #""bundle_id":"\#(bundle)","request_date_ms":"1767225600000","in_app":[]}}"#
+      api.apple.answer("cmVjZWlwdA==", with: Array(empty.utf8))
+      #expect(try await api.submit("ben", receipt: "cmVjZWlwdA==").status == 200)
+      api.apple.answer("cmVjZWlwdB==", with: Array(#"{"status":21003}"#.utf8))
+      #expect(try await api.submit("ben", receipt: "cmVjZWlwdB==").status == 422)
+      try await api.claim(Payment(id: "1000", from: 0, to: 30), by: "ben", on: 1)
+      try api.addCustomer("phone")
+      try api.apple.simulation.buy("monthly", on: "phone")
+      _ = try await api.submit("ben", from: "phone", ["restore": true, "transaction_id": "77"])
+      var browser = try await AdminBrowser.loggedIn(api)
+      let text = section("What its app sent", of: try await browser.get("/admin/accounts/ben"))
+      for part in [
+        "The receipt is empty: it lists no purchase.", "It claimed nothing.",
+        "Rejected as receipt_rejected, Apple&#39;s status 21003.", "Signed transactions. Apple",
+        "A product was not in the catalogue",
+        "A receipt, to restore all of it, for transaction 77.",
+        "The transaction that its app named is not in what it sent; it is looked for again",
+      ] {
+        #expect(text.contains(part), "\(part)")
+      }
+    }
+  }
+
+  @Test func `submissions are paged, and the last one is part of the verdict`() async throws {
+    try await TestAPI.run { api in
+      api.apple.answer("cmVjZWlwdB==", with: Array(#"{"status":21003}"#.utf8))
+      for _ in 1...3 { _ = try await api.submit("ben", receipt: "cmVjZWlwdB==") }
+      var browser = try await AdminBrowser.loggedIn(api)
+      var (path, seen): (String?, Set<String>) = ("/admin/accounts/ben?submissions_limit=2", [])
+      var pages = 0
+      while let address = path, pages < 10 {
+        let page = try await browser.get(address)
+        #expect(page.contains("What its app sent last was rejected."))
+        let text = section("What its app sent", of: page)
+        seen.formUnion(text.matches(of: /[0-9a-f]{8}-[0-9a-f-]{27}/).map { String($0.0) })
+        path = next(in: text)
+        pages += 1
+      }
+      #expect(pages == 2)
+      #expect(seen.count >= 3)
+      #expect(try await browser.get("/admin/accounts/ben?submissions_after=x").status == 400)
+    }
+  }
+
+  // MARK: What happened
+
+  @Test func `what happened is told after the feed has forgotten it`() async throws {
+    try await TestAPI.run { api in
+      let bought = try await share(api)
+      api.apple.simulation.advance(by: .days(3))
+      try api.apple.simulation.refund(bought)
+      _ = try await api.submit("anna", from: "phone")
+      let before = try await api.database.query(
+        "SELECT count(*) FROM tenure.event"
+      ).decodeOnly(Int.self)
+      #expect(before > 0)
+      try await api.ledger.placeEvents()
+      var browser = try await AdminBrowser.loggedIn(api)
+      let whole = try await browser.get("/admin/accounts/anna")
+      #expect(!section("What the feed tells of it", of: whole).contains("were deleted"))
+      _ = try await api.database.execute(
+        """
+        UPDATE tenure.feed SET trimmed_to = position, trimmed_stored_at = '2026-02-03T04:05:06Z'
+        """)
+      _ = try await api.database.execute("DELETE FROM tenure.event")
+
+      let page = try await browser.get("/admin/accounts/anna")
+      let told = section("What the feed tells of it", of: page)
+      #expect(told.contains("that were stored until 2026-02-03 04:05 were deleted"))
+      #expect(told.contains("The feed has no event of it."))
+      #expect(!page.contains("Nothing yet"))
+      let history = section("What happened", of: page)
+      for part in [
+        "“anna” submitted transaction \(bought).", "Claimed. Account “anna” submitted it first",
+        "Apple reported transaction \(bought)", "revoked on 2026-01-04",
+        #"href="/admin/original-transactions/\#(bought)?environment=production">\#(bought)</a>"#,
+      ] {
+        #expect(history.contains(part), "\(part)")
+      }
+      #expect(history == section("What happened", of: whole))
+      // Of the same line Ben has only his claim: nothing else of it was ever his.
+      let ben = section("What happened", of: try await browser.get("/admin/accounts/ben"))
+      #expect(ben.contains("“ben” submitted transaction \(bought)."))
+      #expect(!ben.contains("“anna”"))
+      #expect(!ben.contains("Apple"))
+      _ = try await api.call(.put, "/v1/accounts/carl")
+      let none = section("What happened", of: try await browser.get("/admin/accounts/carl"))
+      #expect(none.contains("No charge, claim or act concerns it."))
+    }
+  }
+
+  @Test func `what happened is paged without a gap or a repetition`() async throws {
+    try await TestAPI.run { api in
+      let bought = try await share(api)
+      for number in 1...3 {
+        api.apple.simulation.advance(by: .days(30))
+        _ = try await api.submit("anna", from: "phone")
+        let grant: JSONValue = [
+          "account_id": "anna", "entitlement": .string("gift-\(number)"), "reason": "r",
+        ]
+        #expect(try await api.call(.post, "/v1/grants", grant, as: .admin).status == 201)
+      }
+      var browser = try await AdminBrowser.loggedIn(api)
+      func rows(_ text: String) -> [String] {
+        text.components(separatedBy: "<li>").dropFirst()
+          .map { $0.components(separatedBy: "</li>")[0] }
+      }
+      let all = section(
+        "What happened", of: try await browser.get("/admin/accounts/anna?history_limit=500"))
+      #expect(rows(all).count > 10)
+      #expect(all.contains(bought.rawValue))
+      #expect(all.contains("It was given “gift-2”, without end."))
+      for limit in [1, 4] {
+        var (path, seen): (String?, [String]) = (
+          "/admin/accounts/anna?history_limit=\(limit)", []
+        )
+        while let address = path, seen.count <= rows(all).count {
+          let text = section("What happened", of: try await browser.get(address))
+          seen += rows(text)
+          path = next(in: text)
+        }
+        #expect(seen == rows(all), "\(limit)")
+      }
+      for cursor in ["x", "%1F1", "%1F1%1Fmoon%1F1%1F1", "%1F1%1Fproduction%1F1%1Fx"] {
+        let path = "/admin/accounts/anna?history_after=\(cursor)"
+        #expect(try await browser.get(path).status == 400, "\(cursor)")
+      }
+    }
+  }
+
+  @Test func `what others did on the same phone is passed over, however much it is`() async throws {
+    try await TestAPI.run { api in
+      _ = try await share(api)
+      for _ in 1...4 {
+        api.apple.simulation.advance(by: .days(30))
+        _ = try await api.submit("anna", from: "phone")
+      }
+      _ = try await api.submit("ben", from: "phone")
+      let account = try #require(try await api.ledger.account("ben"))
+      let ties = try await api.ledger.ties(of: account.key)
+      let all = try await api.ledger.history(of: ties, before: nil, limit: 100)
+      #expect(all.lookedBackTo == nil)
+      #expect(all.entries.map(\.entry.content.kind) == [.claim, .claim])
+      // Looking through two entries at a time finds the same, and says how far it came.
+      var (place, found, rounds): (HistoryPlace?, [LedgerEntry], Int) = (nil, [], 0)
+      repeat {
+        let part = try await api.ledger.history(
+          of: ties, before: place, limit: 100, batches: 1, of: 2)
+        found += part.entries.map(\.entry)
+        place = part.lookedBackTo
+        rounds += 1
+      } while place != nil
+      #expect(found == all.entries.map(\.entry))
+      #expect(rounds > 5)
+      let first = try await api.ledger.history(of: ties, before: nil, limit: 1, of: 2)
+      #expect(first.entries.map(\.entry) == Array(found.prefix(1)))
+      #expect(first.lookedBackTo == nil)
+    }
+  }
+
+  // MARK: Who, and why
+
+  @Test func `a grant tells who gave it and who took it back, and why`() async throws {
+    try await TestAPI.run { api in
+      _ = try await share(api)
+      let grant: JSONValue = [
+        "account_id": "ben", "entitlement": "gold", "expires_at": "2026-03-31T00:00:00Z",
+        "reason": "Sorry for the <wait>.",
+      ]
+      let given = try await api.call(.post, "/v1/grants", grant, as: .admin)
+      let id = try #require(given["grant_id"]?.string)
+      api.apple.simulation.advance(by: .days(1))
+      let back = "/v1/grants/\(id)?reason=It%20was%20Anna%27s"
+      #expect(try await api.call(.delete, back, as: .admin).status == 200)
+      var browser = try await AdminBrowser.loggedIn(api)
+      func check(_ account: String) async throws {
+        let page = try await browser.get("/admin/accounts/\(account)")
+        let grants = section("Grants", of: page)
+        #expect(
+          grants.contains("by <strong>ops</strong></span> <q>Sorry for the &lt;wait&gt;.</q>"))
+        #expect(grants.contains(/Taken back .*2026-01-02.* by <strong>ops<\/strong>/))
+        #expect(grants.contains("<q>It was Anna&#39;s</q>"))
+      }
+      try await check("ben")
+      let history = section("What happened", of: try await browser.get("/admin/accounts/ben"))
+      #expect(history.contains("It was given “gold”, until 2026-03-31."))
+      #expect(history.contains("What was given to it was taken back: “gold”."))
+      #expect(history.contains("<q>Sorry for the &lt;wait&gt;.</q>"))
+      #expect(history.contains("<q>It was Anna&#39;s</q>"))
+
+      // Grants go along when an account is merged, and so does who gave them.
+      let merge: JSONValue = ["into": "anna", "reason": "She <logged> in."]
+      #expect(
+        try await api.call(.post, "/v1/accounts/ben/merge", merge, as: .admin).status == 200)
+      try await check("anna")
+      let merged = try await browser.get("/admin/accounts/ben")
+      #expect(merged.contains("It was merged into “anna”."))
+      #expect(section("What happened", of: merged).contains("<q>She &lt;logged&gt; in.</q>"))
+      #expect(
+        section("What happened", of: try await browser.get("/admin/accounts/anna"))
+          .contains("“ben” was merged into it."))
+    }
+  }
+
+  @Test func `a transfer and a merge tell who placed a charge and why, on every page of it`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      let bought = try await share(api)
+      let owner: JSONValue = ["account_id": "ben", "reason": "He <paid>."]
+      #expect(
+        try await api.call(.post, "/v1/transactions/\(bought)/owner", owner, as: .admin).status
+          == 200)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let why = "<q>He &lt;paid&gt;.</q>"
+      let ben = try await browser.get("/admin/accounts/ben")
+      #expect(section("Charges", of: ben).contains("by <strong>ops</strong></span> \(why)"))
+      let anna = try await browser.get("/admin/accounts/anna")
+      #expect(section(Self.claimed, of: anna).contains("by <strong>ops</strong></span> \(why)"))
+      for page in [ben, anna] {
+        let history = section("What happened", of: page)
+        #expect(history.contains("Placed; it was “anna”&#39;s before."))
+        #expect(history.contains(why))
+      }
+      let line = "/admin/original-transactions/\(bought)"
+      let page = try await browser.get(line)
+      #expect(section("Facts", of: page).matches(of: /<q>He &lt;paid&gt;\.<\/q>/).count == 2)
+      #expect(page.text.contains(/Placed by<\/dt><dd>ops <span class="note">He &lt;paid&gt;\./))
+
+      // A later act is told by its own words.
+      api.apple.simulation.advance(by: .days(1))
+      browser = try await AdminBrowser.loggedIn(api)
+      _ = try await api.call(.put, "/v1/accounts/carl")
+      let merge: JSONValue = ["into": "carl", "reason": "One person."]
+      #expect(
+        try await api.call(.post, "/v1/accounts/ben/merge", merge, as: .admin).status == 200)
+      let carl = section("Charges", of: try await browser.get("/admin/accounts/carl"))
+      #expect(carl.contains("by <strong>ops</strong></span> <q>One person.</q>"))
+      let facts = section("Facts", of: try await browser.get(line))
+      #expect(facts.matches(of: /<q>He &lt;paid&gt;\.<\/q>/).count == 2)
+      #expect(facts.matches(of: /<q>One person\.<\/q>/).count == 2)
+    }
+  }
+}
