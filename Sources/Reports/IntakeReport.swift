@@ -4,8 +4,8 @@ import Subscriptions
 /// How intake does.
 ///
 /// What is open, waiting, overdue or parked is so now, and of no day: it is in each answer that
-/// goes up to today. Everything else is counted over the days that were chosen. Whatever is of no known
-/// environment is in every answer.
+/// goes up to today. Everything else is counted over the days that were chosen. Whatever is of no
+/// known environment is in every answer.
 enum IntakeReport {
   static let shape = ReportShape(
     summary:
