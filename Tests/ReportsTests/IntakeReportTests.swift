@@ -272,6 +272,48 @@ struct IntakeReportTests {
     }
   }
 
+  @Test func `each past week is as long as this one, and its last day ends at this time`()
+    async throws
+  {
+    try await withReports { reports, database in
+      try await database.runScript(Self.story)
+      // Now is noon: what was later on the last day of the week before is in neither week.
+      try await database.runScript(
+        """
+        INSERT INTO tenure.submission_exchange (submission_id, number, endpoint, asked_at,
+          duration_ms, http_status, fault)
+        VALUES
+          ('00000000-0000-0000-0000-000000000002', 1, 'https://a', '2026-03-25 00:00Z', 1, 500,
+            NULL),
+          ('00000000-0000-0000-0000-000000000002', 2, 'https://a', '2026-03-24 12:01Z', 1, 500,
+            NULL),
+          ('00000000-0000-0000-0000-000000000002', 3, 'https://a', '2026-03-24 12:00Z', 1, 500,
+            NULL),
+          ('00000000-0000-0000-0000-000000000002', 4, 'https://a', '2026-01-07 00:00Z', 1, 500,
+            NULL),
+          ('00000000-0000-0000-0000-000000000002', 5, 'https://a', '2026-01-06 11:00Z', 1, 500,
+            NULL)
+        """)
+      let table = try await reports.pastWeeks(of: .intake, at: Self.now)
+      let found = lines(table, "weeks_ago", "measure", "number")
+      #expect(
+        found == [
+          "0 | apple_failures | 3", "0 | notifications_listed | 100",
+          "0 | notifications_missed | 2", "0 | notifications_refused | 42",
+          "0 | notifications_rejected | 1", "0 | notifications_unbelievable | 1",
+          "0 | submissions_rejected | 1", "0 | tellings_accepted | 3", "0 | tellings_refused | 1",
+          "0 | tellings_skipped | 1", "1 | apple_failures | 1", "4 | submissions_rejected | 2",
+          "8 | tellings_skipped | 1", "11 | apple_failures | 1",
+        ])
+      // This week is what the report says of seven days.
+      var choices = ReportChoices()
+      choices.days = 7
+      let report = try await reports.table(of: .intake, choices, at: Self.now)
+      let failures = lines(report, "measure", "number").filter { $0.hasPrefix("apple_failures") }
+      #expect(failures == ["apple_failures | 1", "apple_failures | 1", "apple_failures | 1"])
+    }
+  }
+
   @Test func `the numbers are those of the things, one by one`() async throws {
     try await withReports { reports, database in
       try await database.runScript(Self.story)

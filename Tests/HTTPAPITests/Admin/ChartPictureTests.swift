@@ -87,8 +87,7 @@ struct ChartPictureTests {
           ChartSeries(name: "Back", values: [5, 0, 2, nil]),
           ChartSeries(name: "Gone", values: [-4, -3, 0, nil]),
         ],
-        height: 120),
-      net: "Net")
+        net: ChartSeries(name: "Net", values: [6, 0, 2, 0]), height: 120))
     #expect(
       picture.bars.map { [$0.seriesClass, $0.x, $0.width, $0.y, $0.height] } == [
         ["series-1", "7.5", "10", "40", "40"], ["series-2", "7.5", "10", "0", "40"],
@@ -100,6 +99,19 @@ struct ChartPictureTests {
     #expect(picture.dots.map(\.y) == ["32", "80", "64", "80"])
     #expect(picture.legend.map(\.label) == ["New", "Back", "Gone", "Net"])
     #expect(picture.legend.map(\.value) == [nil, nil, nil, "0"])
+    #expect(
+      picture.legend.map(\.seriesClass) == ["series-1", "series-2", "series-3", "series-net"])
+    // In words and in the table, too.
+    #expect(
+      picture.table.rows.map { $0.cells.map(\.text) } == [
+        ["2026-11-04", "", "", "", "0"], ["2026-11-03", "0", "2", "0", "2"],
+        ["2026-11-02", "3", "0", "−3", "0"], ["2026-11-01", "5", "5", "−4", "6"],
+      ])
+    #expect(picture.table.columns.map(\.label) == ["Time", "New", "Back", "Gone", "Net"])
+    #expect(picture.bands[0].text == "2026-11-01: New 5, Back 5, Gone −4, Net 6")
+    #expect(
+      picture.description.hasSuffix(
+        "Net: 0 (2026-11-04), 6 at first (2026-11-01), between 0 and 6."))
   }
 
   @Test(
@@ -108,8 +120,9 @@ struct ChartPictureTests {
   func empty(days: Int, values: [Int64?]) {
     let data = ChartData(
       id: "c", title: "Active", buckets: self.days(values.count),
-      series: [ChartSeries(name: "Active", values: values)])
-    for picture in [ChartPicture(linesOf: data), ChartPicture(stacksOf: data, net: "Net")] {
+      series: [ChartSeries(name: "Active", values: values)],
+      net: ChartSeries(name: "Net", values: values))
+    for picture in [ChartPicture(linesOf: data), ChartPicture(stacksOf: data)] {
       #expect(picture.isEmpty)
       #expect(picture.lines.isEmpty && picture.bars.isEmpty && picture.dots.isEmpty)
     }
@@ -120,8 +133,8 @@ struct ChartPictureTests {
       id: "c", title: "Active", buckets: days(2),
       series: [
         ChartSeries(name: "A", values: [.max, .min]), ChartSeries(name: "B", values: [.max, .min]),
-      ])
-    for picture in [ChartPicture(linesOf: data), ChartPicture(stacksOf: data, net: "Net")] {
+      ], net: ChartSeries(name: "Net", values: [.max, .min]))
+    for picture in [ChartPicture(linesOf: data), ChartPicture(stacksOf: data)] {
       #expect(!picture.isEmpty)
     }
     #expect(Sparkline([.max, .min], name: "A")?.lastY == "33")

@@ -14,6 +14,14 @@ struct OverviewTileTests {
     ReportTable(report: report, asOf: Self.now, columns: columns, rows: rows, isCutShort: false)
   }
 
+  private func pastWeeks(
+    _ report: Report, _ numbers: [(weeksAgo: Int64, measure: String, number: Int64)]
+  ) -> ReportTable {
+    table(
+      report, PastWeeks.columns,
+      numbers.map { [.number($0.weeksAgo), .text($0.measure), .number($0.number)] })
+  }
+
   @Test func `a week without any charge is a week all the same`() throws {
     var answers = OverviewAnswers()
     let week = ReportColumn("from_day", .date)
@@ -23,8 +31,7 @@ struct OverviewTileTests {
         [.date("2026-03-30"), .number(3)], [.date("2026-04-06"), .number(1)],
         [.date("2026-04-13"), .number(0)],
       ])
-    answers.tables[.refunds] = table(
-      .revenue, [week, ReportColumn("refunds", .number)], [[.date("2026-03-30"), .number(2)]])
+    answers.tables[.refunds] = pastWeeks(.revenue, [(2, "refunds", 2)])
     answers.tables[.mrr] = table(
       .mrr, [week, ReportColumn("currency", .text), ReportColumn("mrr_milliunits", .money)],
       [
@@ -38,11 +45,109 @@ struct OverviewTileTests {
     #expect(try tile("Active").value == "0")
     #expect(try tile("Active").change == "−1 on last week")
     #expect(try tile("Refunds").value == "0")
-    #expect(try tile("Refunds").change == "as many as last week")
+    #expect(try tile("Refunds").change == "as many as the 7 days before")
     #expect(try tile("MRR").value == "0")
     // What is not answered is said, and not guessed.
     #expect(try tile("Trials").note == "Working")
     #expect(try tile("Churn").note == "Not available")
     #expect(try tile("Trials").value == "…")
+  }
+
+  @Test func `what is due is compared with what was due a week ago, once that is known`() throws {
+    var answers = OverviewAnswers()
+    answers.tables[.renewalsDue] = table(
+      .renewalsDue,
+      [
+        ReportColumn("day", .date), ReportColumn("currency", .text),
+        ReportColumn("number", .number), ReportColumn("amount_milliunits", .money),
+      ],
+      [
+        [
+          .date("2026-04-16"), .text("EUR"), .number(3),
+          .money(milliunits: 5000, currency: "EUR"),
+        ],
+        [.date("2026-04-17"), .none, .number(1), .none],
+      ])
+    answers.working = [.renewalsDueBefore]
+    func due() throws -> Tile {
+      try #require(answers.groups.flatMap(\.tiles).first { $0.label == "Renewals due" })
+    }
+    #expect(try due().value == "4")
+    #expect(try due().note == "in the next 7 days, 5.00 EUR")
+    #expect(try due().change == nil && due().sparkline == nil)
+    answers.tables[.renewalsDueBefore] = pastWeeks(
+      .renewalsDue, [(1, "renewals_due", 6), (11, "renewals_due", 9)])
+    #expect(try due().change == "−2 on a week ago")
+    #expect(try due().changeTone == Tone.warning)
+    #expect(
+      try due().sparkline?.description
+        == "Renewals due within 7 days: from 9 to 4, between 0 and 9")
+  }
+
+  @Test func `what is wrong with intake leads to where it is mended`() throws {
+    var answers = OverviewAnswers()
+    answers.tables[.intakeFailures] = pastWeeks(
+      .intake,
+      [
+        (0, "submissions_rejected", 3), (1, "submissions_rejected", 1),
+        (0, "notifications_rejected", 2), (0, "notifications_unbelievable", 1),
+        (1, "notifications_rejected", 4), (0, "notifications_missed", 5),
+        (1, "notifications_missed", 5), (0, "apple_failures", 7), (12, "apple_failures", 99),
+        // What is no failure, or no notification of Apple's.
+        (0, "notifications_listed", 1000), (0, "notifications_refused", 1000),
+      ])
+    answers.tables[.intake] = table(
+      .intake,
+      [
+        ReportColumn("measure", .text), ReportColumn("number", .number),
+        ReportColumn("oldest_age_ms", .duration),
+      ],
+      [
+        [.text("submissions_open"), .number(4), .duration(milliseconds: 60_000)],
+        [.text("jobs_overdue"), .number(1), .duration(milliseconds: 7_200_000)],
+        [.text("jobs_parked"), .number(2), .duration(milliseconds: 1000)],
+        [.text("deliveries_parked"), .number(8), .duration(milliseconds: 1000)],
+        [.text("deliveries_waiting"), .number(500), .duration(milliseconds: 1000)],
+        [.text("notifications_refused"), .number(1000), .none],
+      ])
+    let tiles = try #require(answers.groups.first { $0.heading == "Intake" }).tiles
+    #expect(
+      tiles.map { [$0.label, $0.value, $0.change, $0.changeTone, $0.note, $0.href] } == [
+        [
+          "Open in intake", "5", "the oldest for 2 h", Tone.bad,
+          "receipts, notifications, overdue jobs", "/admin/reports/intake?days=7",
+        ],
+        [
+          "Given up", "10", "the oldest for 1 s", Tone.quiet, "jobs and webhook deliveries",
+          "/admin/parked",
+        ],
+        [
+          "Rejected receipts", "3", "+2 on the 7 days before", Tone.warning, "in 7 days",
+          "/admin/rejected",
+        ],
+        [
+          "Rejected notifications", "3", "−1 on the 7 days before", Tone.good,
+          "in 7 days, and 1,000 posts refused", "/admin/reports/intake?days=7",
+        ],
+        [
+          "Missed notifications", "5", "as many as the 7 days before", nil, "in 7 days",
+          "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",
+        ],
+        [
+          "Failed requests to Apple", "7", "+7 on the 7 days before", Tone.warning, "in 7 days",
+          "/admin/reports/intake/transactions?cell=number&days=7&row_measure=apple_failures",
+        ],
+      ])
+    #expect(
+      tiles[5].sparkline?.description
+        == "Failed requests to Apple a week: from 0 to 7, between 0 and 7")
+    #expect(tiles[0].sparkline == nil)
+    answers.tables[.intakeFailures] = nil
+    answers.working = [.intakeFailures]
+    #expect(
+      answers.groups.flatMap(\.tiles).filter { $0.note == "Working" }.map(\.label) == [
+        "Rejected receipts", "Rejected notifications", "Missed notifications",
+        "Failed requests to Apple",
+      ])
   }
 }

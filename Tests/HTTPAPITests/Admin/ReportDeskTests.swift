@@ -93,4 +93,29 @@ struct ReportDeskTests {
       #expect(isWorking(await desk.outcome(question(1), within: .zero)))
     }
   }
+
+  @Test func `the overview asks for what takes longest when all else is answered`() async throws {
+    try await TestAPI.run { api in
+      let desk = desk(api)
+      // Nobody answers.
+      let answers = await OverviewAnswers.ask(desk)
+      #expect(answers.working == Set(OverviewQuestion.allCases))
+      // So many were asked; and no more than these can wait.
+      let asked = OverviewQuestion.allCases.count - 1
+      for number in 1...(ReportDesk.mostWaiting - asked) {
+        #expect(isWorking(await desk.outcome(question(100 + number), within: .zero)))
+      }
+      await withThrowingTaskGroup(of: Void.self) { group in
+        group.addTask { try await desk.run() }
+        var tries = 0
+        var answers = OverviewAnswers()
+        while answers.tables.count < OverviewQuestion.allCases.count, tries < 30 {
+          answers = await OverviewAnswers.ask(desk)
+          tries += 1
+        }
+        #expect(Set(answers.tables.keys) == Set(OverviewQuestion.allCases))
+        group.cancelAll()
+      }
+    }
+  }
 }

@@ -82,6 +82,8 @@ struct ReportPageTests {
       for words in [
         "1 of 4 last week", "in the next 7 days, 12.48 USD", "as many as last week",
         "as much as last week", "1 charge is owned by nobody",
+        // On 14 April, and none in the week that ended on the 8th; none was due then.
+        "+1 on the 7 days before", "+2 on a week ago",
         // By the name, where the record has a key.
         "<q>b wrote that a paid.</q>", #"<a class="code" href="/admin/accounts/b">b</a>"#,
       ] {
@@ -91,6 +93,125 @@ struct ReportPageTests {
       // The tile's number is the page's last one.
       let page = try await get(OverviewQuestion.churn.href, &browser)
       #expect(page.contains("25.0 %") && page.contains("1 of 4"))
+    }
+  }
+
+  @Test func `the overview says what is wrong with intake, and leads to it`() async throws {
+    try await withSamples { api, browser in
+      api.apple.simulation.advance(by: .days(104) + .hours(12))
+      browser = try await AdminBrowser.loggedIn(api)
+      // Two were missed in these seven days, one in the seven before, and one between them; a
+      // receipt was rejected four weeks ago, and somebody posts what is no notification.
+      try await api.database.runScript(
+        """
+        INSERT INTO tenure.notification (notification_id, version, received_at, body, processed_at,
+          outcome, notification_type, environment, bundle_id, signed_at, arrival, attempts)
+        SELECT 'n' || n, 2, at, 'b', at, 'recorded', 'DID_RENEW', 'production', 'com.a', at,
+          'history', 1
+        FROM (VALUES (1, timestamptz '2026-04-15 11:00Z'), (2, '2026-04-09 00:00Z'),
+          (3, '2026-04-08 13:00Z'), (4, '2026-04-08 11:00Z')) AS t (n, at);
+        INSERT INTO tenure.notification (notification_id, version, received_at, body, processed_at,
+          outcome, problem, notification_type, environment, bundle_id, arrival, attempts)
+        VALUES ('v1:1', 1, '2026-04-10Z', 'b', '2026-04-10Z', 'rejected', 'No.', 'CANCEL',
+          'production', 'com.a', 'delivered', 1);
+        INSERT INTO tenure.submission (submission_id, account_key, received_at, restore, status,
+          decided_at, attempts, problem, problem_detail, apple_status, bundle_id)
+        VALUES (gen_random_uuid(), gen_random_uuid(), '2026-03-17Z', false, 'rejected',
+          '2026-03-17Z', 1, 'receipt_rejected', 'No.', 21003, 'com.a');
+        INSERT INTO tenure.notification_refusal
+        VALUES ('2026-04-14 08:00Z', 2, 'wrong_signature', 40, '2026-04-14 08:30Z', 'Forged.', 9);
+        INSERT INTO tenure.job (kind, subject, lane, run_at, created_at, parked_at, last_error)
+        VALUES ('poll_line', 'production/s1', 'polls', '2026-04-15Z', '2026-04-15Z',
+          '2026-04-15 10:00Z', 'Gave up.')
+        """)
+      let overview = try await get("/admin", &browser)
+      for (label, href, value, words) in [
+        ("Given up", "/admin/parked", "1", "the oldest for 2 h"),
+        ("Rejected receipts", "/admin/rejected", "0", "as many as the 7 days before"),
+        (
+          "Rejected notifications", "/admin/reports/intake?days=7", "1", "+1 on the 7 days before"
+        ),
+        (
+          "Missed notifications",
+          "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",
+          "2", "+1 on the 7 days before"
+        ),
+      ] {
+        let tile = try #require(
+          overview.text.split(separator: "<li class=\"tile\">").dropFirst().first {
+            $0.contains(">\(label)</a>")
+          }
+        )
+        #expect(tile.contains("href=\"\(PageText.escaped(href))\""), "\(label)")
+        #expect(tile.contains("<p class=\"tile-value\">\(value)</p>"), "\(label)")
+        #expect(tile.contains(words), "\(label)")
+        #expect(try await get(href, &browser).status == 200, "\(label)")
+      }
+      #expect(overview.contains("in 7 days, and 40 posts refused"))
+      #expect(overview.contains("Rejected receipts a week: from 0 to 0, between 0 and 1"))
+      let missed = try await get(
+        "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",
+        &browser)
+      #expect(missed.contains("<p class=\"number-of\">2</p>"))
+      #expect(missed.contains("n1") && missed.contains("n2") && !missed.contains("n4"))
+    }
+  }
+
+  /// The rows of a table in a page.
+  private static func rows(_ caption: String, in page: AdminBrowser.Page) throws -> [[String]] {
+    let table = try #require(
+      page.text.components(separatedBy: "<table>").first {
+        $0.contains(">\(caption)</caption>")
+      }?.components(separatedBy: "</table>").first)
+    return table.components(separatedBy: "<tr").dropFirst(2).map { row in
+      row.components(separatedBy: "<t").dropFirst().compactMap { cell in
+        cell.split(separator: ">", maxSplits: 1).last?.split(separator: "<").first.map(String.init)
+      }
+    }
+  }
+
+  @Test func `a movement's net is by how much the stock is another one`() async throws {
+    try await withSamples { _, browser in
+      // The week in which s2 went from months to a year, of months alone.
+      let weeks = try await get(
+        try Self.address(
+          .active,
+          [
+            ("from", "2026-03-18"), ("to", "2026-03-31"), ("bucket", "week"), ("product", "month"),
+          ]), &browser)
+      #expect(
+        try Self.rows("Active at the end", in: weeks)
+          == [["2026-03-30", "2"], ["2026-03-23", "2"], ["2026-03-18", "3"]])
+      #expect(
+        try Self.rows("Came and went", in: weeks) == [
+          // New, resubscribed, expired, changed in, changed out, net.
+          ["2026-03-30", "0", "0", "0", "0", "0", "0"],
+          ["2026-03-23", "0", "0", "0", "0", "−1", "−1"],
+          ["2026-03-18", "0", "0", "0", "0", "0", "0"],
+        ])
+      // A dollar is 0.90 EUR, and 0.95 EUR from April on.
+      let months = try await get(
+        try Self.address(
+          .mrr,
+          [("from", "2026-01-01"), ("to", "2026-04-30"), ("reporting_currency", "EUR")]),
+        &browser)
+      #expect(
+        try Self.rows("MRR at the end, EUR", in: months) == [
+          ["2026-04-01", "22.527 EUR"], ["2026-03-01", "24.43 EUR"],
+          ["2026-02-01", "44.524 EUR"], ["2026-01-01", "39.96 EUR"],
+        ])
+      let none = "0.00 EUR"
+      #expect(
+        try Self.rows("How MRR came, EUR", in: months) == [
+          // New, reactivated, expansion, contraction, churned, currencies, net.
+          ["2026-04-01", none, "7.562 EUR", none, none, "−9.99 EUR", "0.525 EUR", "−1.903 EUR"],
+          [
+            "2026-03-01", none, none, "3.60 EUR", "−5.991 EUR", "−17.154 EUR", "−0.549 EUR",
+            "−20.094 EUR",
+          ],
+          ["2026-02-01", "3.564 EUR", none, "1.00 EUR", none, none, none, "4.564 EUR"],
+          ["2026-01-01", "39.96 EUR", none, none, none, none, none, "39.96 EUR"],
+        ])
     }
   }
 

@@ -100,24 +100,58 @@ struct ReportChartTests {
   }
 
   @Test func `rows of one time are one bar, and what is lost is below zero`() {
+    let numbers = [
+      "opening", "new", "expired", "resubscribed", "changed_in", "changed_out", "active",
+    ]
+    func row(_ day: String, _ product: String, _ values: Int64...) -> [ReportValue] {
+      [.date(day), .text(product)] + values.map { .number($0) }
+    }
     let table = ReportTable(
       report: .active, asOf: Self.now,
-      columns: [
-        ReportColumn("from_day", .date), ReportColumn("product_id", .text),
-        ReportColumn("new", .number), ReportColumn("expired", .number),
-        ReportColumn("resubscribed", .number), ReportColumn("active", .number),
-      ],
+      columns: [ReportColumn("from_day", .date), ReportColumn("product_id", .text)]
+        + numbers.map { ReportColumn($0, .number) },
       rows: [
-        [.date("2026-02-01"), .text("a"), .number(5), .number(0), .number(0), .number(5)],
-        [.date("2026-03-01"), .text("a"), .number(1), .number(2), .number(0), .number(4)],
-        [.date("2026-03-01"), .text("b"), .number(2), .number(1), .number(1), .number(2)],
+        row("2026-02-01", "a", 0, 5, 0, 0, 0, 0, 5), row("2026-03-01", "a", 5, 1, 2, 0, 0, 1, 3),
+        row("2026-03-01", "b", 0, 2, 1, 1, 2, 0, 4),
       ], isCutShort: false)
     let pictures = ReportCharts(table: table).pictures
     #expect(pictures.map(\.title) == ["Active at the end", "Came and went"])
-    #expect(texts(pictures[0]) == [["2026-03-01", "6"], ["2026-02-01", "5"]])
+    #expect(texts(pictures[0]) == [["2026-03-01", "7"], ["2026-02-01", "5"]])
     #expect(
-      texts(pictures[1]).map { $0.prefix(4) }
-        == [["2026-03-01", "3", "1", "−3"], ["2026-02-01", "5", "0", "0"]])
+      pictures[1].table.columns.map(\.label)
+        == ["Time", "New", "Resubscribed", "Expired", "Changed in", "Changed out", "Net"])
+    #expect(
+      texts(pictures[1]) == [
+        ["2026-03-01", "3", "1", "−3", "2", "−1", "2"],
+        ["2026-02-01", "5", "0", "0", "0", "0", "5"],
+      ])
+  }
+
+  @Test func `a net is exact, though each of the amounts was rounded on its own`() throws {
+    let names = [
+      "opening", "new", "reactivated", "expansion", "contraction", "churned", "currency_changed",
+      "exchange", "mrr",
+    ]
+    let table = ReportTable(
+      report: .mrr, asOf: Self.now,
+      columns: [ReportColumn("from_day", .date), ReportColumn("currency", .text)]
+        + names.map { ReportColumn("\($0)_milliunits", .money) },
+      rows: [
+        // Three halves: of those that came each is rounded up.
+        [.date("2026-03-01"), .text("EUR")]
+          + [1000, 1, 0, 0, 0, 0, 1, 1, 1002].map { .money(milliunits: $0, currency: "EUR") }
+      ], isCutShort: false)
+    let pictures = ReportCharts(table: table).pictures
+    #expect(
+      texts(try #require(pictures.last)) == [
+        [
+          "2026-03-01", "0.001 EUR", "0.00 EUR", "0.00 EUR", "0.00 EUR", "0.00 EUR", "0.002 EUR",
+          "0.002 EUR",
+        ]
+      ])
+    // Each has a colour of its own.
+    let colours = pictures.last?.legend.map(\.seriesClass) ?? []
+    #expect(colours.count == 7 && Set(colours).count == 7)
   }
 
   @Test func `each currency has its own charts, with every time in them`() {
@@ -126,23 +160,25 @@ struct ReportChartTests {
       columns: [
         ReportColumn("from_day", .date), ReportColumn("currency", .text),
         ReportColumn("charged_milliunits", .money), ReportColumn("refunded_milliunits", .money),
+        ReportColumn("net_by_refund_milliunits", .money),
       ],
       rows: [
         [
           .date("2026-02-01"), .text("EUR"), .money(milliunits: 5000, currency: "EUR"),
-          .money(milliunits: -1000, currency: "EUR"),
+          .money(milliunits: -1000, currency: "EUR"), .money(milliunits: 4000, currency: "EUR"),
         ],
         [
           .date("2026-03-01"), .text("USD"), .money(milliunits: 2000, currency: "USD"),
-          .money(milliunits: 0, currency: "USD"),
+          .money(milliunits: 0, currency: "USD"), .money(milliunits: 2000, currency: "USD"),
         ],
       ], isCutShort: false)
     let pictures = ReportCharts(table: table).pictures
     #expect(
       pictures.map(\.title) == ["Charged and refunded, EUR", "Charged and refunded, USD"])
     #expect(
-      texts(pictures[0]).map { $0.prefix(3) } == [
-        ["2026-03-01", "0.00 EUR", "0.00 EUR"], ["2026-02-01", "5.00 EUR", "−1.00 EUR"],
+      texts(pictures[0]) == [
+        ["2026-03-01", "0.00 EUR", "0.00 EUR", "0.00 EUR"],
+        ["2026-02-01", "5.00 EUR", "−1.00 EUR", "4.00 EUR"],
       ])
   }
 }

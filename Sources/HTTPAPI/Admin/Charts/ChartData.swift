@@ -9,6 +9,8 @@ struct ChartData: Sendable {
   /// In order; wall-clock times of the report's time zone.
   var buckets: [ChartBucket]
   var series: [ChartSeries]
+  /// What all of the series come to, drawn as a line over their bars; nil: no such line.
+  var net: ChartSeries?
   /// Of the plot, in pixels.
   var height = 200
 
@@ -52,17 +54,23 @@ extension ChartData {
   /// The class of a series' colour; there are six colours, which then begin again.
   static func seriesClass(_ index: Int) -> String { "series-\(index % 6 + 1)" }
 
+  /// The class of the line for what all series come to.
+  static let netClass = "series-net"
+
+  /// What is told in words and in the table.
+  private var told: [ChartSeries] { series + (net.map { [$0] } ?? []) }
+
   private var legend: [ChartKey] {
-    series.enumerated().map { index, series in
+    told.enumerated().map { index, series in
       ChartKey(
-        seriesClass: Self.seriesClass(index), label: series.name,
-        value: (series.values.last ?? nil).map(unit.text))
+        seriesClass: self.series.indices.contains(index) ? Self.seriesClass(index) : Self.netClass,
+        label: series.name, value: (series.values.last ?? nil).map(unit.text))
     }
   }
 
   /// One sentence for each series: where it ends, where it began, and its extremes.
   private var description: String {
-    series.compactMap { series in
+    told.compactMap { series in
       let known = zip(buckets, series.values).compactMap { bucket, value in
         value.map { (label: bucket.label, value: $0) }
       }
@@ -83,7 +91,7 @@ extension ChartData {
     return stride(from: 0, to: count, by: group).map { start in
       // The latest of those that share a band.
       let index = min(start + group, count) - 1
-      let values = series.compactMap { series in
+      let values = told.compactMap { series in
         series.values[index].map { "\(series.name) \(unit.text($0))" }
       }
       return ChartBand(
@@ -99,11 +107,11 @@ extension ChartData {
     DataTable(
       caption: title,
       columns: [DataColumn(label: "Time")]
-        + series.map { DataColumn(label: $0.name, isNumber: true) },
+        + told.map { DataColumn(label: $0.name, isNumber: true) },
       rows: buckets.indices.reversed().map { index in
         DataRow(
           cells: [DataCell(text: buckets[index].label, isHeading: true)]
-            + series.map { series in
+            + told.map { series in
               DataCell(
                 text: series.values[index].map(unit.text) ?? "",
                 href: series.hrefs.indices.contains(index) ? series.hrefs[index] : nil,

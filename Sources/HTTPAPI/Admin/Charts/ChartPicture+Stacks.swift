@@ -1,15 +1,15 @@
 import Subscriptions
 
 extension ChartPicture {
-  /// Draws movements: for each time a bar, what is gained above zero and what is lost below.
+  /// Draws movements: for each time a bar, what is gained above zero and what is lost below, and a
+  /// line for what they come to.
   ///
-  /// - Parameters:
-  ///   - data: The numbers; those of losses are negative.
-  ///   - net: The name of the sum of each bar, drawn as a line; nil: no such line.
-  init(stacksOf data: ChartData, net: String? = nil) {
+  /// - Parameter data: The numbers; those of losses are negative.
+  init(stacksOf data: ChartData) {
     let stacks = data.buckets.indices.map { Stack(data.series.map(\.values), at: $0) }
+    let sums = data.net?.values.map { $0.map(ChartScale.clamped) } ?? []
     let scale = ChartScale(
-      stacks.flatMap { [$0.above, $0.below] }, height: data.height)
+      stacks.flatMap { [$0.above, $0.below] } + sums.compactMap(\.self), height: data.height)
     let shares = data.centres
     self = data.picture(scale: scale, marks: data.calendarMarks(at: shares))
     let width = min(78 / Double(max(data.buckets.count, 1)), 10)
@@ -23,16 +23,13 @@ extension ChartPicture {
             y: Coordinate.text(min(top, bottom)), height: Coordinate.text(abs(bottom - top))))
       }
     }
-    guard let net, !isEmpty else { return }
-    let sums = stacks.map { Optional($0.above + $0.below) }
-    legend.append(
-      ChartKey(seriesClass: "series-net", label: net, value: sums.last?.map(data.unit.text)))
+    guard !isEmpty, !sums.isEmpty else { return }
     let run = PathRun.runs(of: sums, at: shares, in: scale)
-    lines.append(ChartPath(seriesClass: "series-net", data: run.map(\.line).joined()))
+    lines.append(ChartPath(seriesClass: ChartData.netClass, data: run.map(\.line).joined()))
     if data.buckets.count <= 40 {
       dots += run.flatMap(\.points).map {
         ChartDot(
-          seriesClass: "series-net", x: Coordinate.text($0.x / 10), y: Coordinate.text($0.y))
+          seriesClass: ChartData.netClass, x: Coordinate.text($0.x / 10), y: Coordinate.text($0.y))
       }
     }
   }

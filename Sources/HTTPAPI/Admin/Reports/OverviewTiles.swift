@@ -13,10 +13,10 @@ extension OverviewAnswers {
         tiles: [
           stock(.active, "Active", "active", more: Tone.good),
           stock(.trials, "Trials", "trials", more: Tone.info),
-          churn,
+          churn, billingIssues,
         ]),
       TileGroup(heading: "Money", tiles: money + [renewals, refunds]),
-      TileGroup(heading: "Health", tiles: [billingIssues, intake]),
+      TileGroup(heading: "Intake", tiles: [open, givenUp] + failures),
     ]
   }
 
@@ -43,6 +43,20 @@ extension OverviewAnswers {
     return weeks.sorted { $0.key < $1.key }.map(\.value)
   }
 
+  /// The numbers of some measures in the past weeks, the latest last; nil: they are not answered.
+  private func pastWeeks(_ question: OverviewQuestion, _ measures: [String]) -> [Int64]? {
+    guard let table = tables[question] else { return nil }
+    var weeks = [Int64](repeating: 0, count: PastWeeks.count)
+    for index in table.rows.indices {
+      guard let measure = table.value("measure", inRow: index)?.text, measures.contains(measure),
+        let ago = table.value("weeks_ago", inRow: index)?.integer.flatMap(Int.init(exactly:)),
+        weeks.indices.contains(ago)
+      else { continue }
+      weeks[PastWeeks.count - 1 - ago] += table.value("number", inRow: index)?.integer ?? 0
+    }
+    return weeks
+  }
+
   /// A tile without its number: it is being counted, or can't be.
   private func empty(_ question: OverviewQuestion, _ label: String) -> Tile {
     Tile(
@@ -58,7 +72,20 @@ extension OverviewAnswers {
     var tile = Tile(
       label: label, value: ChartUnit.count.text(weeks.last ?? 0), href: question.href,
       sparkline: Sparkline(weeks, name: label))
-    tile.compare(weeks, .count, more: more, less: less)
+    tile.compare(weeks, .count, to: "last week", more: more, less: less)
+    return tile
+  }
+
+  /// What happened in the seven days up to now; each week before ends at this time of day, too.
+  private func flow(
+    _ question: OverviewQuestion, _ label: String, _ measures: String...,
+    note: String = "in 7 days", href: String? = nil
+  ) -> Tile {
+    guard let weeks = pastWeeks(question, measures) else { return empty(question, label) }
+    var tile = Tile(
+      label: label, value: ChartUnit.count.text(weeks.last ?? 0), note: note,
+      href: href ?? question.href, sparkline: Sparkline(weeks, name: "\(label) a week"))
+    tile.compare(weeks, .count, to: "the 7 days before", more: Tone.warning, less: Tone.good)
     return tile
   }
 
@@ -83,7 +110,7 @@ extension OverviewAnswers {
       var tile = Tile(
         label: "MRR, \(currency)", value: unit.text(amount), href: OverviewQuestion.mrr.href,
         sparkline: Sparkline(weeks, name: "MRR", unit: unit))
-      tile.compare(weeks, unit, more: Tone.good, less: Tone.warning)
+      tile.compare(weeks, unit, to: "last week", more: Tone.good, less: Tone.warning)
       return tile
     }
   }
@@ -109,11 +136,8 @@ extension OverviewAnswers {
   private var renewals: Tile {
     guard let table = tables[.renewalsDue] else { return empty(.renewalsDue, "Renewals due") }
     var (number, amounts) = (Int64(0), [String: Int64]())
-    var days: [String: Int64] = [:]
     for index in table.rows.indices {
-      let found = table.value("number", inRow: index)?.integer ?? 0
-      number += found
-      days[table.value("day", inRow: index)?.text ?? "", default: 0] += found
+      number += table.value("number", inRow: index)?.integer ?? 0
       if let currency = table.value("currency", inRow: index)?.text {
         amounts[currency, default: 0] +=
           table.value("amount_milliunits", inRow: index)?.integer ?? 0
@@ -122,22 +146,20 @@ extension OverviewAnswers {
     let money = amounts.sorted { $0.key < $1.key }.map {
       ChartUnit.money(currency: $0.key).text($0.value)
     }
-    return Tile(
+    var tile = Tile(
       label: "Renewals due", value: ChartUnit.count.text(number),
       note: (["in the next 7 days"] + money).joined(separator: ", "),
-      href: OverviewQuestion.renewalsDue.href,
-      sparkline: Sparkline(
-        days.sorted { $0.key < $1.key }.map(\.value), name: "Renewals due by the day"))
-  }
-
-  private var refunds: Tile {
-    guard let weeks = weeks(.refunds, ["refunds"]) else { return empty(.refunds, "Refunds") }
-    var tile = Tile(
-      label: "Refunds", value: ChartUnit.count.text(weeks.last ?? 0), note: "this week",
-      href: OverviewQuestion.refunds.href, sparkline: Sparkline(weeks, name: "Refunds a week"))
-    tile.compare(weeks, .count, more: Tone.warning, less: Tone.good)
+      href: OverviewQuestion.renewalsDue.href)
+    // What was due at this moment of the weeks before, as it was known then.
+    if let before = pastWeeks(.renewalsDueBefore, ["renewals_due"]) {
+      let weeks = before.dropLast() + [number]
+      tile.sparkline = Sparkline(weeks.map(Optional.some), name: "Renewals due within 7 days")
+      tile.compare(Array(weeks), .count, to: "a week ago", more: Tone.good, less: Tone.warning)
+    }
     return tile
   }
+
+  private var refunds: Tile { flow(.refunds, "Refunds", "refunds") }
 
   private var billingIssues: Tile {
     stock(
@@ -145,24 +167,63 @@ extension OverviewAnswers {
       less: Tone.good)
   }
 
-  private var intake: Tile {
-    guard tables[.intake] != nil else { return empty(.intake, "Intake") }
-    let (open, oldest) = counted("submissions_open", "notifications_open", "jobs_overdue")
-    let failures = counted("apple_failures").number
+  private var open: Tile {
+    waiting(
+      "Open in intake", "submissions_open", "notifications_open", "jobs_overdue",
+      note: "receipts, notifications, overdue jobs", href: OverviewQuestion.intake.href)
+  }
+
+  private var givenUp: Tile {
+    waiting(
+      "Given up", "jobs_parked", "deliveries_parked", note: "jobs and webhook deliveries",
+      href: PageAddress.parked)
+  }
+
+  /// What is so now; how many there were in the past, nobody has noted.
+  private func waiting(_ label: String, _ measures: String..., note: String, href: String) -> Tile {
+    guard tables[.intake] != nil else { return empty(.intake, label) }
+    let (number, oldest) = counted(measures)
     return Tile(
-      label: "Open in intake", value: ChartUnit.count.text(open),
+      label: label, value: ChartUnit.count.text(number),
       change: oldest.map { "the oldest for \(Age.text(.milliseconds($0)))" },
-      changeTone: oldest.map { $0 > 3_600_000 ? Tone.bad : Tone.quiet },
-      note: "\(ChartUnit.count.text(failures)) requests to Apple failed in 7 days",
-      href: OverviewQuestion.intake.href)
+      changeTone: oldest.map { $0 > 3_600_000 ? Tone.bad : Tone.quiet }, note: note, href: href)
+  }
+
+  /// What went wrong, each with where it is looked at and mended.
+  private var failures: [Tile] {
+    // Whoever likes can post something: what is no notification of Apple's says less.
+    let refused = counted(["notifications_refused"]).number
+    let posts = refused > 0 ? ", and \(Count.text(Int(refused), "post", "posts")) refused" : ""
+    return [
+      flow(
+        .intakeFailures, "Rejected receipts", "submissions_rejected", href: PageAddress.rejected),
+      flow(
+        .intakeFailures, "Rejected notifications", "notifications_rejected",
+        "notifications_unbelievable", note: "in 7 days" + posts),
+      flow(
+        .intakeFailures, "Missed notifications", "notifications_missed",
+        href: items("notifications_missed")),
+      flow(
+        .intakeFailures, "Failed requests to Apple", "apple_failures", href: items("apple_failures")
+      ),
+    ]
+  }
+
+  /// The list of what a measure of intake has counted.
+  private func items(_ measure: String) -> String {
+    let question = OverviewQuestion.intakeFailures
+    let request = ReportRequest(question.report, query: nil, at: Timestamp(milliseconds: 0))
+    let cell = try? ReportCell(
+      of: question.report, question.choices, column: "number", row: ["measure": measure])
+    return cell.map(request.href) ?? question.href
   }
 
   // MARK: What waits
 
   /// What waits for somebody.
   var attention: [AttentionItem] {
-    let parked = counted("jobs_parked", "deliveries_parked")
-    let rejected = counted("submissions_rejected")
+    let parked = counted(["jobs_parked", "deliveries_parked"])
+    let rejected = counted(["submissions_rejected"])
     return [
       item(
         unclaimed.number, "charge is owned", "charges are owned", "by nobody", unclaimed.oldest,
@@ -203,7 +264,7 @@ extension OverviewAnswers {
     )
   }
 
-  private func counted(_ measures: String...) -> (number: Int64, oldest: Int64?) {
+  private func counted(_ measures: [String]) -> (number: Int64, oldest: Int64?) {
     guard let table = tables[.intake] else { return (0, nil) }
     let rows = table.rows.indices.filter {
       table.value("measure", inRow: $0)?.text.map(measures.contains) ?? false
@@ -221,16 +282,16 @@ extension OverviewAnswers {
 }
 
 extension Tile {
-  /// Says how a number differs from that of the week before.
+  /// Says how a number differs from that of the week before, whatever this is called.
   fileprivate mutating func compare(
-    _ weeks: [Int64], _ unit: ChartUnit, more: String, less: String
+    _ weeks: [Int64], _ unit: ChartUnit, to other: String, more: String, less: String
   ) {
     guard weeks.count > 1 else { return }
     let difference = weeks[weeks.count - 1] - weeks[weeks.count - 2]
     change =
       difference == 0
-      ? (unit == .count ? "as many as last week" : "as much as last week")
-      : (difference > 0 ? "+" : "") + unit.text(difference) + " on last week"
+      ? "as \(unit == .count ? "many" : "much") as \(other)"
+      : (difference > 0 ? "+" : "") + unit.text(difference) + " on \(other)"
     if difference != 0 { changeTone = difference > 0 ? more : less }
   }
 }

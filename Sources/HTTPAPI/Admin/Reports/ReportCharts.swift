@@ -3,16 +3,26 @@ import Subscriptions
 
 /// What of a report is drawn, and how.
 struct ReportCharts: Sendable {
-  /// A series: a column, and whether what it counts is lost.
-  typealias Series = (name: String, column: String, isLoss: Bool)
+  /// A series: columns that are added up, and those of what is lost, which are taken off.
+  private struct Series {
+    var name: String
+    var gained: [String]
+    var lost: [String]
+
+    init(_ name: String, _ gained: String..., lost: String...) {
+      self.name = name
+      self.gained = gained
+      self.lost = lost
+    }
+  }
 
   /// A chart of a report: its rows by time.
   private struct Plan {
     var title: String
     var series: [Series]
     var isStock = false
-    /// The name of the sum of each bar.
-    var net: String?
+    /// What each bar comes to; of a stock, by how much it is another one at the end.
+    var net: Series?
   }
 
   let table: ReportTable
@@ -22,8 +32,7 @@ struct ReportCharts: Sendable {
     plans.enumerated().flatMap { number, plan in
       currencies(of: plan).enumerated().map { place, currency in
         let data = data(plan, currency, id: "chart-\(number + 1)-\(place + 1)")
-        return plan.isStock
-          ? ChartPicture(linesOf: data) : ChartPicture(stacksOf: data, net: plan.net)
+        return plan.isStock ? ChartPicture(linesOf: data) : ChartPicture(stacksOf: data)
       }
     }
   }
@@ -32,100 +41,106 @@ struct ReportCharts: Sendable {
     switch table.report {
     case .active:
       [
-        Plan(title: "Active at the end", series: [("Active", "active", false)], isStock: true),
+        Plan(title: "Active at the end", series: [Series("Active", "active")], isStock: true),
         Plan(
           title: "Came and went",
           series: [
-            ("New", "new", false), ("Resubscribed", "resubscribed", false),
-            ("Expired", "expired", true),
-          ], net: "Net"),
+            Series("New", "new"), Series("Resubscribed", "resubscribed"),
+            Series("Expired", lost: "expired"), Series("Changed in", "changed_in"),
+            Series("Changed out", lost: "changed_out"),
+          ], net: Series("Net", "active", lost: "opening")),
       ]
     case .trials:
       [
-        Plan(title: "Open trials", series: [("Trials", "trials", false)], isStock: true),
+        Plan(title: "Open trials", series: [Series("Trials", "trials")], isStock: true),
         Plan(
           title: "Started and ended",
           series: [
-            ("Started", "started", false), ("Converted", "converted", true),
-            ("Expired", "expired", true),
-          ], net: "Net"),
+            Series("Started", "started"), Series("Converted", lost: "converted"),
+            Series("Expired", lost: "expired"),
+          ], net: Series("Net", "trials", lost: "opening")),
       ]
     case .mrr:
       [
-        Plan(title: "MRR at the end", series: [("MRR", "mrr_milliunits", false)], isStock: true),
+        Plan(title: "MRR at the end", series: [Series("MRR", "mrr_milliunits")], isStock: true),
         Plan(
           title: "How MRR came",
           series: [
-            ("New", "new_milliunits", false), ("Reactivated", "reactivated_milliunits", false),
-            ("Expansion", "expansion_milliunits", false),
-            ("Contraction", "contraction_milliunits", false),
-            ("Churned", "churned_milliunits", false),
-            ("Currency changed", "currency_changed_milliunits", false),
-          ], net: "Net"),
+            Series("New", "new_milliunits"), Series("Reactivated", "reactivated_milliunits"),
+            Series("Expansion", "expansion_milliunits"),
+            Series("Contraction", "contraction_milliunits"),
+            Series("Churned", "churned_milliunits"),
+            // There are six colours; either is about currencies, and most ledgers have neither.
+            Series("Currencies", "currency_changed_milliunits", "exchange_milliunits"),
+          ], net: Series("Net", "mrr_milliunits", lost: "opening_milliunits")),
       ]
     case .churn:
       [
         Plan(
           title: "Expired by cause",
           series: [
-            ("Voluntary", "voluntary", false), ("Involuntary", "involuntary", false),
-            ("Product withdrawn", "product_withdrawn", false), ("Unknown", "unknown", false),
+            Series("Voluntary", "voluntary"), Series("Involuntary", "involuntary"),
+            Series("Product withdrawn", "product_withdrawn"), Series("Unknown", "unknown"),
           ])
       ]
-    case .renewalsDue: [Plan(title: "Due by the day", series: [("Renewals", "number", false)])]
+    case .renewalsDue: [Plan(title: "Due by the day", series: [Series("Renewals", "number")])]
     case .billingIssues:
       [
         Plan(
           title: "In trouble at the end",
           series: [
-            ("In grace period", "in_grace_period", false),
-            ("In billing retry", "in_billing_retry", false),
+            Series("In grace period", "in_grace_period"),
+            Series("In billing retry", "in_billing_retry"),
           ], isStock: true),
         Plan(
           title: "Entered and left",
           series: [
-            ("Entered", "entered", false), ("Recovered", "recovered", true), ("Lost", "lost", true),
-          ], net: "Net"),
+            Series("Entered", "entered"), Series("Recovered", lost: "recovered"),
+            Series("Lost", lost: "lost"),
+          ], net: Series("Net", "entered", lost: "recovered", "lost")),
       ]
     case .revenue:
       [
         Plan(
           title: "Charged and refunded",
           series: [
-            ("Charged", "charged_milliunits", false), ("Refunded", "refunded_milliunits", false),
-          ], net: "Net")
+            Series("Charged", "charged_milliunits"), Series("Refunded", "refunded_milliunits"),
+          ], net: Series("Net", "net_by_refund_milliunits"))
       ]
     case .refunds:
-      [Plan(title: "Refunded charges", series: [("Refunded", "refunded", false)])]
+      [Plan(title: "Refunded charges", series: [Series("Refunded", "refunded")])]
     case .reactivations:
       [
         Plan(
           title: "Switched and returned",
           series: [
-            ("Switched on", "switched_on", false), ("Resubscribed", "resubscribed", false),
-            ("Switched off", "switched_off", true),
+            Series("Switched on", "switched_on"), Series("Resubscribed", "resubscribed"),
+            Series("Switched off", lost: "switched_off"),
           ])
       ]
     case .orders:
       [
         Plan(
           title: "Orders",
-          series: [("Paid", "paid", false), ("Open", "open", false), ("Expired", "expired", false)])
+          series: [Series("Paid", "paid"), Series("Open", "open"), Series("Expired", "expired")])
       ]
-    case .ownership, .audit: [Plan(title: "Number", series: [("Number", "number", false)])]
+    case .ownership, .audit: [Plan(title: "Number", series: [Series("Number", "number")])]
     case .subscriptions, .retention, .unclaimed, .intake: []
     }
   }
 
   /// Of counts one chart, of amounts one for each currency.
   private func currencies(of plan: Plan) -> [String?] {
-    guard plan.series.contains(where: { $0.column.hasSuffix("_milliunits") }) else { return [nil] }
+    guard plan.series.contains(where: { $0.gained.contains { $0.hasSuffix("_milliunits") } }) else {
+      return [nil]
+    }
     return Set(
       table.rows.indices.compactMap { table.value("currency", inRow: $0)?.text }
     ).sorted()
   }
 
   private func data(_ plan: Plan, _ currency: String?, id: String) -> ChartData {
+    let drawn = plan.series + (plan.net.map { [$0] } ?? [])
     var days: [String] = []
     var sums: [String: [Int64?]] = [:]
     for index in table.rows.indices {
@@ -135,26 +150,31 @@ struct ReportCharts: Sendable {
       // A time without any row of the currency is one all the same.
       if sums[day] == nil {
         days.append(day)
-        sums[day] = Array(repeating: currency == nil ? nil : 0, count: plan.series.count)
+        sums[day] = Array(repeating: currency == nil ? nil : 0, count: drawn.count)
       }
       guard currency == nil || table.value("currency", inRow: index)?.text == currency else {
         continue
       }
-      for (place, series) in plan.series.enumerated() {
-        guard let value = table.value(series.column, inRow: index)?.integer else { continue }
-        let sum = (sums[day]?[place] ?? 0).addingReportingOverflow(series.isLoss ? -value : value)
-        sums[day]?[place] = sum.overflow ? nil : sum.partialValue
+      for (place, series) in drawn.enumerated() {
+        let gained = series.gained.compactMap { table.value($0, inRow: index)?.integer }
+        let lost = series.lost.compactMap { table.value($0, inRow: index)?.integer }
+        for value in gained + lost.map({ -$0 }) {
+          let sum = (sums[day]?[place] ?? 0).addingReportingOverflow(value)
+          sums[day]?[place] = sum.overflow ? nil : sum.partialValue
+        }
       }
     }
     days.sort()
     let buckets = days.compactMap { day in
       CalendarDate(iso8601: day).map { ChartBucket(at: Timestamp($0), label: day) }
     }
+    var series = drawn.enumerated().map { place, series in
+      ChartSeries(name: series.name, values: days.map { sums[$0]?[place] ?? nil })
+    }
+    let net = plan.net == nil ? nil : series.removeLast()
     return ChartData(
       id: id, title: currency.map { "\(plan.title), \($0)" } ?? plan.title,
-      unit: currency.map { .money(currency: $0) } ?? .count, buckets: buckets,
-      series: plan.series.enumerated().map { place, series in
-        ChartSeries(name: series.name, values: days.map { sums[$0]?[place] ?? nil })
-      })
+      unit: currency.map { .money(currency: $0) } ?? .count, buckets: buckets, series: series,
+      net: net)
   }
 }

@@ -1,0 +1,115 @@
+import Postgres
+package import Subscriptions
+
+/// What is counted for the past weeks up to a moment, each as long as the others.
+///
+/// Reports have rows of whole weeks from Monday to Sunday, of which the last one still goes on, and
+/// can't be compared with those before it. Here each span ends at the moment's time of day.
+package enum PastWeeks: String, CaseIterable, Sendable {
+  /// Refunds by their own date, as in `revenue`: those of seven days up to the moment, the last of
+  /// which is not over.
+  case refunds
+  /// What was due within seven days at the same moment of the weeks before, as in `renewals-due`.
+  case renewalsDue = "renewals-due"
+  /// What went wrong, by the measures of `intake`, in days as those of refunds.
+  case intake
+
+  /// As many as the reports have rows of weeks.
+  package static let count = 12
+
+  static let columns = [
+    // 0 is the latest one.
+    ReportColumn("weeks_ago", .number), ReportColumn("measure", .text),
+    ReportColumn("number", .number),
+  ]
+
+  var report: Report {
+    switch self {
+    case .refunds: .revenue
+    case .renewalsDue: .renewalsDue
+    case .intake: .intake
+    }
+  }
+
+  /// One statement, of production alone; a week in which nothing is counted has no row.
+  func query(at now: Timestamp) -> SQL {
+    let moment = PostgresTimestamp(now)
+    let firstDay = PostgresTimestamp(now - .days(7 * Self.count - 1))
+    return switch self {
+    case .refunds:
+      """
+      SELECT w.weeks_ago::bigint, 'refunds' AS measure, -sum(i.number)::bigint AS number
+      FROM tenure.movement_item(ARRAY['refunded'], 'at', (\(firstDay) AT TIME ZONE 'UTC')::date,
+        NULL, 'UTC', NULL, 'production', false, NULL, \(moment)) AS i
+      CROSS JOIN LATERAL (
+        SELECT ((\(moment) AT TIME ZONE 'UTC')::date - i.day) / 7 AS weeks_ago
+      ) AS w
+      WHERE i.period_type <> 'trial' AND i.at <= \(moment) - w.weeks_ago * interval '168 hours'
+      GROUP BY w.weeks_ago
+      ORDER BY w.weeks_ago
+      """
+    case .renewalsDue: renewalsDue(before: now)
+    case .intake:
+      """
+      SELECT w.weeks_ago::bigint, i.measure, sum(i.number)::bigint AS number
+      FROM tenure.report_intake_item AS i
+      CROSS JOIN LATERAL (
+        SELECT ((\(moment) AT TIME ZONE 'UTC')::date - i.day) / 7 AS weeks_ago
+      ) AS w
+      WHERE i.day >= (\(firstDay) AT TIME ZONE 'UTC')::date
+        AND i.environment IS DISTINCT FROM 'sandbox'
+        AND i.at <= \(moment) - w.weeks_ago * interval '168 hours'
+      GROUP BY w.weeks_ago, i.measure
+      ORDER BY w.weeks_ago, i.measure
+      """
+    }
+  }
+
+  /// What `report_renewals_due(7, as_of => ..)` counts for each of the weeks before, without the
+  /// money and in one pass: spans of seven days follow each other, so that each movement is due in
+  /// one of them at most, and what matters is whether that was known when the span began.
+  private func renewalsDue(before now: Timestamp) -> SQL {
+    let moment = PostgresTimestamp(now)
+    let first = PostgresTimestamp(now - .days(7 * (Self.count - 1)))
+    return """
+      SELECT (extract(epoch FROM \(moment) - d.as_of) / 604800)::bigint AS weeks_ago,
+        'renewals_due' AS measure, sum(d.number)::bigint AS number
+      FROM (
+        SELECT s.as_of,
+          count(*) FILTER (WHERE m.number = -1 AND m.cause = 'active_renewing'
+            AND m.ownership_type = 'purchased') AS number
+        FROM tenure.movement AS m
+        CROSS JOIN LATERAL (
+          SELECT date_bin('168 hours', m.at - interval '1 microsecond', \(first)) AS as_of
+        ) AS s
+        WHERE m.environment = 'production' AND m.kind = 'state'
+          AND m.cause IN ('active_renewing', 'active_cancelled')
+          AND m.at > \(first) AND m.at <= \(moment)
+          AND m.known_from <= s.as_of AND s.as_of < m.known_until
+        GROUP BY m.original_transaction_id, m.at, s.as_of
+        -- What goes on was renewed already.
+        HAVING count(*) FILTER (WHERE m.number = 1) = 0
+      ) AS d
+      WHERE d.number > 0
+      GROUP BY d.as_of
+      ORDER BY d.as_of DESC
+      """
+  }
+}
+
+extension ReportReader {
+  /// Counts the past weeks.
+  ///
+  /// - Parameters:
+  ///   - weeks: Of what.
+  ///   - now: The moment up to which.
+  /// - Returns: A row for each week and measure of which something is counted, with the columns
+  ///   `weeks_ago` (0: the latest), `measure` and `number`.
+  /// - Throws: What the database says.
+  package func pastWeeks(of weeks: PastWeeks, at now: Timestamp) async throws -> ReportTable {
+    let rows = try await rows(weeks.query(at: now))
+    return ReportTable(
+      report: weeks.report, asOf: now, columns: PastWeeks.columns,
+      rows: try rows.map { row in try PastWeeks.columns.map(row.value) }, isCutShort: false)
+  }
+}
