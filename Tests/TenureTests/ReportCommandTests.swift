@@ -32,7 +32,8 @@ struct ReportCommandTests {
       #expect(table.output.hasPrefix("measure"))
       #expect(table.output.contains("wrong_signature"))
       let csv = try await run("intake", "--format", "csv", on: database)
-      #expect(csv.output.contains("notifications_refused,,,wrong_signature,3,,"))
+      #expect(csv.output.contains("notifications_refused,,,wrong_signature,20"))
+      #expect(csv.output.contains(",3,,"))
       // All of them, where a table has a thousand.
       let days = try await run(
         "churn", "--format", "csv", "--bucket", "day", "--from", "2020-01-01", "--to", "2023-12-31",

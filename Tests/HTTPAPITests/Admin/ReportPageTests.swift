@@ -80,7 +80,7 @@ struct ReportPageTests {
           overview.contains(">\(label)</a></h3>\n<p class=\"tile-value\">\(value)</p>"), "\(label)")
       }
       for words in [
-        "1 of 4 last week", "in the next 7 days, 12.48 USD", "as many as last week",
+        "1 of 4 last week", "in the next 7 days, 10.99 EUR, 10.49 USD", "as many as last week",
         "as much as last week", "1 charge is owned by nobody",
         // On 14 April, and none in the week that ended on the 8th; none was due then.
         "+1 on the 7 days before", "+2 on a week ago",
