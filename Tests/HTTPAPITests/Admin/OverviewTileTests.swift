@@ -45,7 +45,7 @@ struct OverviewTileTests {
     #expect(try tile("Active").value == "0")
     #expect(try tile("Active").change == "−1 on last week")
     #expect(try tile("Refunds").value == "0")
-    #expect(try tile("Refunds").change == "as many as the 7 days before")
+    #expect(try tile("Refunds").change == "as many as the week before")
     #expect(try tile("MRR").value == "0")
     // What is not answered is said, and not guessed.
     #expect(try tile("Trials").note == "Working")
@@ -122,19 +122,19 @@ struct OverviewTileTests {
           "/admin/parked",
         ],
         [
-          "Rejected receipts", "3", "+2 on the 7 days before", Tone.warning, "in 7 days",
+          "Rejected receipts", "3", "+2 on the week before", Tone.warning, "in 7 days",
           "/admin/rejected",
         ],
         [
-          "Rejected notifications", "3", "−1 on the 7 days before", Tone.good,
+          "Rejected notifications", "3", "−1 on the week before", Tone.good,
           "in 7 days, and 1,000 posts refused", "/admin/reports/intake?days=7",
         ],
         [
-          "Missed notifications", "5", "as many as the 7 days before", nil, "in 7 days",
+          "Missed notifications", "5", "as many as the week before", nil, "in 7 days",
           "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",
         ],
         [
-          "Failed requests to Apple", "7", "+7 on the 7 days before", Tone.warning, "in 7 days",
+          "Failed requests to Apple", "7", "+7 on the week before", Tone.warning, "in 7 days",
           "/admin/reports/intake/transactions?cell=number&days=7&row_measure=apple_failures",
         ],
       ])

@@ -83,7 +83,7 @@ struct ReportPageTests {
         "1 of 4 last week", "in the next 7 days, 10.99 EUR, 10.49 USD", "as many as last week",
         "as much as last week", "1 charge is owned by nobody",
         // On 14 April, and none in the week that ended on the 8th; none was due then.
-        "+1 on the 7 days before", "+2 on a week ago",
+        "+1 on the week before", "+2 on a week ago",
         // By the name, where the record has a key.
         "<q>b wrote that a paid.</q>", #"<a class="code" href="/admin/accounts/b">b</a>"#,
       ] {
@@ -127,14 +127,14 @@ struct ReportPageTests {
       let overview = try await get("/admin", &browser)
       for (label, href, value, words) in [
         ("Given up", "/admin/parked", "1", "the oldest for 2 h"),
-        ("Rejected receipts", "/admin/rejected", "0", "as many as the 7 days before"),
+        ("Rejected receipts", "/admin/rejected", "0", "as many as the week before"),
         (
-          "Rejected notifications", "/admin/reports/intake?days=7", "1", "+1 on the 7 days before"
+          "Rejected notifications", "/admin/reports/intake?days=7", "1", "+1 on the week before"
         ),
         (
           "Missed notifications",
           "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",
-          "2", "+1 on the 7 days before"
+          "2", "+1 on the week before"
         ),
       ] {
         let tile = try #require(

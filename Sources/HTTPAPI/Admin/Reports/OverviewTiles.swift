@@ -85,7 +85,7 @@ extension OverviewAnswers {
     var tile = Tile(
       label: label, value: ChartUnit.count.text(weeks.last ?? 0), note: note,
       href: href ?? question.href, sparkline: Sparkline(weeks, name: "\(label) a week"))
-    tile.compare(weeks, .count, to: "the 7 days before", more: Tone.warning, less: Tone.good)
+    tile.compare(weeks, .count, to: "the week before", more: Tone.warning, less: Tone.good)
     return tile
   }
 
