@@ -250,8 +250,7 @@ struct OrderTests {
       try await ledger.database.runScript(
         """
         ALTER FUNCTION tenure.charge_then RENAME TO charge_then_of_version_7;
-        DROP FUNCTION tenure.report_ownership;
-        DROP FUNCTION tenure.report_ownership_item;
+        ALTER FUNCTION tenure.report_ownership_item RENAME TO report_ownership_item_of_version_8;
         """)
       let migrator = SchemaMigrator(
         database: ledger.database,
