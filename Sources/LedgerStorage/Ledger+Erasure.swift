@@ -200,7 +200,7 @@ extension Ledger {
       data: NewAct.data(erasure.removed))
     try await transaction.commit(
       with: [act.insert(at: now)]
-        + EventRow.insert([account.erasure(at: now)]))
+        + EventRow.insert(account.isErased ? [] : [account.erasure(at: now)]))
     return erasure
   }
 
