@@ -98,6 +98,41 @@ package struct EntitlementReader: Sendable {
       of: accountID, holding: held.holdings, granted: held.grants, at: moment)
   }
 
+  /// So many histories are read at once: they take connections of their own, of which others need
+  /// some.
+  private static let concurrentHistories = 4
+
+  /// What several accounts may use at any time, in the order asked.
+  ///
+  /// Each is read by itself, with its history.
+  ///
+  /// - Parameters:
+  ///   - accountIDs: The accounts.
+  ///   - moment: The time that is asked about.
+  ///   - knownAt: Only what was recorded by then counts; nil: everything.
+  /// - Returns: Of each, everything, inactive ones included.
+  /// - Throws: What the database says.
+  package func entitlements(of accountIDs: [String], at moment: Timestamp, knownAt: Timestamp?)
+    async throws -> [[Entitlement]]
+  {
+    try await withThrowingTaskGroup(of: (Int, [Entitlement]).self) { group in
+      var found = Array(repeating: [Entitlement](), count: accountIDs.count)
+      var next = accountIDs.indices.makeIterator()
+      func readNext() {
+        guard let index = next.next() else { return }
+        group.addTask {
+          (index, try await entitlements(of: accountIDs[index], at: moment, knownAt: knownAt))
+        }
+      }
+      for _ in 0..<Self.concurrentHistories { readNext() }
+      while let (index, entitlements) = try await group.next() {
+        found[index] = entitlements
+        readNext()
+      }
+      return found
+    }
+  }
+
   /// What an account may use that holds what was read.
   package func entitlements(
     of accountID: String, holding held: AccountHoldings, at moment: Timestamp

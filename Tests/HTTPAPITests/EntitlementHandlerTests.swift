@@ -81,9 +81,22 @@ struct EntitlementHandlerTests {
     }
   }
 
+  /// Asks for several accounts.
+  private static func batch(_ query: String) -> String {
+    let body = #"{"account_ids":["anna","ben"]}"#
+    return "POST /v1/entitlements/query\(query) HTTP/1.1\r\nHost: a\r\n\(key)\r\n"
+      + "Content-Type: application/json\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
+  }
+
   /// Every request that the handler leaves alone, with a reason.
   private static let others: [(why: String, request: String)] = [
     ("a query", RawConnection.get(path("anna") + "?active=true")),
+    ("another time", RawConnection.get(path("anna") + "?at=2025-12-31T00:00:00Z")),
+    ("another knowledge", RawConnection.get(path("anna") + "?known_at=2025-12-31T00:00:00Z")),
+    ("no time", RawConnection.get(path("anna") + "?at=yesterday")),
+    ("several accounts", batch("")),
+    ("several accounts at another time", batch("?at=2025-12-31T00:00:00Z")),
+    ("several accounts at no time", batch("?at=yesterday")),
     ("an empty query", RawConnection.get(path("anna") + "?")),
     ("percent-encoding", RawConnection.get(path("%61nna"))),
     ("bad percent-encoding", RawConnection.get(path("%zz"))),
@@ -135,6 +148,16 @@ struct EntitlementHandlerTests {
         #expect(answer.comparable == expected.comparable, "\(why)")
         #expect(direct.routed.count == index + 1, "\(why)")
       }
+      // Nothing was there at the end of the year before, for one account as for several.
+      for (request, count) in [
+        (RawConnection.get(Self.path("anna") + "?at=2025-12-31T00:00:00Z"), 0),
+        (RawConnection.get(Self.path("anna") + "?known_at=2025-12-31T00:00:00Z"), 0),
+        (Self.batch("?at=2025-12-31T00:00:00Z"), 0), (Self.batch(""), 4),
+      ] {
+        let answer = try #require(try await direct.exchange(request))
+        #expect(answer.status == 200)
+        #expect(answer.body.components(separatedBy: #""active":true"#).count == count + 1)
+      }
       let composed = try await direct.exchange(RawConnection.get(Self.path("jos%C3%A9")))
       #expect(composed?.body.contains(#""premium""#) == true)
       let decomposed = try await direct.exchange(RawConnection.get(Self.path("jose%CC%81")))
@@ -146,7 +169,7 @@ struct EntitlementHandlerTests {
         try await connection.get(Self.path("anna"))
         #expect(try await connection.answer()?.status == 200)
       }
-      #expect(direct.routed.count == Self.others.count + 3)
+      #expect(direct.routed.count == Self.others.count + 7)
     }
   }
 

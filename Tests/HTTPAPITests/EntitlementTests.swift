@@ -83,6 +83,48 @@ struct EntitlementTests {
     }
   }
 
+  @Test func `many accounts at another time get the bytes that each gets alone`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.describe("lifetime", "lifetime", type: .nonConsumable)
+      let names = ["anna", "ben", "carl", "dora", "emil", "fay"]
+      // One buys on each day, and is heard of an hour later.
+      for (day, name) in names.enumerated() {
+        try api.addCustomer(name)
+        try api.apple.simulation.buy("monthly", on: DeviceID(name))
+        if day.isMultiple(of: 2) { try api.apple.simulation.buy("lifetime", on: DeviceID(name)) }
+        api.apple.simulation.advance(by: .hours(1))
+        _ = try await api.submit(name, from: name)
+        api.apple.simulation.advance(by: .hours(23))
+      }
+      let ids = ["fay", "nobody"] + names + ["anna"]
+      var found: Set<Int> = []
+      for query in [
+        "at=2026-01-03T12:00:00Z", "at=2026-01-31T12:00:00Z", "at=2026-03-01T00:00:00%2B02:00",
+        "known_at=2026-01-03T00:30:00Z", "at=2026-01-03T00:30:00Z&known_at=2026-01-03T00:30:00Z",
+        "at=2026-02-02T00:00:00Z&active=true", "active=true",
+      ] {
+        let batch = try await api.call(
+          .post, "/v1/entitlements/query?\(query)",
+          ["account_ids": .array(ids.map { .string($0) })])
+        #expect(batch.status == 200, "\(query): \(batch)")
+        let asOf = try #require(batch["as_of"]?.string)
+        var singles: [String] = []
+        for id in ids {
+          let single = try await api.get("/v1/accounts/\(id)/entitlements?\(query)")
+          #expect(single["as_of"]?.string == asOf)
+          singles.append(single.text.replacingOccurrences(of: #""as_of":"\#(asOf)","#, with: ""))
+        }
+        #expect(
+          batch.text == #"{"as_of":"\#(asOf)","accounts":[\#(singles.joined(separator: ","))]}"#,
+          "\(query)")
+        found.insert(batch.text.components(separatedBy: #""active":true"#).count)
+      }
+      // The questions differ, and so do the answers.
+      #expect(found.count > 4)
+    }
+  }
+
   @Test func `other times, what was known then, and the active ones alone`() async throws {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")

@@ -70,6 +70,11 @@ struct ValidationTests {
     Case(.post, "/v1/entitlements/query", #"{"account_ids":["a",1]}"#,              "account_ids[1]"),
     Case(.post, "/v1/entitlements/query", #"{"account_ids":[""]}"#,                 "account_ids"),
     Case(.post, "/v1/entitlements/query", #"{"account_ids":\#(many)}"#,             "account_ids"),
+    Case(.post, "/v1/entitlements/query?at=yesterday", #"{"account_ids":["a"]}"#,   "at"),
+    Case(.post, "/v1/entitlements/query?known_at=1", #"{"account_ids":["a"]}"#,     "known_at"),
+    Case(.post, "/v1/entitlements/query?active=yes", #"{"account_ids":["a"]}"#,     "active"),
+    Case(.post, "/v1/entitlements/query", #"{"account_ids":["a"],"at":"2026-11-21T09:30:00Z"}"#, "at"),
+    Case(.post, "/v1/entitlements/query", #"{"account_ids":["a"],"known_at":null}"#, "known_at"),
     // Receipts.
     Case(.post, "/v1/receipts", #"{"receipt_data":"aaaa"}"#,                        "account_id"),
     Case(.post, "/v1/receipts", #"{"account_id":"a"}"#,                             "receipt_data"),

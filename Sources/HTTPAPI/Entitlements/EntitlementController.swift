@@ -42,10 +42,23 @@ struct EntitlementController: Sendable {
   }
 
   private struct BatchRequest: Decodable {
-    var accountIDs: [String]
+    let accountIDs: [String]
 
-    enum CodingKeys: String, CodingKey {
+    private enum CodingKeys: String, CodingKey {
       case accountIDs = "account_ids"
+      case at
+      case knownAt = "known_at"
+    }
+
+    /// Times stand in the query, as for one account: passed over here, as what is unknown is, they
+    /// would be answered with another time than was meant.
+    init(from decoder: any Decoder) throws {
+      let members = try decoder.container(keyedBy: CodingKeys.self)
+      for key in [CodingKeys.at, .knownAt] where members.contains(key) {
+        throw Problem.invalid(
+          key.rawValue, "must be in the query, as in ?\(key.rawValue)=2026-11-21T09:30:00Z")
+      }
+      accountIDs = try members.decode([String].self, forKey: .accountIDs)
     }
   }
 
@@ -56,13 +69,17 @@ struct EntitlementController: Sendable {
       throw Problem.invalid("account_ids", "may have up to \(Self.maximumAccounts) elements")
     }
     let accountIDs = try body.accountIDs.map(TextField.accountIDs.checked)
-    let onlyActive = try Query(request.uri)?.flag("active") ?? false
+    let query = Query(request.uri)
+    let (at, knownAt) = (try query?.moment("at"), try query?.moment("known_at"))
+    let onlyActive = try query?.flag("active") ?? false
     let now = now()
-    var found = try await entitlements.entitlements(
-      of: accountIDs, now: now, mayLag: request.mayLag)
+    var found =
+      at == nil && knownAt == nil
+      ? try await entitlements.entitlements(of: accountIDs, now: now, mayLag: request.mayLag)
+      : try await entitlements.entitlements(of: accountIDs, at: at ?? now, knownAt: knownAt)
     if onlyActive { found = found.map { $0.filter(\.isActive) } }
     return Response(
-      BatchEntitlements(asOf: now, accounts: Array(zip(accountIDs, found))),
+      BatchEntitlements(asOf: at ?? now, accounts: Array(zip(accountIDs, found))),
       capacity: 64 + accountIDs.count * 400)
   }
 }
