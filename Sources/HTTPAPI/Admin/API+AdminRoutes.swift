@@ -70,10 +70,14 @@ extension API {
       .get("/admin/account-forms/merge", use: merges.ask)
       .post("/admin/account-forms/merge", use: merges.merge)
 
-    let exports = ExportController(ledger: ledger, entitlements: entitlements, now: now)
+    let exports = ExportPageController(
+      pages: pages,
+      exports: ExportController(ledger: ledger, entitlements: entitlements, now: now))
     admin
-      .get("/admin/accounts/{account_id}/export", use: exports.download)
-      .get("/admin/account-forms/export", use: exports.download)
+      .get("/admin/accounts/{account_id}/export", use: exports.ask)
+      .post("/admin/accounts/{account_id}/export", use: exports.export)
+      .get("/admin/account-forms/export", use: exports.ask)
+      .post("/admin/account-forms/export", use: exports.export)
 
     admin.get("/admin/unclaimed", use: UnclaimedController(pages: pages, ledger: ledger).show)
 

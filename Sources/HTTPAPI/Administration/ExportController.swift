@@ -20,19 +20,8 @@ struct ExportController: Sendable {
     return try await document(of: account, by: try context.administrator(reason: reason))
   }
 
-  /// The document as a file, for the administrator's pages.
-  @Sendable
-  func download(_ request: Request, context: APIContext) async throws -> Response {
-    let account = try await AdminPath.account(request, context, in: ledger)
-    var response = try await document(of: account, by: try context.administrator())
-    response.headers[.contentDisposition] = "attachment; filename=\"account.json\""
-    return response
-  }
-
   /// Sends the document in pieces while it is read: it may be of any size.
-  private func document(of account: Account, by administrator: Administrator) async throws
-    -> Response
-  {
+  func document(of account: Account, by administrator: Administrator) async throws -> Response {
     let export = try await AccountExport(
       of: account, by: administrator, from: ledger, terms: entitlements.terms, at: now())
     return Response(

@@ -319,14 +319,34 @@ struct AdminActionTests {
     try await TestAPI.run { api in
       _ = try await buy(api)
       var browser = try await AdminBrowser.loggedIn(api)
-      let file = try await browser.get("/admin/accounts/anna/export")
+      let path = "/admin/accounts/anna/export"
+      let form = try await browser.get(path)
+      #expect(form.status == 200)
+      #expect(form.contains(#"name="reason""#))
+      #expect(form.contains(" data-file"))
+      for fields in [[], [("reason", "")], [("reason", String(repeating: "x", count: 1001))]] {
+        let refused = try await browser.post(path, fields)
+        #expect(refused.status == 400)
+        #expect(refused.contains(#"id="reason-fault""#))
+      }
+      let foreign = try await browser.post(path, [("reason", "Anna asked.")], token: .none)
+      #expect(foreign.status == 403)
+      // Whoever reads, or is refused, is given nothing.
+      #expect(try await acts(api).isEmpty)
+
+      let file = try await browser.post(path, [("reason", "anna asked.")])
       #expect(file.status == 200)
       #expect(file.headers[.contentType] == "application/json")
       #expect(file.headers[.contentDisposition] == #"attachment; filename="account.json""#)
       #expect(file.headers[.cacheControl] == "no-store")
       let json = try JSONValue(parsing: Array(file.text.utf8))
       #expect(json["account"]?["account_id"] == "anna")
-      #expect(try await acts(api).map(\.administrator) == ["ops"])
+      let act = try #require(try await acts(api).first)
+      #expect(act.action == "export_account")
+      #expect(act.administrator == "ops")
+      #expect(act.reason == "anna asked.")
+      #expect(act.accountID == "anna")
+      #expect(try await acts(api).count == 1)
     }
   }
 
@@ -340,7 +360,8 @@ struct AdminActionTests {
       let path = PageAddress.account(name, form: "export")
       let page = try await browser.get(PageAddress.account(name))
       #expect(page.contains("href=\"\(path)\""))
-      let file = try await browser.get(path)
+      #expect(try await browser.get(path).contains(#"action="\#(path)""#))
+      let file = try await browser.post(path, [("reason", "asked")])
       #expect(file.status == 200)
       #expect(file.headers[.contentDisposition] == #"attachment; filename="account.json""#)
       let json = try JSONValue(parsing: Array(file.text.utf8))

@@ -224,6 +224,7 @@ struct AdminInBrowserTests {
         [
           "/admin", "/admin/search", "/admin/search?q=nobody", "/admin/accounts/ben",
           "/admin/accounts/dora", "/admin/accounts/ben/grant", "/admin/accounts/ben/erase",
+          "/admin/accounts/ben/export",
           story.line, "\(transaction)?environment=production&product_id=monthly",
           "/admin/unclaimed", "/admin/parked", "/admin/rejected", "/admin/reports", drillDown,
         ] + Report.allCases.map { PageAddress.report($0.rawValue) }

@@ -67,7 +67,7 @@ struct AccountPageController: Sendable {
     // Nothing can be given any more to an account that was merged into another.
     let gifts = [link("Grant…", "grant"), link("Merge…", "merge")]
     return (account.mergedInto == nil ? gifts : [])
-      + [link("Export", "export"), link("Erase…", "erase", isDanger: true)]
+      + [link("Export…", "export"), link("Erase…", "erase", isDanger: true)]
   }
 
   private static func properties(of account: Account) -> [Property] {

@@ -13,6 +13,8 @@ struct ActionForm: Sendable {
   var fields: [ActionField]
   let buttonLabel: String
   var isDanger = false
+  /// What comes of it is a file, beside which the form stays.
+  var isFile = false
   /// Where the page's subject is.
   let subject: PageLink
 
@@ -71,6 +73,6 @@ struct ActionForm: Sendable {
     return ActionPage(
       page: frame, action: action, lead: lead, properties: properties, fields: fields,
       hidden: hidden, consequences: consequences, warnings: warnings, buttonLabel: buttonLabel,
-      isDanger: isDanger, cancelHref: subject.href, fault: fault)
+      isDanger: isDanger, isFile: isFile, cancelHref: subject.href, fault: fault)
   }
 }

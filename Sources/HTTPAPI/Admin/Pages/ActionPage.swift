@@ -20,6 +20,8 @@ struct ActionPage: Sendable {
   var buttonLabel: String
   /// The button takes something away.
   var isDanger: Bool
+  /// The answer is a file, and the page stays.
+  var isFile: Bool
   /// Back, with nothing done.
   var cancelHref: String
   /// Why nothing was done.

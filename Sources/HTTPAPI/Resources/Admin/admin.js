@@ -46,11 +46,13 @@ for (const form of document.querySelectorAll("form.choose")) {
   form.querySelector(".choose-do").prepend(all);
 }
 
-// A form is sent once, however often its button is pressed.
+// A form is sent once, however often its button is pressed; one that is answered with a file stays,
+// and can be sent again after a moment.
 for (const form of document.querySelectorAll("form[method=post]")) {
   form.addEventListener("submit", (event) => {
-    if (form.dataset.sent) event.preventDefault();
+    if (form.dataset.sent) return event.preventDefault();
     form.dataset.sent = "yes";
+    if ("file" in form.dataset) setTimeout(() => delete form.dataset.sent, 2000);
   });
 }
 window.addEventListener("pageshow", () => {
