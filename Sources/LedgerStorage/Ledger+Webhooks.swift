@@ -181,8 +181,11 @@ extension Ledger {
         let account = try results[0].decode(AccountKey?.self).first,
         let stream = try results[1].decode(String.self).first
       else { return .unknownEvent }
+      let names = try await names(of: Set([account].compactMap(\.self)), in: transaction)
       let act = administrator.map {
-        NewAct(action: .redeliverEvent, subject: "\(id)", administrator: $0, account: account)
+        NewAct(
+          action: .redeliverEvent, subject: "\(id)", administrator: $0, account: account,
+          names: names)
       }
       try await transaction.commit(
         with: [Job.schedule(.deliverEvents(stream: stream), runAt: now, at: now)]

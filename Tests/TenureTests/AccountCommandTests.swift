@@ -10,11 +10,38 @@ import Testing
 @Suite("tenure account and tenure charge")
 struct AccountCommandTests {
   private static func run(
-    _ arguments: [String], _ database: ConnectionPool, in directory: URL
+    _ arguments: [String], _ database: ConnectionPool, in directory: URL,
+    settings: [String: String] = [:]
   ) async throws -> ChildProcess.Outcome {
     try await ChildProcess.run(
       try TenureProgram.executable, arguments,
-      environment: ["DATABASE_URL": database.configuration.uri], in: directory)
+      environment: ["DATABASE_URL": database.configuration.uri].merging(settings) { $1 },
+      in: directory)
+  }
+
+  @Test("what is logged is objects, where the settings say so")
+  func logs() async throws {
+    try await withScratchDatabase { database in
+      _ = try await Ledger(database: database).findOrCreateAccount("anna", at: .now)
+      try await withTemporaryDirectory { directory in
+        let settings = ["TENURE_LOG_FORMAT": "json", "TENURE_LOG_LEVEL": "debug"]
+        for (arguments, status) in [
+          (["account", "grant", "anna", "gold"], Int32(0)), (["charge", "release", "1"], 1),
+        ] {
+          let outcome = try await Self.run(
+            arguments + ["--reason", "asked"], database, in: directory, settings: settings)
+          #expect(outcome.status == status, "\(outcome.errors)")
+          var lines = outcome.errors.split(separator: "\n")
+          // Whoever ran it is told in words why it failed.
+          if status != 0 { lines.removeLast() }
+          #expect(!lines.isEmpty)
+          for line in lines {
+            let object = try? JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any]
+            #expect(object?["message"] != nil, "\(line)")
+          }
+        }
+      }
+    }
   }
 
   @Test("merge says what goes over, and once more that nothing is left to")

@@ -46,7 +46,11 @@ struct JobsCommandTests {
       #expect(shown.output.contains(/state +parked/), "\(shown.output)\(shown.errors)")
       #expect(try await run(["show", "n1"]).output == shown.output)
 
-      let again = try await run(["retry", "\(id)"])
+      let unexplained = try await run(["retry", "\(id)", "--reason", ""])
+      #expect(unexplained.status != 0)
+      #expect(unexplained.errors.contains("1 to 1000 characters"), "\(unexplained.errors)")
+      let again = try await run(
+        ["retry", "\(id)", "--reason", "It can be read now.", "--by", "ops"])
       #expect(again.output == "started again  1\n", "\(again.errors)")
       #expect(try await ledger.jobs(named: "n1", at: .now).map(\.state) == [.due])
       let nothing = try await run(["retry", "--all"])
@@ -54,7 +58,8 @@ struct JobsCommandTests {
       #expect(nothing.output == "started again  0\n")
       let acts = try await ledger.administratorActs(limit: 10)
       #expect(acts.map(\.action) == ["retry_jobs"])
-      #expect(acts.first?.administrator.hasPrefix("cli") == true)
+      #expect(acts.first?.administrator == "cli:ops")
+      #expect(acts.first?.reason == "It can be read now.")
     }
   }
 
@@ -80,6 +85,10 @@ struct JobsCommandTests {
       #expect(others.output == "started again  0\n")
       let all = try await run(["retry", "--kind", "process_notification"])
       #expect(all.output == "started again  1\n", "\(all.errors)")
+      // A reason is recorded, and none is asked for.
+      let acts = try await ledger.administratorActs(limit: 10)
+      #expect(acts.map(\.reason) == [nil])
+      #expect(acts.first?.administrator.hasPrefix("cli") == true)
     }
   }
 }

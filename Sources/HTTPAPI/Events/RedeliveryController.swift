@@ -14,7 +14,7 @@ struct RedeliveryController: Sendable {
     guard let id = Int64(try context.parameters.require(name)) else {
       throw Problem.invalid(name, "must be the id of an event")
     }
-    let administrator = try context.administrator()
+    let administrator = try context.administrator(reason: try Query(request.uri)?.text(.reason))
     switch try await ledger.redeliver(id, by: administrator, at: now()) {
     case .scheduled: return Response(ScheduledRedelivery(eventID: id), status: .accepted)
     case .webhooksOff:

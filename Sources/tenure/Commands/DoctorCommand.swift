@@ -48,7 +48,8 @@ struct DoctorCommand: AsyncParsableCommand {
       ])
     }
     // What is wrong is told once, by the findings.
-    let logger = Logger.bootstrapTenure(level: max(settings.logLevel, .critical))
+    let logger = Logger.bootstrapTenure(
+      level: max(settings.logLevel, .critical), format: settings.logFormat)
     return await Doctor(settings: settings, logger: logger).examine()
   }
 }

@@ -65,10 +65,11 @@ struct JobsCommand: AsyncParsableCommand {
       abstract: "Starts jobs again, at once, and as patiently as new ones.",
       discussion: """
         Those that are named, given up or waiting; or those that were given up, of a kind or all. \
-        One that a worker is at stays as it is.
+        One that a worker is at stays as it is. It is recorded who did it, and why if that is said.
         """)
 
     @OptionGroup var options: SettingOptions
+    @OptionGroup var act: RestartOptions
 
     @Argument(help: "Their numbers, or what they are about: ids of submissions, for example.")
     var ids: [String] = []
@@ -91,7 +92,7 @@ struct JobsCommand: AsyncParsableCommand {
           .named(ids)
         }
       let count = try await JobsCommand.withLedger(options) {
-        try await $0.restartJobs(selection, by: .commandLine, at: $1)
+        try await $0.restartJobs(selection, by: act.administrator, at: $1)
       }
       guard count > 0 || ids.isEmpty else {
         throw NoSuchJob(description: "no job of that name waits or was given up")

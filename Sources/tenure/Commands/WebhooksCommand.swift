@@ -59,9 +59,13 @@ struct WebhooksCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
       commandName: "redeliver",
       abstract: "Pushes events again, ahead of whatever waits for the same accounts.",
-      discussion: "A running worker pushes them; events older than the retention are gone.")
+      discussion: """
+        A running worker pushes them; events older than the retention are gone. It is recorded who \
+        did it, and why if that is said.
+        """)
 
     @OptionGroup var options: SettingOptions
+    @OptionGroup var act: RestartOptions
 
     @Flag(help: "All that were given up.")
     var parked = false
@@ -88,7 +92,7 @@ struct WebhooksCommand: AsyncParsableCommand {
 
     private func redeliverParked(_ ledger: Ledger) async throws -> Int {
       var count = 0
-      while case let more = try await ledger.redeliverParked(by: .commandLine, at: .now),
+      while case let more = try await ledger.redeliverParked(by: act.administrator, at: .now),
         more > 0
       {
         count += more
@@ -101,7 +105,7 @@ struct WebhooksCommand: AsyncParsableCommand {
     private func redeliver(_ ledger: Ledger) async throws -> Int {
       var refused = 0
       for id in ids {
-        switch try await ledger.redeliver(id, by: .commandLine, at: .now) {
+        switch try await ledger.redeliver(id, by: act.administrator, at: .now) {
         case .scheduled: print("\(id) will be pushed again.")
         case .unknownEvent:
           refused += 1

@@ -53,7 +53,8 @@ struct WebhooksCommandTests {
       for id in ids { #expect(list.output.contains("  \(id) order.expired of anna, at ")) }
       #expect(list.output.contains(" after 90 attempts: HTTP 500.\n"))
 
-      let one = try await run(["redeliver", "\(ids[0])"], database)
+      let one = try await run(
+        ["redeliver", "\(ids[0])", "--reason", "anna's app lost it.", "--by", "ops"], database)
       #expect(one.status == 0)
       #expect(one.output == "\(ids[0]) will be pushed again.\n")
       #expect(try await ledger.webhookStanding().parked == 1)
@@ -64,8 +65,15 @@ struct WebhooksCommandTests {
       #expect(try await ledger.webhookStanding().parked == 0)
       let acts = try await ledger.administratorActs(limit: 10)
       #expect(acts.map(\.action) == ["redeliver_parked_events", "redeliver_event"])
-      #expect(acts.allSatisfy { $0.administrator.hasPrefix("cli") })
+      #expect(acts.first?.administrator.hasPrefix("cli") == true)
+      #expect(acts.last?.administrator == "cli:ops")
+      #expect(acts.map(\.reason) == [nil, "anna's app lost it."])
       #expect(acts.last?.accountID == "anna")
+      // Kept by the key, so that whoever erases her erases the name here, too.
+      let kept = try await database.query(
+        "SELECT reason FROM tenure.administrator_action WHERE reason IS NOT NULL"
+      ).decodeOnly(String.self)
+      #expect(kept == "{account:\(key.rawValue.uuidString.lowercased())}'s app lost it.")
       for arguments in [["redeliver"], ["redeliver", "--parked", "1"], ["redeliver", "x"]] {
         #expect(try await run(arguments, database).status != 0, "\(arguments)")
       }
