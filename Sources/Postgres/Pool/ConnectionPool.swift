@@ -99,7 +99,7 @@ package final class ConnectionPool: StatementRunner {
   /// server.
   func run(_ request: Request) async throws -> [Rows] {
     let start = ContinuousClock.now
-    defer { warn(of: request, after: ContinuousClock.now - start) }
+    defer { log(request, after: ContinuousClock.now - start) }
     return try await withSpan("PostgreSQL", ofKind: .client) { span in
       if span.isRecording {
         span.attributes["db.system.name"] = "postgresql"
@@ -114,12 +114,16 @@ package final class ConnectionPool: StatementRunner {
     }
   }
 
-  /// Logs what took long, in the task that asked, so that the log says on whose behalf.
-  private func warn(of request: Request, after time: Duration) {
-    guard time >= Self.slowAfter else { return }
+  /// Logs a round trip, in the task that asked, so that the log says on whose behalf: what took
+  /// long as a notice.
+  private func log(_ request: Request, after time: Duration) {
+    let isSlow = time >= Self.slowAfter
+    let level: Logger.Level = isSlow ? .notice : .trace
+    guard driver.logger.logLevel <= level else { return }
     let text = request.statements.last?.text ?? ""
-    driver.logger.notice(
-      "A round trip to PostgreSQL was slow",
+    driver.logger.log(
+      level: level,
+      isSlow ? "A round trip to PostgreSQL was slow" : "A round trip to PostgreSQL",
       metadata: [
         "postgres.milliseconds": "\(Int(time / .milliseconds(1)))",
         "postgres.statements": "\(request.statements.count)",

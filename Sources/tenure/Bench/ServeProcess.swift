@@ -95,6 +95,9 @@ final class ServeProcess: Sendable {
   /// In bytes, the most memory that the server has had; nil where the system does not tell.
   var peakMemory: Int? { ProcessMemory.peak(of: process.processID) }
 
+  /// What the server has logged so far.
+  var log: String { process.errors }
+
   /// Ends the server as `kill -9` does.
   func kill() async { await process.kill() }
 
