@@ -41,6 +41,7 @@ enum EventRow {
       json.memberIfPresent("counterpart", data.counterpart?.rawValue)
       json.memberIfPresent("entitlement", data.entitlement)
       json.memberIfPresent("entitlements", data.entitlements)
+      json.memberIfPresent("app_account_token", data.appAccountToken)
     }
     return json.text
   }

@@ -37,8 +37,8 @@ extension Ledger {
   ///
   /// Entries, events and the record of acts name accounts by their keys alone, so that no chain
   /// changes: only the map from keys to names does. What an audit proves, it proves after as
-  /// before. Nothing is told of the account from then on, and the app's name for it is free: who
-  /// uses it next is a new account.
+  /// before. That it was erased is the last that is told of the account, under the pseudonym; and
+  /// the app's name for it is free: who uses it next is a new account.
   ///
   /// What other people submitted stays, and so do Apple's notifications: they tell of lines, and
   /// name nobody. To erase an account once more, by its pseudonym, removes what was on its way at
@@ -87,6 +87,7 @@ extension Ledger {
           erasure, of: account, results, by: administrator, at: now, in: transaction)
       )
     }
+    if !known.isErased { bell.ring(.events) }
     // What was merged into it while it was erased.
     try await eraseAccounts(mergedInto: key, by: administrator, at: now)
     return erasure
@@ -197,7 +198,9 @@ extension Ledger {
       action: .eraseAccount, subject: account.key.rawValue.uuidString.lowercased(),
       administrator: administrator, account: account.key, names: [account.key: account.id],
       data: NewAct.data(erasure.removed))
-    try await transaction.commit(with: [act.insert(at: now)])
+    try await transaction.commit(
+      with: [act.insert(at: now)]
+        + EventRow.insert(account.isErased ? [] : [account.erasure(at: now)]))
     return erasure
   }
 
@@ -279,6 +282,15 @@ extension Ledger {
       WHERE stream = \(account.rawValue.uuidString.lowercased())
       """,
     ]
+  }
+}
+
+extension Account {
+  /// What is told of its erasure: the app's name is not in it, which would be kept with the event.
+  fileprivate func erasure(at moment: Timestamp) -> LedgerEvent {
+    var data = EventData()
+    data.appAccountToken = appAccountToken.uuidString.lowercased()
+    return LedgerEvent(.accountErased, at: moment, account: key, data: data)
   }
 }
 

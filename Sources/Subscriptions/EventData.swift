@@ -29,6 +29,9 @@ package struct EventData: Hashable, Sendable {
   package var entitlement: Entitlement?
   /// Of a binding that moved, what the account has now.
   package var entitlements: [Entitlement]?
+  /// Of an account that was erased, the token by which the app server may know whose it was: a UUID
+  /// in lower case.
+  package var appAccountToken: String?
 
   /// The other side of a change, of which nothing more is told.
   package enum Counterpart: String, Codable, Sendable {

@@ -26,6 +26,8 @@ package struct LedgerEvent: Hashable, Sendable {
     case orderFulfilled = "order.fulfilled"
     case orderRefunded = "order.refunded"
     case orderExpired = "order.expired"
+    /// The last that is told of an account.
+    case accountErased = "account.erased"
   }
 
   package var kind: Kind

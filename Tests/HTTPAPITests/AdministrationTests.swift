@@ -329,6 +329,7 @@ struct AdministrationTests {
       let missing = try await api.call(.delete, "/v1/accounts/4711", as: .admin)
       #expect(missing.status == 400)
       #expect(missing.field == "reason")
+      let token = try #require(try await api.get("/v1/accounts/4711")["app_account_token"])
       let answer = try await api.call(
         .delete, "/v1/accounts/4711", ["reason": "4711 asked for it."], as: .admin)
       #expect(answer.status == 200)
@@ -344,6 +345,10 @@ struct AdministrationTests {
       #expect(!charge.names("4711"))
       let feed = try await api.get("/v1/events")
       #expect(!feed.names("4711"))
+      let last = feed["events"]?.array?.last
+      #expect(last?["type"] == "account.erased")
+      #expect(last?["account_id"]?.string == pseudonym)
+      #expect(last?["data"]?["app_account_token"] == token)
       let sent = try await api.get("/v1/receipts/\(submission)", as: .admin)
       #expect(sent["exchanges"] == [])
       let act = try await acts(api)[0]

@@ -104,6 +104,44 @@ struct ErasureTests {
     }
   }
 
+  @Test func `its erasure is told last, once, by its token and not by its name`() async throws {
+    try await withAnna { ledger in
+      _ = try await ledger.findOrCreateAccount("guest", at: start)
+      _ = try await ledger.merge("guest", into: name, by: support, terms: .shop, at: day(4))
+      var tokens: [String] = []
+      for account in ["guest", name] {
+        let token = try #require(try await ledger.account(account)).appAccountToken
+        tokens.append(token.uuidString.lowercased())
+      }
+      let count = try await ledger.told().count
+      let erasure = try await ledger.erase(name, by: support, at: day(5))
+      _ = try await ledger.erase(erasure.pseudonym, by: support, at: day(6))
+      let told = try await ledger.told().dropFirst(count)
+      #expect(told.map(\.kind) == [.accountErased, .accountErased])
+      #expect(told.map(\.text) == tokens.map { #"{"app_account_token":"\#($0)"}"# })
+      #expect(told.map(\.at) == [day(5), day(5)])
+      #expect(told.last?.account == erasure.pseudonym)
+      #expect(try await places(of: name, in: ledger) == [])
+
+      // What waited for the webhook is not pushed any more, and this is, under the pseudonym.
+      _ = try await ledger.pushEvents(at: day(6))
+      let jobs = try await ledger.claimJobs(
+        limits: [.webhooks: 10], worker: "w", at: day(6), lease: .seconds(60))
+      var pushed: [String] = []
+      for job in jobs {
+        var delivery = try await ledger.nextDelivery(job, at: day(6))
+        while let current = delivery {
+          pushed.append(current.body)
+          delivery = try await ledger.nextDelivery(job, after: current, at: day(6))
+        }
+      }
+      #expect(pushed.count == 2)
+      #expect(pushed.allSatisfy { $0.contains(#""type":"account.erased""#) })
+      #expect(pushed.contains { $0.contains(#""account_id":"\#(erasure.pseudonym)""#) })
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
   @Test func `the name is free: who uses it next is a new account`() async throws {
     try await withAnna { ledger in
       let old = try #require(try await ledger.account(name))
@@ -175,6 +213,7 @@ struct ErasureTests {
         """)
       let third = try await ledger.erase(first.pseudonym, by: support, at: day(7))
       #expect(third.removed.submissions == 1)
+      #expect(try await ledger.told().count { $0.kind == .accountErased } == 1)
       await #expect(throws: LedgerError.erasedAccount(first.pseudonym)) {
         _ = try await ledger.store(by: first.pseudonym, on: 8)
       }
@@ -282,7 +321,8 @@ struct ErasureTests {
       }
       #expect(try await places(of: name, in: ledger) == [])
       #expect(try await ledger.owner(of: "1") == Account.pseudonym(of: account.key))
-      #expect(try await ledger.told().allSatisfy { $0.account == nil })
+      #expect(
+        try await ledger.told().allSatisfy { $0.account == nil || $0.kind == .accountErased })
       #expect(try await ledger.audit().differences == [])
     }
   }

@@ -33,7 +33,7 @@ extension LedgerEvent {
     case .inGracePeriod: words.append(data.graceEndsAt?.inDays ?? "")
     case .productChanged: words.append("\(data.previousProductID ?? "") to \(data.productID ?? "")")
     case .entitlementGranted, .entitlementExtended, .entitlementShortened, .entitlementExpired,
-      .entitlementRevoked, .orderFulfilled, .orderRefunded, .orderExpired:
+      .entitlementRevoked, .orderFulfilled, .orderRefunded, .orderExpired, .accountErased:
       break
     }
     return words.joined(separator: " ")

@@ -42,7 +42,8 @@ struct ErasurePageController: Sendable {
       "What its app submitted, and what Apple answered to that, is deleted.",
       "Its charges stay in the books under the pseudonym; later renewals are nobody's until "
         + "somebody submits them.",
-      "Nothing is told of it from then on, and whoever uses the id next is a new account.",
+      "Its app is told by an event, without the id, and of nothing more from then on.",
+      "Whoever uses the id next is a new account.",
     ]
   }
 

@@ -147,6 +147,7 @@ private struct ToldWords: Decodable {
       case .orderFulfilled: "An order was fulfilled: \(what)."
       case .orderRefunded: "An order was refunded: \(what)."
       case .orderExpired: "An order expired: \(what)."
+      case .accountErased: "Its person was erased."
       }
     return because.map { "\(words) \($0)" } ?? words
   }
