@@ -118,10 +118,17 @@ struct TimelineTests {
     #expect(picture.lanes.map(\.bottom) == [23, 53])
     #expect((picture.height, picture.fullHeight) == (58, 82))
     #expect(picture.nowX == "50")
+    #expect(!picture.isNowEarly)
     #expect(picture.signs.map(\.label) == ["poll"])
     #expect(
       picture.ticks.map(\.label)
         == ["1 Jan", "3 Jan", "5 Jan", "7 Jan", "9 Jan", "11 Jan"])
+  }
+
+  @Test func `the word for the present stands behind it where there is no room before it`() {
+    var sketch = TimelineSketch(life())
+    sketch.now = sketch.from
+    #expect(TimelinePicture(sketch).isNowEarly)
   }
 
   @Test func `the present is not drawn where the picture does not have it`() {

@@ -5,6 +5,8 @@ extension TimelinePicture {
   private static let axisHeight = 24
   /// So many marks of the axis at most.
   private static let mostTicks = 10
+  /// The width of a word, and more.
+  private static let earlyPercent = 10.0
   /// The narrowest that a span may be and still be seen, in percent.
   private static let narrowest = 0.15
 
@@ -33,6 +35,7 @@ extension TimelinePicture {
       ticks: ChartTick.across(
         ticks.marks.map { (axis.percent($0.moment) / 100, $0.label) }),
       nowX: axis.contains(sketch.now) ? Coordinate.text(axis.percent(sketch.now)) : nil,
+      isNowEarly: axis.percent(sketch.now) < Self.earlyPercent,
       lanes: lanes, spans: spans,
       rules: sketch.rules.map {
         TimelineRule(x: Coordinate.text(axis.percent($0.at)), text: $0.text)

@@ -16,6 +16,8 @@ struct TimelinePicture: Sendable {
   var ticks: [ChartTick]
   /// The present; nil: outside of the picture.
   var nowX: String?
+  /// Its word stands behind it, for before it there is no room.
+  var isNowEarly = false
   var lanes: [TimelineLane]
   var spans: [TimelineSpan]
   var rules: [TimelineRule]
