@@ -14,6 +14,26 @@ struct ReportRequestTests {
     address.split(separator: "?", maxSplits: 1).dropFirst().first.map(String.init)
   }
 
+  @Test func `what is listed leads to where it is`() {
+    let names = ["original_transaction_id", "account_id", "order_id", "subject", "rule"]
+    func hrefs(_ values: String...) -> [String?] {
+      DataTable(
+        ReportTable(
+          report: .audit, asOf: Self.now, columns: names.map { ReportColumn($0, .text) },
+          rows: [values.map { .text($0) }], isCutShort: false),
+        caption: "", environment: .sandbox
+      ).rows[0].cells.map(\.href)
+    }
+    #expect(
+      hrefs("1000", "anna", "o-1", "production/2000/3000", "submitter") == [
+        "/admin/original-transactions/1000?environment=sandbox", "/admin/accounts/anna",
+        "/admin/search?q=o-1", "/admin/original-transactions/2000?environment=production", nil,
+      ])
+    for subject in ["all", "production/", "other/2000", "production/1/2/3", "version 2"] {
+      #expect(hrefs("1000", "anna", "o-1", subject, "submitter")[3] == nil, "\(subject)")
+    }
+  }
+
   @Test func `an address has every choice of a report, and gives it back`() {
     var choices = ReportChoices()
     choices.from = CalendarDate(year: 2026, month: 1, day: 1)

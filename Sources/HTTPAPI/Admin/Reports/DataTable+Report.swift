@@ -64,12 +64,24 @@ extension DataTable {
               cell.href = PageAddress.originalTransaction(text, environment: environment.rawValue)
             case "account_id", "from_account_id", "previous_account_id":
               cell.href = PageAddress.account(text)
+            case "order_id": cell.href = PageAddress.search(text)
+            case "subject": cell.href = Self.line(named: text)
             default: break
             }
             return cell
           })
       },
       emptyText: "Nothing is counted in this number.")
+  }
+
+  /// Where an original transaction is that something is about, a job or an act, as these name it:
+  /// its environment and its id, and perhaps a transaction; nil: it names none.
+  private static func line(named subject: String) -> String? {
+    let parts = subject.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
+    guard (2...3).contains(parts.count), Subscriptions.Environment(rawValue: parts[0]) != nil,
+      !parts[1].isEmpty
+    else { return nil }
+    return PageAddress.originalTransaction(parts[1], environment: parts[0])
   }
 
   /// Cohorts, from a row for each of their periods.
