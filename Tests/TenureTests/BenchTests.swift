@@ -55,6 +55,38 @@ struct BenchTests {
     expect(copied, toBeLike: real)
   }
 
+  @Test("reads are answered over HTTP both ways, and asked of PostgreSQL")
+  func reads() async throws {
+    try await withBenchDatabase { database, directory in
+      let accounts = SampleAccounts(count: 200)
+      try await database.withPool { try await accounts.insert(into: $0) }
+      let results = try await ReadBenchmark(
+        database: database, accounts: accounts, seconds: 1, rounds: 1, directory: directory,
+        logger: Self.quiet, executable: TenureProgram.executable
+      ).run()
+      #expect(results.map(\.goal) == [1, 0.45])
+      #expect(results.allSatisfy { $0.ratio > 0 && $0.p99Milliseconds ?? 0 > 0 })
+      #expect(results[0].memory ?? 0 > 0)
+    }
+  }
+
+  @Test("reads of many accounts are compared with the same reads of few")
+  func growth() async throws {
+    try await withBenchDatabase { many, directory in
+      try await withBenchDatabase { few, _ in
+        let results = try await GrowthBenchmark(
+          many: .init(database: many, accounts: SampleAccounts(count: 200)),
+          few: .init(database: few, accounts: SampleAccounts(count: 2)),
+          seconds: 1, rounds: 1, directory: directory, logger: Self.quiet,
+          executable: TenureProgram.executable
+        ).run()
+        #expect(results.map(\.goal) == [0.85, 0.85])
+        #expect(results.allSatisfy { $0.ratio > 0 })
+        #expect(results.allSatisfy { $0.limitName == "the same reads where there are 2" })
+      }
+    }
+  }
+
   @Test("signed data are measured without a database, and all of them are accepted")
   func signatures() async throws {
     let results = try await SignatureBenchmark(seconds: 1, rounds: 1, logger: Self.quiet).run()

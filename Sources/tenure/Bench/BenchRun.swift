@@ -9,7 +9,8 @@ import UnixSignals
 struct BenchRun: Sendable {
   let subject: BenchSubject
   let databaseURL: String?
-  let accounts: Int
+  /// Nil: as many as is usual for the subject.
+  let accounts: Int?
   let seconds: Int
   let rounds: Int
   /// Nil: as many as is usual for the subject.
@@ -42,6 +43,7 @@ struct BenchRun: Sendable {
 
   private func measure() async throws -> BenchReport {
     if subject == .reports { return try await measureReports() }
+    if subject == .growth { return BenchReport(results: try await measureGrowth()) }
     var results: [BenchResult] = []
     if subject == .signatures || subject == .all {
       let benchmark = SignatureBenchmark(seconds: seconds, rounds: rounds, logger: logger)
@@ -87,13 +89,29 @@ struct BenchRun: Sendable {
     }
   }
 
+  private func measureGrowth() async throws -> [BenchResult] {
+    let accounts = accounts ?? GrowthBenchmark.accounts
+    return try await withDatabase { many, directory in
+      try await withDatabase(beside: "few") { few, _ in
+        try await GrowthBenchmark(
+          many: .init(database: many, accounts: SampleAccounts(count: accounts)),
+          few: .init(
+            database: few,
+            accounts: SampleAccounts(count: max(1, accounts / GrowthBenchmark.growth))),
+          seconds: seconds, rounds: rounds, directory: directory, logger: logger
+        ).run()
+      }
+    }
+  }
+
   /// Makes a database for some of the benchmarks, and removes it afterwards unless it is kept.
   private func withDatabase<Value>(
-    keptIn place: URL? = nil, settings: [String: String] = [:],
+    beside name: String? = nil, keptIn place: URL? = nil, settings: [String: String] = [:],
     _ body: (BenchDatabase, _ directory: URL) async throws -> Value
   ) async throws -> Value {
+    let process = ProcessInfo.processInfo.processIdentifier
     let directory = FileManager.default.temporaryDirectory
-      .appending(path: "tenure-bench-\(ProcessInfo.processInfo.processIdentifier)")
+      .appending(path: "tenure-bench-\(process)\(name.map { "-" + $0 } ?? "")")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(at: directory) }
     let database = try await BenchDatabase.create(
@@ -113,7 +131,7 @@ struct BenchRun: Sendable {
   private func measure(on database: BenchDatabase, in directory: URL) async throws
     -> [BenchResult]
   {
-    let accounts = SampleAccounts(count: accounts)
+    let accounts = SampleAccounts(count: accounts ?? SampleAccounts.usualCount)
     logger.notice("Filling the database", metadata: ["accounts": "\(accounts.count)"])
     try await database.withPool { try await accounts.insert(into: $0) }
     var results: [BenchResult] = []

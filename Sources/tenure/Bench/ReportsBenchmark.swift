@@ -20,7 +20,6 @@ struct ReportsBenchmark: Sendable {
   private static let fewestCopies = 2
   /// Whose copy is looked at: one with orders.
   private static let lookedAt = 23
-  private static let connections = 64
   private static let deadline: Duration = .seconds(7200)
   /// How often it is looked whether a page is there at last, and until when.
   private static let pause: Duration = .milliseconds(200)
@@ -40,26 +39,23 @@ struct ReportsBenchmark: Sendable {
     try await fill()
     // Nothing of what filling has read is in the way, or at hand.
     try await database.restart()
-    guard let executable else {
-      throw BenchError.serverDidNotStart(log: "The path of this program is unknown.")
+    return try await ServeProcess.run(executable, databaseURL: database.url, in: directory) {
+      try await ask($0)
     }
-    let server = try await ServeProcess.start(
-      executable, databaseURL: database.url, in: directory)
+  }
+
+  private func ask(_ server: ServeProcess) async throws
+    -> (results: [BenchResult], answers: [AnswerTime])
+  {
+    let pages = try await BenchPages(of: server)
     do {
-      let pages = try await BenchPages(of: server)
-      do {
-        var answers: [AnswerTime] = []
-        for question in try await questions() { answers += try await ask(question, pages) }
-        let reads = seconds > 0 ? [try await reads(server, pages)] : []
-        await pages.close()
-        await server.stop()
-        return (reads, answers)
-      } catch {
-        await pages.close()
-        throw error
-      }
+      var answers: [AnswerTime] = []
+      for question in try await questions() { answers += try await ask(question, pages) }
+      let reads = seconds > 0 ? [try await reads(server, pages)] : []
+      await pages.close()
+      return (reads, answers)
     } catch {
-      await server.stop()
+      await pages.close()
       throw error
     }
   }
@@ -283,7 +279,8 @@ struct ReportsBenchmark: Sendable {
   // MARK: Reads meanwhile
 
   private func reads(_ server: ServeProcess, _ pages: BenchPages) async throws -> BenchResult {
-    let wrk = try Wrk(directory: directory)
+    let reads = try EntitlementReads(
+      of: SampleCustomer.numbers(0...subscriptions - 1), from: server, in: directory)
     let from = String("\(Timestamp.now - SampleLives.span)".prefix(10))
     let paths = Report.allCases.map { report in
       "/v1/reports/\(report.rawValue)"
@@ -292,14 +289,14 @@ struct ReportsBenchmark: Sendable {
     var figures: [(measured: Measurement, limit: Measurement)] = []
     for round in 1...rounds {
       logger.notice("Reads", metadata: ["round": "\(round) of \(rounds)"])
-      let alone = try await read(wrk, server)
+      let alone = try await reads.measure(seconds: seconds)
       let asking = Task {
         while !Task.isCancelled {
           for path in paths where !Task.isCancelled { _ = try? await pages.get(path) }
         }
       }
       do {
-        figures.append((try await read(wrk, server), alone))
+        figures.append((try await reads.measure(seconds: seconds), alone))
       } catch {
         asking.cancel()
         throw error
@@ -310,11 +307,5 @@ struct ReportsBenchmark: Sendable {
     return BenchResult(
       name: Self.readsName, limitName: Self.readsLimit, goal: nil, rounds: figures,
       memory: server.peakMemory)
-  }
-
-  private func read(_ wrk: Wrk, _ server: ServeProcess) async throws -> Measurement {
-    try await wrk.readEntitlements(
-      from: server, accounts: SampleCustomer.numbers(0...subscriptions - 1),
-      connections: Self.connections, seconds: seconds)
   }
 }

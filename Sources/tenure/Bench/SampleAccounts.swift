@@ -9,6 +9,8 @@ struct SampleAccounts: Sendable {
   static let productID: ProductID = "bench.monthly"
   /// What it lets its owner use.
   static let entitlement = "premium"
+  /// How many there are, unless told otherwise.
+  static let usualCount = 1_000_000
   /// Account ids are numbers of ten digits, so that pgbench can draw them, too.
   private static let first = 1_000_000_000
   /// Filling takes about ten seconds per million accounts, and several times that on a slow disk.

@@ -66,6 +66,33 @@ final class ServeProcess: Sendable {
     throw BenchError.serverDidNotStart(log: log)
   }
 
+  /// Runs the server with its usual settings for as long as the body does.
+  ///
+  /// - Parameters:
+  ///   - executable: The program `tenure`; nil: it is not known where it is.
+  ///   - databaseURL: Its database.
+  ///   - directory: For its log.
+  ///   - body: Is given the server, ready.
+  /// - Returns: What the body does.
+  /// - Throws: ``BenchError/serverDidNotStart(log:)``, or what the body throws.
+  static func run<Value>(
+    _ executable: URL?, databaseURL: String, in directory: URL,
+    _ body: (ServeProcess) async throws -> Value
+  ) async throws -> Value {
+    guard let executable else {
+      throw BenchError.serverDidNotStart(log: "The path of this program is unknown.")
+    }
+    let server = try await start(executable, databaseURL: databaseURL, in: directory)
+    do {
+      let value = try await body(server)
+      await server.stop()
+      return value
+    } catch {
+      await server.stop()
+      throw error
+    }
+  }
+
   /// Waits until the server is ready; false if it has ended instead.
   private func isReady() async throws -> Bool {
     let end = ContinuousClock.now + Self.startLimit

@@ -1,0 +1,75 @@
+import Foundation
+import Logging
+
+/// What it costs to have many accounts: entitlement reads where there are many, beside the same
+/// reads where there is a hundredth of them, each with a database and a server of its own.
+struct GrowthBenchmark: Sendable {
+  /// A database with its accounts.
+  struct Population: Sendable {
+    let database: BenchDatabase
+    let accounts: SampleAccounts
+  }
+
+  /// How many accounts there are, unless told otherwise.
+  static let accounts = 10_000_000
+  /// Of so many there is one where there are few.
+  static let growth = 100
+  private static let goal = 0.85
+
+  let many: Population
+  let few: Population
+  let seconds: Int
+  let rounds: Int
+  let directory: URL
+  let logger: Logger
+  /// The program `tenure`.
+  var executable = Bundle.main.executableURL
+
+  func run() async throws -> [BenchResult] {
+    try await withReads(of: many) { many in
+      try await withReads(of: few) { few in
+        try await run(many, few)
+      }
+    }
+  }
+
+  private func withReads<Value>(
+    of population: Population, _ body: (EntitlementReads) async throws -> Value
+  ) async throws -> Value {
+    logger.notice(
+      "Filling the database", metadata: ["accounts": "\(population.accounts.count)"])
+    try await population.database.withPool { try await population.accounts.insert(into: $0) }
+    return try await ServeProcess.run(
+      executable, databaseURL: population.database.url, in: directory
+    ) { server in
+      let reads = try EntitlementReads(
+        of: population.accounts.numbers, from: server, in: directory)
+      try await reads.warmUp()
+      return try await body(reads)
+    }
+  }
+
+  private func run(_ many: EntitlementReads, _ few: EntitlementReads) async throws
+    -> [BenchResult]
+  {
+    var figures: [String: [(measured: Measurement, limit: Measurement)]] = [:]
+    for round in 1...rounds {
+      logger.notice("Reads", metadata: ["round": "\(round) of \(rounds)"])
+      for query in ["", EntitlementReads.routerQuery] {
+        let limit = try await few.measure(query: query, seconds: seconds)
+        let measured = try await many.measure(query: query, seconds: seconds)
+        figures[query, default: []].append((measured, limit))
+      }
+    }
+    let accounts = "\(self.many.accounts.count) accounts"
+    let limitName = "the same reads where there are \(self.few.accounts.count)"
+    return [
+      BenchResult(
+        name: "entitlement reads, \(accounts)", limitName: limitName, goal: Self.goal,
+        rounds: figures["", default: []], memory: many.server.peakMemory),
+      BenchResult(
+        name: "entitlement reads through the router, \(accounts)", limitName: limitName,
+        goal: Self.goal, rounds: figures[EntitlementReads.routerQuery, default: []]),
+    ]
+  }
+}
