@@ -5,6 +5,7 @@ package import Subscriptions
 package struct ReportReader: Sendable {
   private let database: ConnectionPool
   private let files = FilePlaces(count: Self.mostFilesAtOnce)
+  private let timeZones = KnownTimeZones()
 
   /// Years of a large ledger take seconds; nobody waits for longer than this.
   private static let deadline: Duration = .seconds(60)
@@ -101,13 +102,14 @@ package struct ReportReader: Sendable {
 
   /// The database takes more for a time zone than there are, with offsets the wrong way round.
   private func checkTimeZone(_ name: String) async throws {
-    guard name != ReportChoices.utc else { return }
+    guard name != ReportChoices.utc, !timeZones.contains(name) else { return }
     let isKnown = try await database.query(
       "SELECT EXISTS (SELECT FROM pg_timezone_names WHERE name = \(name))"
     ).decodeOnly(Bool.self)
     guard isKnown else {
       throw ReportFault(.timeZone, "must be a name of the IANA database, as in Europe/Berlin")
     }
+    timeZones.insert(name)
   }
 
   /// What each report counts, in full: the comment of its function or view in the database.
