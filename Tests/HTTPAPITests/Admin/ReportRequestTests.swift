@@ -34,6 +34,26 @@ struct ReportRequestTests {
     }
   }
 
+  @Test(arguments: [
+    ("poll_line", "sandbox/2", PageAddress.originalTransaction("2", environment: "sandbox")),
+    ("write_ownership", "sandbox/1", PageAddress.originalTransaction("1", environment: "sandbox")),
+    // These are of an app, a notification, a submission.
+    ("compare_notifications", "production/com.example.app", nil),
+    ("answer_consumption", "production/2c3b5a1e-0000-4000-8000-000000000001", nil),
+    ("http_503", "2c3b5a1e-0000-4000-8000-000000000001", nil),
+  ])
+  func `a job leads to the original transaction that it is about`(
+    kind: String, subject: String, href: String?
+  ) {
+    let table = DataTable(
+      ReportTable(
+        report: .intake, asOf: Self.now,
+        columns: [ReportColumn("cause", .text), ReportColumn("subject", .text)],
+        rows: [[.text(kind), .text(subject)]], isCutShort: false),
+      caption: "", environment: .production)
+    #expect(table.rows[0].cells.map(\.href) == [nil, href])
+  }
+
   @Test func `an address has every choice of a report, and gives it back`() {
     var choices = ReportChoices()
     choices.from = CalendarDate(year: 2026, month: 1, day: 1)

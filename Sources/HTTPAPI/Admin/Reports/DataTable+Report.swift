@@ -1,3 +1,4 @@
+import LedgerStorage
 import Reports
 import Subscriptions
 
@@ -52,9 +53,9 @@ extension DataTable {
     self.init(
       caption: caption,
       columns: items.columns.map { DataColumn(label: $0.label, isNumber: $0.isNumber) },
-      rows: items.rows.map { row in
+      rows: items.rows.indices.map { index in
         DataRow(
-          cells: zip(items.columns, row).map { column, value in
+          cells: zip(items.columns, items.rows[index]).map { column, value in
             var cell = DataCell(
               text: value.words, isNumber: column.isNumber,
               isCode: column.kind == .text && column.name.hasSuffix("_id"))
@@ -65,7 +66,9 @@ extension DataTable {
             case "account_id", "from_account_id", "previous_account_id":
               cell.href = PageAddress.account(text)
             case "order_id": cell.href = PageAddress.search(text)
-            case "subject": cell.href = Self.line(named: text)
+            case "subject":
+              cell.href = Self.line(
+                named: text, byJob: items.value("cause", inRow: index)?.text)
             default: break
             }
             return cell
@@ -74,11 +77,19 @@ extension DataTable {
       emptyText: "Nothing is counted in this number.")
   }
 
-  /// Where an original transaction is that something is about, a job or an act, as these name it:
-  /// its environment and its id, and perhaps a transaction; nil: it names none.
-  private static func line(named subject: String) -> String? {
+  /// Where an original transaction is that a job of some kind is about, or an act, which names a
+  /// transaction of it, too; nil: it is about something else.
+  private static func line(named subject: String, byJob kind: String?) -> String? {
+    if let kind {
+      switch Job.Task(kind: kind, subject: subject) {
+      case .pollLine(let line), .writeOwnership(let line):
+        return PageAddress.originalTransaction(
+          line.originalTransactionID.rawValue, environment: line.environment.rawValue)
+      default: return nil
+      }
+    }
     let parts = subject.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
-    guard (2...3).contains(parts.count), Subscriptions.Environment(rawValue: parts[0]) != nil,
+    guard parts.count == 3, Subscriptions.Environment(rawValue: parts[0]) != nil,
       !parts[1].isEmpty
     else { return nil }
     return PageAddress.originalTransaction(parts[1], environment: parts[0])
