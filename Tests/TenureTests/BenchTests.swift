@@ -59,7 +59,7 @@ struct BenchTests {
   func reads() async throws {
     try await withBenchDatabase { database, directory in
       let accounts = SampleAccounts(count: 200)
-      try await database.withPool { try await accounts.insert(into: $0) }
+      try await accounts.fill(database, logger: Self.quiet)
       let results = try await ReadBenchmark(
         database: database, accounts: accounts, seconds: 1, rounds: 1, directory: directory,
         logger: Self.quiet, executable: TenureProgram.executable

@@ -13,8 +13,7 @@ struct BenchDatabase: Sendable {
   /// Makes an empty database with Tenure's schema.
   ///
   /// - Parameters:
-  ///   - url: An empty database; nil: on a private, durable PostgreSQL with its usual settings,
-  ///     and a quarter of the memory as `shared_buffers`, as its manual advises.
+  ///   - url: An empty database; nil: on a private, durable PostgreSQL with its usual settings.
   ///   - directory: Where a private one keeps its data.
   ///   - isKept: Whether a private one's data stay, and are used where they are there already.
   ///   - settings: Other settings of a private one.
@@ -34,7 +33,6 @@ struct BenchDatabase: Sendable {
     // A checkpoint because of much writing would fall into one round and not into the other.
     options.settings["max_wal_size"] = "8GB"
     options.settings["checkpoint_timeout"] = "1h"
-    options.settings["shared_buffers"] = "\(ProcessInfo.processInfo.physicalMemory / 4 / 1024)kB"
     let server = try await PrivatePostgres.start(
       in: directory.appending(path: "postgres"), options: options, logger: logger)
     do {

@@ -24,6 +24,11 @@ struct BenchRun: Sendable {
   /// What one transaction writes need not go through the log; everything else is as usual.
   private static let reportsSettings = ["wal_level": "minimal", "max_wal_senders": "0"]
 
+  /// A quarter of the memory for PostgreSQL, as its manual advises.
+  private static let memorySettings = [
+    "shared_buffers": "\(ProcessInfo.processInfo.physicalMemory / 4 / 1024)kB"
+  ]
+
   /// Measures, until it is done or told to stop by SIGINT or SIGTERM.
   ///
   /// - Returns: The results; nil if it was told to stop.
@@ -115,8 +120,8 @@ struct BenchRun: Sendable {
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(at: directory) }
     let database = try await BenchDatabase.create(
-      url: databaseURL, in: place ?? directory, isKept: place != nil, settings: settings,
-      logger: logger)
+      url: databaseURL, in: place ?? directory, isKept: place != nil,
+      settings: settings.merging(Self.memorySettings) { given, _ in given }, logger: logger)
     do {
       let results = try await body(database, directory)
       await database.remove()
@@ -132,8 +137,7 @@ struct BenchRun: Sendable {
     -> [BenchResult]
   {
     let accounts = SampleAccounts(count: accounts ?? SampleAccounts.usualCount)
-    logger.notice("Filling the database", metadata: ["accounts": "\(accounts.count)"])
-    try await database.withPool { try await accounts.insert(into: $0) }
+    try await accounts.fill(database, logger: logger)
     var results: [BenchResult] = []
     if subject != .submissions {
       let benchmark = ReadBenchmark(

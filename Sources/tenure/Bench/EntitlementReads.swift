@@ -13,6 +13,27 @@ struct EntitlementReads: Sendable {
   private let accounts: ClosedRange<Int>
   private let wrk: Wrk
 
+  /// Reads from a server of its own, when nothing is done for the first time any more.
+  ///
+  /// - Parameters:
+  ///   - accounts: With which the database is filled.
+  ///   - database: Which is served.
+  ///   - executable: The program `tenure`; nil: it is not known where it is.
+  ///   - directory: For what the programs write.
+  ///   - body: Reads.
+  /// - Returns: What the body does.
+  /// - Throws: ``BenchError``, or what the body throws.
+  static func run<Value>(
+    of accounts: SampleAccounts, in database: BenchDatabase, by executable: URL?,
+    in directory: URL, _ body: (EntitlementReads) async throws -> Value
+  ) async throws -> Value {
+    try await ServeProcess.run(executable, databaseURL: database.url, in: directory) { server in
+      let reads = try EntitlementReads(of: accounts.numbers, from: server, in: directory)
+      try await reads.warmUp()
+      return try await body(reads)
+    }
+  }
+
   /// - Parameters:
   ///   - accounts: The numbers of the accounts there are.
   ///   - server: Which is asked.
@@ -37,11 +58,9 @@ struct EntitlementReads: Sendable {
       seconds: seconds)
   }
 
-  /// Reads both ways until nothing is done for the first time any more, having made sure that what
-  /// will be counted are answers, and the right ones.
-  ///
-  /// - Throws: ``BenchError``.
-  func warmUp() async throws {
+  /// Reads both ways for a while, having made sure that what will be counted are answers, and the
+  /// right ones.
+  private func warmUp() async throws {
     let (status, body) = try await server.get("/v1/accounts/\(accounts.upperBound)/entitlements")
     guard status == 200, body.contains("\"\(SampleAccounts.entitlement)\""),
       body.contains("\"active\":true")

@@ -36,40 +36,34 @@ struct GrowthBenchmark: Sendable {
   private func withReads<Value>(
     of population: Population, _ body: (EntitlementReads) async throws -> Value
   ) async throws -> Value {
-    logger.notice(
-      "Filling the database", metadata: ["accounts": "\(population.accounts.count)"])
-    try await population.database.withPool { try await population.accounts.insert(into: $0) }
-    return try await ServeProcess.run(
-      executable, databaseURL: population.database.url, in: directory
-    ) { server in
-      let reads = try EntitlementReads(
-        of: population.accounts.numbers, from: server, in: directory)
-      try await reads.warmUp()
-      return try await body(reads)
-    }
+    try await population.accounts.fill(population.database, logger: logger)
+    return try await EntitlementReads.run(
+      of: population.accounts, in: population.database, by: executable, in: directory, body)
   }
 
   private func run(_ many: EntitlementReads, _ few: EntitlementReads) async throws
     -> [BenchResult]
   {
-    var figures: [String: [(measured: Measurement, limit: Measurement)]] = [:]
+    var figures: [(measured: Measurement, limit: Measurement)] = []
+    var routerFigures: [(measured: Measurement, limit: Measurement)] = []
     for round in 1...rounds {
       logger.notice("Reads", metadata: ["round": "\(round) of \(rounds)"])
-      for query in ["", EntitlementReads.routerQuery] {
-        let limit = try await few.measure(query: query, seconds: seconds)
-        let measured = try await many.measure(query: query, seconds: seconds)
-        figures[query, default: []].append((measured, limit))
-      }
+      let limit = try await few.measure(seconds: seconds)
+      figures.append((try await many.measure(seconds: seconds), limit))
+      let query = EntitlementReads.routerQuery
+      let routerLimit = try await few.measure(query: query, seconds: seconds)
+      routerFigures.append(
+        (try await many.measure(query: query, seconds: seconds), routerLimit))
     }
     let accounts = "\(self.many.accounts.count) accounts"
     let limitName = "the same reads where there are \(self.few.accounts.count)"
     return [
       BenchResult(
         name: "entitlement reads, \(accounts)", limitName: limitName, goal: Self.goal,
-        rounds: figures["", default: []], memory: many.server.peakMemory),
+        rounds: figures, memory: many.server.peakMemory),
       BenchResult(
         name: "entitlement reads through the router, \(accounts)", limitName: limitName,
-        goal: Self.goal, rounds: figures[EntitlementReads.routerQuery, default: []]),
+        goal: Self.goal, rounds: routerFigures),
     ]
   }
 }

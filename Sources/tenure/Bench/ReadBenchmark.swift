@@ -26,14 +26,12 @@ struct ReadBenchmark: Sendable {
 
   func run() async throws -> [BenchResult] {
     let pgbench = try Pgbench(databaseURL: database.url, directory: directory)
-    return try await ServeProcess.run(executable, databaseURL: database.url, in: directory) {
-      try await run(
-        pgbench, EntitlementReads(of: accounts.numbers, from: $0, in: directory))
-    }
+    return try await EntitlementReads.run(
+      of: accounts, in: database, by: executable, in: directory
+    ) { try await run(pgbench, $0) }
   }
 
   private func run(_ pgbench: Pgbench, _ reads: EntitlementReads) async throws -> [BenchResult] {
-    try await reads.warmUp()
     let warmUp = try await limit(pgbench, times: Self.warmUpTimes)
     let times = max(1, Int(warmUp.rate * Double(seconds)) / Self.clients)
     var figures: [(measured: Measurement, limit: Measurement)] = []

@@ -1,5 +1,6 @@
 import Foundation
 import LedgerStorage
+import Logging
 import Postgres
 import Subscriptions
 
@@ -25,7 +26,12 @@ struct SampleAccounts: Sendable {
   ///
   /// Only the tables that are read for an answer or written by a submission have a row of each
   /// account; there is no ledger behind these holdings.
-  func insert(into database: ConnectionPool) async throws {
+  func fill(_ database: BenchDatabase, logger: Logger) async throws {
+    logger.notice("Filling the database", metadata: ["accounts": "\(count)"])
+    try await database.withPool { try await insert(into: $0) }
+  }
+
+  private func insert(into database: ConnectionPool) async throws {
     try await Self.describeProduct(in: database)
     for statement in statements {
       _ = try await database.execute(statement, deadline: Self.deadline)
