@@ -90,12 +90,22 @@ package struct EntitlementReader: Sendable {
   package func entitlements(of accountID: String, at moment: Timestamp, knownAt: Timestamp?)
     async throws -> [Entitlement]
   {
+    try await entitlements(of: accountID, at: moment, knownAt: knownAt, by: terms(knownAt: knownAt))
+  }
+
+  private func entitlements(
+    of accountID: String, at moment: Timestamp, knownAt: Timestamp?, by terms: AccessTerms
+  ) async throws -> [Entitlement] {
     let held = try await ledger.allHoldings(of: accountID, knownAt: knownAt)
-    var terms = terms
-    // What a product grants was told by how it was described then.
-    if let knownAt { terms.catalogue = terms.catalogue.known(at: knownAt) }
     return terms.entitlements(
       of: accountID, holding: held.holdings, granted: held.grants, at: moment)
+  }
+
+  /// What products grant, as they were described at `knownAt`; nil: as they are now.
+  private func terms(knownAt: Timestamp?) -> AccessTerms {
+    var terms = terms
+    if let knownAt { terms.catalogue = terms.catalogue.known(at: knownAt) }
+    return terms
   }
 
   /// So many histories are read at once: they take connections of their own, of which others need
@@ -115,13 +125,18 @@ package struct EntitlementReader: Sendable {
   package func entitlements(of accountIDs: [String], at moment: Timestamp, knownAt: Timestamp?)
     async throws -> [[Entitlement]]
   {
-    try await withThrowingTaskGroup(of: (Int, [Entitlement]).self) { group in
+    let terms = terms(knownAt: knownAt)
+    return try await withThrowingTaskGroup(of: (Int, [Entitlement]).self) { group in
       var found = Array(repeating: [Entitlement](), count: accountIDs.count)
       var next = accountIDs.indices.makeIterator()
       func readNext() {
         guard let index = next.next() else { return }
         group.addTask {
-          (index, try await entitlements(of: accountIDs[index], at: moment, knownAt: knownAt))
+          let accountID = accountIDs[index]
+          return (
+            index,
+            try await entitlements(of: accountID, at: moment, knownAt: knownAt, by: terms)
+          )
         }
       }
       for _ in 0..<Self.concurrentHistories { readNext() }

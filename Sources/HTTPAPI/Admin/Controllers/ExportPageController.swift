@@ -15,15 +15,14 @@ struct ExportPageController: Sendable {
   @Sendable
   func export(_ request: Request, context: APIContext) async throws -> Response {
     let account = try await account(request, context)
-    let administrator: Administrator
     do {
-      administrator = try context.actingAdministrator()
+      var response = try await exports.document(
+        of: account, by: try context.actingAdministrator())
+      response.headers[.contentDisposition] = "attachment; filename=\"account.json\""
+      return response
     } catch let problem as Problem where problem.code == .invalidRequest {
       return try await form(for: account).ask(pages, context, fault: problem)
     }
-    var response = try await exports.document(of: account, by: administrator)
-    response.headers[.contentDisposition] = "attachment; filename=\"account.json\""
-    return response
   }
 
   private func account(_ request: Request, _ context: APIContext) async throws -> Account {
