@@ -88,6 +88,9 @@ let package = Package(
 
     .target(name: "JSONText", dependencies: ["Subscriptions"], swiftSettings: strict),
 
+    // Values that are never printed.
+    .target(name: "Secrets", swiftSettings: strict),
+
     // What is counted, for Prometheus.
     .target(name: "PrometheusMetrics", dependencies: [coreMetrics], swiftSettings: strict),
 
@@ -95,8 +98,8 @@ let package = Package(
     .target(
       name: "OpenTelemetryTraces",
       dependencies: [
-        "JSONText", asyncHTTPClient, instrumentation, logging, nioCore, nioHTTP1, serviceLifecycle,
-        tracing,
+        "JSONText", "Secrets", asyncHTTPClient, instrumentation, logging, nioCore, nioHTTP1,
+        serviceLifecycle, tracing,
       ],
       swiftSettings: strict),
 
@@ -104,7 +107,8 @@ let package = Package(
     .systemLibrary(
       name: "CLibpq", pkgConfig: "libpq", providers: [.apt(["libpq-dev"]), .brew(["libpq"])]),
     .target(
-      name: "Postgres", dependencies: ["CLibpq", collections, coreMetrics, logging, tracing],
+      name: "Postgres",
+      dependencies: ["CLibpq", "Secrets", collections, coreMetrics, logging, tracing],
       swiftSettings: strict),
     .target(name: "PrivatePostgres", dependencies: [logging], swiftSettings: strict),
     .target(
@@ -113,11 +117,7 @@ let package = Package(
         "JSONText", "Postgres", "Subscriptions", coreMetrics, crypto, logging,
       ],
       resources: [
-        .embedInCode("Resources/schema.sql"), .embedInCode("Resources/step-2.sql"),
-        .embedInCode("Resources/step-3.sql"), .embedInCode("Resources/step-4.sql"),
-        .embedInCode("Resources/step-5.sql"), .embedInCode("Resources/step-6.sql"),
-        .embedInCode("Resources/step-7.sql"), .embedInCode("Resources/step-8.sql"),
-        .embedInCode("Resources/next-step.sql"),
+        .embedInCode("Resources/schema.sql")
       ],
       swiftSettings: strict),
 
@@ -129,14 +129,15 @@ let package = Package(
     .target(
       name: "AppStore",
       dependencies: [
-        "Subscriptions", asn1, asyncHTTPClient, coreMetrics, crypto, logging, nioCore, nioHTTP1,
-        nioPosix, nioSSL, tracing, x509,
+        "JSONText", "Secrets", "Subscriptions", asn1, asyncHTTPClient, coreMetrics, crypto, logging,
+        nioCore, nioHTTP1, nioPosix, nioSSL, tracing, x509,
       ],
       swiftSettings: strict),
     .target(
       name: "AppStoreSimulator",
       dependencies: [
-        "AppStore", "Subscriptions", asn1, asyncHTTPClient, crypto, cryptoExtras, heap, httpTypes,
+        "AppStore", "JSONText", "Subscriptions", asn1, asyncHTTPClient, crypto, cryptoExtras, heap,
+        httpTypes,
         hummingbird, logging, nioCore, serviceLifecycle, x509,
       ],
       swiftSettings: strict),
@@ -152,16 +153,17 @@ let package = Package(
     .target(
       name: "BackgroundJobs",
       dependencies: [
-        "Intake", "LedgerStorage", "Subscriptions", asyncHTTPClient, coreMetrics, crypto,
-        instrumentation, logging, nioCore, nioHTTP1, nioPosix, nioSSL, serviceLifecycle, tracing,
+        "Intake", "LedgerStorage", "Secrets", "Subscriptions", asyncHTTPClient, coreMetrics,
+        crypto, instrumentation, logging, nioCore, nioHTTP1, nioPosix, nioSSL, serviceLifecycle,
+        tracing,
       ],
       swiftSettings: strict),
     .target(
       name: "HTTPAPI",
       dependencies: [
-        "Intake", "JSONText", "LedgerStorage", "PrometheusMetrics", "Reports", "Subscriptions",
-        coreMetrics, crypto, httpTypes, hummingbird, hummingbirdCore, instrumentation,
-        logging, mustache, nioCore, nioHTTP1, serviceLifecycle, tracing,
+        "Intake", "JSONText", "LedgerStorage", "PrometheusMetrics", "Reports", "Secrets",
+        "Subscriptions", coreMetrics, crypto, httpTypes, hummingbird, hummingbirdCore,
+        instrumentation, logging, mustache, nioCore, nioHTTP1, serviceLifecycle, tracing,
       ],
       resources: [
         .embedInCode("Resources/openapi.yaml"),
@@ -174,8 +176,9 @@ let package = Package(
       dependencies: [
         "AppStore", "AppStoreSimulator", "BackgroundJobs", "HTTPAPI", "Intake", "LedgerStorage",
         "JSONText", "OpenTelemetryTraces", "Postgres", "PrivatePostgres", "PrometheusMetrics",
-        "Reports", "Subscriptions", argumentParser, asyncHTTPClient, configuration, coreMetrics,
-        crypto, hummingbird, logging, nioCore, nioHTTP1, serviceLifecycle, tracing, unixSignals,
+        "Reports", "Secrets", "Subscriptions", argumentParser, asyncHTTPClient, configuration,
+        coreMetrics, crypto, hummingbird, logging, nioCore, nioHTTP1, serviceLifecycle, tracing,
+        unixSignals,
       ],
       swiftSettings: strict),
 
@@ -183,7 +186,7 @@ let package = Package(
     // so many of them run at once as a machine can bear.
     .target(
       name: "ScratchDatabases",
-      dependencies: ["LedgerStorage", "Postgres", "PrivatePostgres", logging],
+      dependencies: ["LedgerStorage", "Postgres", "PrivatePostgres", "Secrets", logging],
       path: "Tests/ScratchDatabases", swiftSettings: strict),
     // One test target's dependency is enough: all of them are linked into one program.
     .target(name: "TestWidth", path: "Tests/TestWidth"),
@@ -194,15 +197,16 @@ let package = Package(
       dependencies: ["OpenTelemetryTraces", instrumentation, logging, tracing],
       swiftSettings: strict),
     .testTarget(
-      name: "PostgresTests", dependencies: ["Postgres", "PrivatePostgres", coreMetrics, logging],
+      name: "PostgresTests",
+      dependencies: ["Postgres", "PrivatePostgres", "Secrets", coreMetrics, logging],
       swiftSettings: strict),
     .testTarget(
       name: "LedgerStorageTests",
       dependencies: [
-        "LedgerStorage", "Postgres", "PrivatePostgres", "ScratchDatabases", "Subscriptions", crypto,
-        logging,
+        "LedgerStorage", "Postgres", "PrivatePostgres", "ScratchDatabases", "Secrets",
+        "Subscriptions", crypto, logging,
       ],
-      resources: [.copy("Schemas")], swiftSettings: strict),
+      swiftSettings: strict),
     .testTarget(
       name: "ReportsTests",
       dependencies: ["LedgerStorage", "Postgres", "Reports", "ScratchDatabases", "Subscriptions"],
@@ -210,15 +214,16 @@ let package = Package(
     .testTarget(
       name: "AppStoreTests",
       dependencies: [
-        "AppStore", "Subscriptions", asn1, asyncHTTPClient, crypto, cryptoExtras, logging, nioCore,
-        nioHTTP1, nioPosix, x509,
+        "AppStore", "JSONText", "Secrets", "Subscriptions", asn1, asyncHTTPClient, crypto,
+        cryptoExtras,
+        logging, nioCore, nioHTTP1, nioPosix, x509,
       ],
       resources: [.copy("Samples")], swiftSettings: strict),
     .testTarget(
       name: "AppStoreSimulatorTests",
       dependencies: [
-        "AppStore", "AppStoreSimulator", "Subscriptions", asn1, crypto, logging, nioCore, nioPosix,
-        serviceLifecycle, x509,
+        "AppStore", "AppStoreSimulator", "JSONText", "Subscriptions", asn1, crypto, logging,
+        nioCore, nioPosix, serviceLifecycle, x509,
       ],
       swiftSettings: strict),
     .testTarget(
@@ -228,20 +233,19 @@ let package = Package(
     .testTarget(
       name: "HTTPAPITests",
       dependencies: [
-        "AppStore", "AppStoreSimulator", "HTTPAPI", "Intake", "LedgerStorage", "Postgres",
-        "PrometheusMetrics", "Reports", "ScratchDatabases", "Subscriptions", asyncHTTPClient,
-        coreMetrics, httpTypes, hummingbird, hummingbirdCore, hummingbirdTesting, logging, nioCore,
-        nioHTTP1, nioPosix,
-        serviceLifecycle, yams,
+        "AppStore", "AppStoreSimulator", "HTTPAPI", "Intake", "JSONText", "LedgerStorage",
+        "Postgres", "PrometheusMetrics", "Reports", "ScratchDatabases", "Secrets", "Subscriptions",
+        asyncHTTPClient, coreMetrics, httpTypes, hummingbird, hummingbirdCore, hummingbirdTesting,
+        logging, nioCore, nioHTTP1, nioPosix, serviceLifecycle, yams,
       ],
       resources: [.copy("Samples")], swiftSettings: strict),
     .testTarget(
       name: "TenureTests",
       dependencies: [
-        "AppStore", "AppStoreSimulator", "BackgroundJobs", "Intake", "LedgerStorage",
+        "AppStore", "AppStoreSimulator", "BackgroundJobs", "Intake", "JSONText", "LedgerStorage",
         "OpenTelemetryTraces", "Postgres", "PrivatePostgres", "PrometheusMetrics", "Reports",
-        "ScratchDatabases", "Subscriptions", "tenure", asyncHTTPClient, crypto, logging, nioCore,
-        nioHTTP1, nioPosix, serviceLifecycle, tracing,
+        "ScratchDatabases", "Secrets", "Subscriptions", "tenure", asyncHTTPClient, crypto, logging,
+        nioCore, nioHTTP1, nioPosix, serviceLifecycle, tracing,
       ],
       exclude: [
         "Clients/app_server.py", "Clients/app-server.mjs", "Clients/scenario.py",

@@ -1,8 +1,7 @@
 -- Tenure's whole schema, to be read from top to bottom.
 --
--- Apply it with `tenure migrate`, or with psql by the role that is to own it. Applying it twice is
--- harmless. A database that holds an older version is brought up to date by `tenure migrate`, step
--- by step; this file is what all steps together come to, and refuses every version but its own.
+-- Apply it with `tenure migrate`, or with psql by the role that is to own it. It creates version 1 in a
+-- database without the schema, and refuses any other.
 --
 -- Conventions
 --   * Everything lives in the schema `tenure`. Text has a length check, times are timestamptz, money
@@ -21,40 +20,37 @@ BEGIN;
 SET LOCAL client_min_messages TO warning;
 
 DO $$
-DECLARE
-    version_found integer;
 BEGIN
-    -- Whoever else applies this file, or a step, waits until we are done: "tenure" in ASCII.
+    -- Other sessions that apply this file or a step wait: "tenure" in ASCII.
     PERFORM pg_advisory_xact_lock(x'74656E757265'::bigint);
-    -- Tables that are there would stay as they are, while the version claimed otherwise.
-    IF to_regclass('tenure.schema_version') IS NOT NULL THEN
-        SELECT max(version) INTO version_found FROM tenure.schema_version;
-        IF version_found <> 8 THEN
-            RAISE EXCEPTION 'The database holds version % of this schema, the file is version 8.',
-                version_found
-                USING HINT = 'Run `tenure migrate`.';
-        END IF;
+    -- Not to_regclass, whose cache may be older than the lock.
+    IF EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE n.nspname = 'tenure' AND c.relname = 'schema_version')
+    THEN
+        RAISE EXCEPTION 'The database already has the schema, at version %.',
+            (SELECT max(version) FROM tenure.schema_version)
+            USING ERRCODE = 'duplicate_schema', HINT = 'Run `tenure migrate`.';
     END IF;
 END
 $$;
 
+-- An administrator may have created it for an owner that may not.
 CREATE SCHEMA IF NOT EXISTS tenure;
 SET LOCAL search_path TO tenure;
 
 -- The version of the schema, one row for each step that was applied.
-CREATE TABLE IF NOT EXISTS schema_version (
+CREATE TABLE schema_version (
     version    integer     NOT NULL PRIMARY KEY CHECK (version > 0),
     applied_at timestamptz NOT NULL,
-    -- The oldest programs that may go on working with this version, by the version that they know; null:
-    -- those that know this one alone.
-    serves_since integer
+    -- The oldest version whose programs work with this one.
+    serves_since integer   NOT NULL
         CONSTRAINT schema_version_serves_since CHECK (serves_since BETWEEN 1 AND version)
 );
 COMMENT ON TABLE schema_version IS 'Which steps of the schema were applied, and when. [reference]';
 
 -- How far a step has come that is applied in several parts; one row for each part that was applied,
 -- but for the last one, which comes with the version.
-CREATE TABLE IF NOT EXISTS schema_part (
+CREATE TABLE schema_part (
     version    integer     NOT NULL CHECK (version > 0),
     part       integer     NOT NULL CHECK (part > 0),
     applied_at timestamptz NOT NULL,
@@ -68,7 +64,7 @@ COMMENT ON TABLE schema_part IS 'Which parts of steps of the schema were applied
 
 -- A product's description. A change is a new version: a price or period that changes does not change
 -- the past.
-CREATE TABLE IF NOT EXISTS product (
+CREATE TABLE product (
     product_id         text        NOT NULL CHECK (length(product_id) BETWEEN 1 AND 255),
     -- From when on this version describes the product.
     valid_from         timestamptz NOT NULL,
@@ -79,7 +75,7 @@ CREATE TABLE IF NOT EXISTS product (
     level              integer     CHECK (level > 0),
     -- ISO 8601. What ends a non-renewing subscription: Apple does not report it.
     period             text        CHECK (period ~ '^P([0-9]{1,5}[YMWD])+$'),
-    price_milliunits   bigint      CHECK (price_milliunits >= 0),
+    price_milliunits   bigint      CHECK (price_milliunits BETWEEN 0 AND 1000000000000),
     currency           text        CHECK (currency ~ '^[A-Z]{3}$'),
     display_name       text        CHECK (length(display_name) BETWEEN 1 AND 255),
     PRIMARY KEY (product_id, valid_from),
@@ -88,7 +84,7 @@ CREATE TABLE IF NOT EXISTS product (
 );
 COMMENT ON TABLE product IS 'The catalogue, versioned. [reference]';
 
-CREATE TABLE IF NOT EXISTS product_entitlement (
+CREATE TABLE product_entitlement (
     product_id  text        NOT NULL,
     valid_from  timestamptz NOT NULL,
     entitlement text        NOT NULL CHECK (length(entitlement) BETWEEN 1 AND 255),
@@ -102,7 +98,7 @@ COMMENT ON TABLE product_entitlement IS 'What a version of a product lets its ow
 -- ------------------------------------------------------------------------------------------------
 
 -- An account of the app.
-CREATE TABLE IF NOT EXISTS account (
+CREATE TABLE account (
     account_id        text        NOT NULL PRIMARY KEY CHECK (length(account_id) BETWEEN 1 AND 255),
     -- The only name that entries, events and hashes use for the account: erasing a person rewrites
     -- this map, the projections and raw bodies, and no chain.
@@ -120,7 +116,7 @@ CREATE TABLE IF NOT EXISTS account (
 COMMENT ON TABLE account IS 'Accounts of the app as it names them. [by account_id]';
 
 -- The way back from a key to an account.
-CREATE TABLE IF NOT EXISTS account_by_key (
+CREATE TABLE account_by_key (
     account_key uuid        NOT NULL PRIMARY KEY,
     account_id  text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
     -- As in account.
@@ -136,19 +132,19 @@ CREATE TABLE IF NOT EXISTS account_by_key (
 );
 COMMENT ON TABLE account_by_key IS 'Look-up: the account behind a key. [by account_key]';
 -- Who erases a person asks for the accounts that were merged into the person's.
-CREATE INDEX IF NOT EXISTS account_by_key_merged_into
+CREATE INDEX account_by_key_merged_into
     ON account_by_key (merged_into_key) WHERE merged_into_key IS NOT NULL;
 
 -- Whom this ledger issued a token to.
-CREATE TABLE IF NOT EXISTS account_by_token (
+CREATE TABLE account_by_token (
     app_account_token uuid NOT NULL PRIMARY KEY,
     account_key       uuid NOT NULL
 );
 COMMENT ON TABLE account_by_token IS
     'Look-up: the account to which a token was issued. [by app_account_token]';
 
--- What an account set out to buy, before it paid.
-CREATE TABLE IF NOT EXISTS purchase_order (
+-- An account's intent to buy a product, recorded before it pays.
+CREATE TABLE purchase_order (
     account_key             uuid        NOT NULL,
     order_id                uuid        NOT NULL,
     product_id              text        NOT NULL CHECK (length(product_id) BETWEEN 1 AND 255),
@@ -159,6 +155,9 @@ CREATE TABLE IF NOT EXISTS purchase_order (
     created_at              timestamptz NOT NULL,
     -- The charge that fulfilled it, and when that was recorded.
     fulfilled_at            timestamptz,
+    -- Whether a submission of the charge named it: an order that was only matched yields to one that is
+    -- named.
+    is_named                boolean     NOT NULL DEFAULT false,
     environment             text        CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
     transaction_id          text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
@@ -169,17 +168,19 @@ CREATE TABLE IF NOT EXISTS purchase_order (
         (status IN ('open', 'expired')) = (fulfilled_at IS NULL)
         AND (fulfilled_at IS NULL) = (environment IS NULL)
         AND (fulfilled_at IS NULL) = (original_transaction_id IS NULL)
-        AND (fulfilled_at IS NULL) = (transaction_id IS NULL))
+        AND (fulfilled_at IS NULL) = (transaction_id IS NULL)),
+    CONSTRAINT purchase_order_is_named_for_a_charge
+        CHECK (NOT is_named OR fulfilled_at IS NOT NULL)
 );
 COMMENT ON TABLE purchase_order IS
     'Orders: fulfilled at most once, by a charge decided to the same account. [by account_key]';
 -- Recording looks for the open orders of a charge's owner for its product.
-CREATE INDEX IF NOT EXISTS purchase_order_by_product
+CREATE INDEX purchase_order_by_product
     ON purchase_order (account_key, product_id, created_at);
 -- Orders of a time, for reports.
-CREATE INDEX IF NOT EXISTS purchase_order_by_time ON purchase_order (created_at);
+CREATE INDEX purchase_order_by_time ON purchase_order (created_at);
 
-CREATE TABLE IF NOT EXISTS purchase_order_account (
+CREATE TABLE purchase_order_account (
     order_id    uuid NOT NULL PRIMARY KEY,
     account_key uuid NOT NULL
 );
@@ -187,7 +188,7 @@ COMMENT ON TABLE purchase_order_account IS 'Look-up: whose order it is. [by orde
 
 -- Whether a customer lets the app tell Apple what became of a purchase whose money is asked for: as the
 -- app's server said last. It goes when the account is erased.
-CREATE TABLE IF NOT EXISTS consumption_consent (
+CREATE TABLE consumption_consent (
     account_key  uuid        NOT NULL PRIMARY KEY,
     is_given     boolean     NOT NULL,
     -- Since when it is so.
@@ -202,7 +203,7 @@ COMMENT ON TABLE consumption_consent IS
 
 -- One submission of a receipt or of signed transactions. The id is a UUID of version 7, so that its
 -- order is that of time and the table can be partitioned by ranges of it.
-CREATE TABLE IF NOT EXISTS submission (
+CREATE TABLE submission (
     submission_id  uuid        NOT NULL PRIMARY KEY,
     account_key    uuid        NOT NULL,
     received_at    timestamptz NOT NULL,
@@ -234,12 +235,12 @@ CREATE TABLE IF NOT EXISTS submission (
 COMMENT ON TABLE submission IS
     'What was submitted, by whom, when, and what came of it. [by submission_id]';
 -- What an account submitted: administrators alone ask for it, so that it may fan out.
-CREATE INDEX IF NOT EXISTS submission_by_account ON submission (account_key, submission_id);
-CREATE INDEX IF NOT EXISTS submission_rejected
+CREATE INDEX submission_by_account ON submission (account_key, submission_id);
+CREATE INDEX submission_rejected
     ON submission (((decided_at AT TIME ZONE 'UTC')::date)) WHERE status = 'rejected';
 
 -- What was submitted, as it was sent: a receipt or signed data, never both. Never logged.
-CREATE TABLE IF NOT EXISTS submission_payload (
+CREATE TABLE submission_payload (
     submission_id       uuid NOT NULL PRIMARY KEY REFERENCES submission,
     -- The receipt (base64).
     receipt_data        text CHECK (length(receipt_data) BETWEEN 1 AND 16777216),
@@ -268,7 +269,7 @@ COMMENT ON TABLE submission_payload IS
     'What was submitted, apart from the submission so that it can be aged out. [by submission_id]';
 
 -- What Apple answered, byte by byte (TOAST compresses it).
-CREATE TABLE IF NOT EXISTS submission_exchange (
+CREATE TABLE submission_exchange (
     submission_id uuid        NOT NULL REFERENCES submission,
     number        integer     NOT NULL CHECK (number > 0),
     endpoint      text        NOT NULL CHECK (length(endpoint) BETWEEN 1 AND 255),
@@ -290,7 +291,7 @@ CREATE TABLE IF NOT EXISTS submission_exchange (
 );
 COMMENT ON TABLE submission_exchange IS
     'The exchanges with Apple about a submission, in order. [by submission_id]';
-CREATE INDEX IF NOT EXISTS submission_exchange_failed
+CREATE INDEX submission_exchange_failed
     ON submission_exchange (((asked_at AT TIME ZONE 'UTC')::date))
     WHERE fault IS NOT NULL OR http_status <> 200;
 
@@ -340,6 +341,8 @@ AS $$
 DECLARE
     id uuid;
     changed bigint;
+    -- Citus allows no STABLE function of a column in an UPDATE, so what is hashed is read before.
+    body bytea;
 BEGIN
     payloads := 0;
     exchanges := 0;
@@ -356,12 +359,13 @@ BEGIN
         GET DIAGNOSTICS changed = ROW_COUNT;
         exchanges := exchanges + changed;
         CONTINUE WHEN id = ANY (kept);
+        SELECT convert_to(coalesce(receipt_data,
+            array_to_string(signed_transactions || signed_renewal_info, E'\n')), 'UTF8')
+        INTO body FROM submission_payload
+        WHERE submission_id = id AND aged_out_at IS NULL;
         UPDATE submission_payload SET receipt_data = NULL, signed_transactions = NULL,
-            signed_renewal_info = NULL, aged_out_at = moment,
-            sha256 = sha256(convert_to(coalesce(receipt_data,
-                array_to_string(signed_transactions || signed_renewal_info, E'\n')), 'UTF8')),
-            bytes = octet_length(coalesce(receipt_data,
-                array_to_string(signed_transactions || signed_renewal_info, E'\n')))
+            signed_renewal_info = NULL, aged_out_at = moment, sha256 = sha256(body),
+            bytes = octet_length(body)
         WHERE submission_id = id AND aged_out_at IS NULL;
         GET DIAGNOSTICS changed = ROW_COUNT;
         payloads := payloads + changed;
@@ -373,7 +377,7 @@ COMMENT ON FUNCTION age_out_submissions IS
     'Ages out the bodies of submissions that are old and decided, and says how many.';
 
 -- The inbox of Apple's notifications: durable before 200 is said, processed exactly once.
-CREATE TABLE IF NOT EXISTS notification (
+CREATE TABLE notification (
     -- Apple's notificationUUID; of version 1, which has none, `v1:` and the SHA-256 of the body.
     notification_id text        NOT NULL PRIMARY KEY CHECK (length(notification_id) BETWEEN 1 AND 128),
     version         smallint    NOT NULL CHECK (version IN (1, 2)),
@@ -413,14 +417,14 @@ CREATE TABLE IF NOT EXISTS notification (
     CONSTRAINT notification_rejected_has_problem CHECK (outcome <> 'rejected' OR problem IS NOT NULL)
 );
 COMMENT ON TABLE notification IS 'Notifications as Apple sent them. [by notification_id]';
-CREATE INDEX IF NOT EXISTS notification_by_time ON notification (received_at);
-CREATE INDEX IF NOT EXISTS notification_from_history
+CREATE INDEX notification_by_time ON notification (received_at);
+CREATE INDEX notification_from_history
     ON notification (((received_at AT TIME ZONE 'UTC')::date)) WHERE arrival = 'history';
-CREATE INDEX IF NOT EXISTS notification_rejected
+CREATE INDEX notification_rejected
     ON notification (((processed_at AT TIME ZONE 'UTC')::date)) WHERE outcome = 'rejected';
 
 -- What Apple answered about the receipt in a notification of version 1.
-CREATE TABLE IF NOT EXISTS notification_exchange (
+CREATE TABLE notification_exchange (
     notification_id text        NOT NULL REFERENCES notification,
     number          integer     NOT NULL CHECK (number > 0),
     endpoint        text        NOT NULL CHECK (length(endpoint) BETWEEN 1 AND 255),
@@ -452,6 +456,8 @@ AS $$
 DECLARE
     id text;
     changed bigint;
+    -- As in age_out_submissions.
+    content bytea;
 BEGIN
     bodies := 0;
     exchanges := 0;
@@ -467,8 +473,9 @@ BEGIN
         GET DIAGNOSTICS changed = ROW_COUNT;
         exchanges := exchanges + changed;
         CONTINUE WHEN id = ANY (kept);
-        UPDATE notification SET body = NULL, aged_out_at = moment,
-            sha256 = sha256(convert_to(body, 'UTF8')), bytes = octet_length(body)
+        SELECT convert_to(body, 'UTF8') INTO content FROM notification WHERE notification_id = id;
+        UPDATE notification SET body = NULL, aged_out_at = moment, sha256 = sha256(content),
+            bytes = octet_length(content)
         WHERE notification_id = id AND body IS NOT NULL;
         GET DIAGNOSTICS changed = ROW_COUNT;
         bodies := bodies + changed;
@@ -481,7 +488,7 @@ COMMENT ON FUNCTION age_out_notifications IS
 
 -- What arrived as a notification and was refused. Anybody may post anything: so nothing of what was
 -- posted is kept, and the table grows by a few rows an hour, whatever is posted.
-CREATE TABLE IF NOT EXISTS notification_refusal (
+CREATE TABLE notification_refusal (
     -- The beginning of the hour.
     hour             timestamptz NOT NULL,
     -- 0: its shape does not tell.
@@ -501,7 +508,7 @@ COMMENT ON TABLE notification_refusal IS
 
 -- A reading of Apple's notification history, compared with the inbox: how many were missing. They
 -- stand in `notification` with arrival 'history'.
-CREATE TABLE IF NOT EXISTS notification_comparison (
+CREATE TABLE notification_comparison (
     comparison_id   bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     bundle_id       text        NOT NULL CHECK (length(bundle_id) BETWEEN 1 AND 255),
     environment     text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
@@ -527,14 +534,23 @@ COMMENT ON TABLE notification_comparison IS
     'What Apple''s notification history had that had not arrived. [local]';
 
 -- When a kind of program was last alive: after a downtime Apple's history is read at once.
-CREATE TABLE IF NOT EXISTS program_heartbeat (
+CREATE TABLE program_heartbeat (
     program  text        NOT NULL PRIMARY KEY CHECK (program IN ('serve', 'work')),
     alive_at timestamptz NOT NULL
 );
 COMMENT ON TABLE program_heartbeat IS 'When programs were last alive. [local]';
 
+-- Sessions of the administrators' pages that are open. A cookie counts only while its session is
+-- listed here, so logging out ends every copy of it.
+CREATE TABLE admin_session (
+    session_id    bytea       NOT NULL PRIMARY KEY CHECK (length(session_id) = 16),
+    administrator text        NOT NULL CHECK (length(administrator) BETWEEN 1 AND 255),
+    ends_at       timestamptz NOT NULL
+);
+COMMENT ON TABLE admin_session IS 'Open sessions of the administrators'' pages. [local]';
+
 -- What Apple can be asked about a line with: the app it belongs to, and a receipt that lists it.
-CREATE TABLE IF NOT EXISTS line_source (
+CREATE TABLE line_source (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
@@ -549,7 +565,7 @@ COMMENT ON TABLE line_source IS
 
 -- What an import named for asking Apple about a line, where it named anything but the line. It goes
 -- when the account is erased.
-CREATE TABLE IF NOT EXISTS imported_source (
+CREATE TABLE imported_source (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
@@ -566,11 +582,11 @@ CREATE TABLE IF NOT EXISTS imported_source (
 COMMENT ON TABLE imported_source IS
     'What imports named for asking Apple about lines. [by original_transaction_id]';
 -- Who is erased is looked for here, over all lines.
-CREATE INDEX IF NOT EXISTS imported_source_by_account ON imported_source (account_key);
+CREATE INDEX imported_source_by_account ON imported_source (account_key);
 
 -- What may still be asked of one of Apple's endpoints, for all programs together: a bucket of
 -- tokens that fills at Apple's rate.
-CREATE TABLE IF NOT EXISTS apple_budget (
+CREATE TABLE apple_budget (
     -- The app, the environment and the endpoint.
     name         text             NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 400),
     tokens       double precision NOT NULL,
@@ -580,7 +596,7 @@ COMMENT ON TABLE apple_budget IS 'What may still be asked of Apple, for all prog
 
 -- How far Apple's histories were read: from here on only what has changed is asked for. To lose a row
 -- costs a longer answer and nothing else.
-CREATE TABLE IF NOT EXISTS history_revision (
+CREATE TABLE history_revision (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     -- The one that was asked with; the history is that of its customer in the app.
     original_transaction_id text        NOT NULL
@@ -597,7 +613,7 @@ COMMENT ON TABLE history_revision IS
 
 -- What Apple was told without having to be asked by anybody but a job: one row for each time, whatever came
 -- of it. It has accounts by their keys alone, so that erasing a person changes nothing here.
-CREATE TABLE IF NOT EXISTS apple_telling (
+CREATE TABLE apple_telling (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
@@ -637,9 +653,9 @@ CREATE TABLE IF NOT EXISTS apple_telling (
 COMMENT ON TABLE apple_telling IS
     'What Apple was told, and what was not sent. Only ever appended. [by original_transaction_id]';
 -- What was told of an account's purchases: administrators alone ask for it, so that it may fan out.
-CREATE INDEX IF NOT EXISTS apple_telling_by_account
+CREATE INDEX apple_telling_by_account
     ON apple_telling (account_key, telling_id) WHERE account_key IS NOT NULL;
-CREATE INDEX IF NOT EXISTS apple_telling_by_day
+CREATE INDEX apple_telling_by_day
     ON apple_telling (((told_at AT TIME ZONE 'UTC')::date));
 
 -- ------------------------------------------------------------------------------------------------
@@ -649,7 +665,7 @@ CREATE INDEX IF NOT EXISTS apple_telling_by_day
 -- A line: everything that shares one (environment, original_transaction_id). Its row is locked by
 -- whoever records anything on the line, and is the line's current state. The columns up to
 -- head_hash say where its chain ends; the others are a projection.
-CREATE TABLE IF NOT EXISTS original_transaction (
+CREATE TABLE original_transaction (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
@@ -685,7 +701,7 @@ COMMENT ON TABLE original_transaction IS
 -- The append-only truth. `body` is JSON in a fixed form (its format version beside it); `hash` is
 -- SHA-256 over the previous hash and every column above it, so that nothing in the chain can be
 -- changed without changing everything after it.
-CREATE TABLE IF NOT EXISTS ledger_entry (
+CREATE TABLE ledger_entry (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL,
     number                  integer     NOT NULL CHECK (number > 0),
@@ -713,7 +729,7 @@ COMMENT ON TABLE ledger_entry IS
 
 -- A mark over all chains, made when an audit found them whole: it makes a tail that was cut off
 -- visible, with which the head in original_transaction may have been changed too.
-CREATE TABLE IF NOT EXISTS ledger_checkpoint (
+CREATE TABLE ledger_checkpoint (
     checkpoint_id bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- Entries stored before this moment, by the database's clock, are under the mark.
     stored_before timestamptz NOT NULL,
@@ -728,7 +744,7 @@ COMMENT ON TABLE ledger_checkpoint IS 'Marks over all chains. Only ever appended
 -- ------------------------------------------------------------------------------------------------
 
 -- A transaction as all of Apple's answers together describe it, and the decision on its charge.
-CREATE TABLE IF NOT EXISTS store_transaction (
+CREATE TABLE store_transaction (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
     transaction_id          text        NOT NULL CHECK (length(transaction_id) BETWEEN 1 AND 128),
@@ -744,10 +760,20 @@ CREATE TABLE IF NOT EXISTS store_transaction (
     -- What Apple may change stands beside the date of the answer that it is from.
     expires_at              timestamptz,
     expires_as_of           timestamptz,
+    -- Null: not revoked, or the revocation below was lifted.
     revoked_at              timestamptz,
+    -- The revocation that the latest answer names which names one, with that answer's date, and the
+    -- date of the first answer that names one.
+    revocation_at           timestamptz,
     revocation_reason       text        CHECK (length(revocation_reason) BETWEEN 1 AND 64),
-    -- Null: no answer that could know has spoken.
+    revocation_type         text        CHECK (length(revocation_type) BETWEEN 1 AND 64),
+    -- In thousandths of a percent.
+    revocation_percentage   bigint,
     revocation_as_of        timestamptz,
+    revocation_known_at     timestamptz,
+    -- The latest answers that name none: signed, and unsigned.
+    not_revoked_as_of       timestamptz,
+    not_mentioned_as_of     timestamptz,
     upgraded_as_of          timestamptz,
     app_account_token       uuid,
     app_account_token_as_of timestamptz,
@@ -809,46 +835,48 @@ CREATE TABLE IF NOT EXISTS store_transaction (
     CONSTRAINT store_transaction_dated CHECK (
         (expires_at IS NULL) = (expires_as_of IS NULL)
         AND (app_account_token IS NULL) = (app_account_token_as_of IS NULL)
-        AND (revoked_at IS NULL OR revocation_as_of IS NOT NULL))
+        AND (revoked_at IS NULL OR revocation_at IS NOT NULL)
+        AND (revocation_at IS NULL) = (revocation_as_of IS NULL)
+        AND (revocation_at IS NULL) = (revocation_known_at IS NULL))
 );
 COMMENT ON TABLE store_transaction IS
     'Projection: transactions and the decisions on their charges. [by original_transaction_id]';
 -- What was decided and corrected in a time, for reports; never the hot path's own look-up.
-CREATE INDEX IF NOT EXISTS store_transaction_by_decision
+CREATE INDEX store_transaction_by_decision
     ON store_transaction (environment, decided_at) WHERE rule IS NOT NULL;
-CREATE INDEX IF NOT EXISTS store_transaction_corrected
+CREATE INDEX store_transaction_corrected
     ON store_transaction (environment, corrected_at) WHERE corrected_at IS NOT NULL;
 -- When charges that nobody owns were first seen, and until when they last.
-CREATE INDEX IF NOT EXISTS store_transaction_unclaimed
+CREATE INDEX store_transaction_unclaimed
     ON store_transaction (environment, original_transaction_id, transaction_id, product_id)
     INCLUDE (recorded_at, expires_at) WHERE rule IS NOT NULL AND owner_account_key IS NULL;
 -- The same by date, those apart that were over when they were first seen: a page of either is read
 -- without the other.
-CREATE INDEX IF NOT EXISTS store_transaction_unclaimed_by_date
+CREATE INDEX store_transaction_unclaimed_by_date
     ON store_transaction (environment, coalesce(expires_at <= recorded_at, false), charged_at)
     WHERE rule IS NOT NULL AND owner_account_key IS NULL;
 -- What was delivered after a moment: at that moment it was not.
-CREATE INDEX IF NOT EXISTS store_transaction_delivered
+CREATE INDEX store_transaction_delivered
     ON store_transaction (environment, delivered_at) WHERE delivered_at IS NOT NULL;
 -- What Apple told of being taken back under another transaction than the one that names the charge: few.
-CREATE INDEX IF NOT EXISTS store_transaction_revoked_alias
+CREATE INDEX store_transaction_revoked_alias
     ON store_transaction (environment, charge_original_transaction_id, charge_transaction_id,
         charge_product_id)
     WHERE rule IS NULL AND revoked_at IS NOT NULL;
 -- What orders are compared with.
-CREATE INDEX IF NOT EXISTS store_transaction_ordered
+CREATE INDEX store_transaction_ordered
     ON store_transaction (environment, original_transaction_id, transaction_id, product_id)
     INCLUDE (charged_at, period_type, price_milliunits, currency) WHERE order_id IS NOT NULL;
 -- Charges of accounts that orders are compared with, or that are to be delivered: of renewals that
 -- Apple names as such there is nothing here.
-CREATE INDEX IF NOT EXISTS store_transaction_for_orders
+CREATE INDEX store_transaction_for_orders
     ON store_transaction (environment, charged_at)
     WHERE owner_account_key IS NOT NULL AND ownership_type = 'purchased'
         AND (kind <> 'renewal' OR order_id IS NOT NULL
             OR coalesce(product_type, 'consumable') = 'consumable');
 
 -- Everything that Apple said of the line's future, by date.
-CREATE TABLE IF NOT EXISTS renewal_status (
+CREATE TABLE renewal_status (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
     -- The entry that recorded it.
@@ -872,7 +900,7 @@ COMMENT ON TABLE renewal_status IS
     'Projection: what Apple said of renewal, by date. [by original_transaction_id]';
 
 -- Who claimed what, in order.
-CREATE TABLE IF NOT EXISTS claim (
+CREATE TABLE claim (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
     number                  integer     NOT NULL,
@@ -889,7 +917,7 @@ COMMENT ON TABLE claim IS
     'Projection: which submission claimed which transaction. [by original_transaction_id]';
 
 -- What administrators decided, in order.
-CREATE TABLE IF NOT EXISTS placement (
+CREATE TABLE placement (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
     number                  integer     NOT NULL,
@@ -910,7 +938,7 @@ COMMENT ON TABLE placement IS
     'Projection: charges placed by administrators. [by original_transaction_id]';
 
 -- Which lines are one, as Apple says; each pair stands here both ways, under either line.
-CREATE TABLE IF NOT EXISTS line_link (
+CREATE TABLE line_link (
     environment             text    NOT NULL,
     original_transaction_id text    NOT NULL,
     linked_original_transaction_id text NOT NULL,
@@ -920,7 +948,7 @@ CREATE TABLE IF NOT EXISTS line_link (
 COMMENT ON TABLE line_link IS 'Projection: lines that Apple links. [by original_transaction_id]';
 
 -- To whom the line was bound, and from which charge on; derived from the charges.
-CREATE TABLE IF NOT EXISTS account_binding (
+CREATE TABLE account_binding (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
     number                  integer     NOT NULL CHECK (number > 0),
@@ -938,7 +966,7 @@ CREATE TABLE IF NOT EXISTS account_binding (
 COMMENT ON TABLE account_binding IS
     'Projection: the history of bindings of a line. [by original_transaction_id]';
 -- What moved in a time: few lines ever do.
-CREATE INDEX IF NOT EXISTS account_binding_moved
+CREATE INDEX account_binding_moved
     ON account_binding (environment, bound_at) WHERE number > 1;
 
 -- ------------------------------------------------------------------------------------------------
@@ -948,7 +976,7 @@ CREATE INDEX IF NOT EXISTS account_binding_moved
 -- A transaction id or line item belongs to the line on which it was recorded first; a line on which
 -- it occurs later is linked with that one. The key is the name alone, so that of two lines that
 -- record one name at the same moment the second waits for the first, and finds it.
-CREATE TABLE IF NOT EXISTS transaction_line (
+CREATE TABLE transaction_line (
     transaction_id          text NOT NULL,
     environment             text NOT NULL,
     original_transaction_id text NOT NULL,
@@ -957,7 +985,7 @@ CREATE TABLE IF NOT EXISTS transaction_line (
 COMMENT ON TABLE transaction_line IS
     'Look-up, projection: the first line on which a transaction id occurs. [by transaction_id]';
 
-CREATE TABLE IF NOT EXISTS web_order_line_item (
+CREATE TABLE web_order_line_item (
     web_order_line_item_id  text NOT NULL,
     environment             text NOT NULL,
     original_transaction_id text NOT NULL,
@@ -966,7 +994,7 @@ CREATE TABLE IF NOT EXISTS web_order_line_item (
 COMMENT ON TABLE web_order_line_item IS
     'Look-up, projection: the first line on which a line item occurs. [by web_order_line_item_id]';
 
-CREATE TABLE IF NOT EXISTS account_line (
+CREATE TABLE account_line (
     account_key             uuid NOT NULL,
     environment             text NOT NULL,
     original_transaction_id text NOT NULL,
@@ -981,7 +1009,7 @@ COMMENT ON TABLE account_line IS
 
 -- A charge that an account owns and that can still matter, with all that is needed to compute its
 -- state at any later moment. No state is stored: an entitlement ends on time by itself.
-CREATE TABLE IF NOT EXISTS holding (
+CREATE TABLE holding (
     account_id              text        NOT NULL,
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
@@ -1008,7 +1036,7 @@ COMMENT ON TABLE holding IS 'Projection: what accounts hold. [by account_id]';
 
 -- An entitlement that was given and not bought, by an administrator or provisionally while Apple
 -- could not be asked. A provisional one goes with the decision on its submission.
-CREATE TABLE IF NOT EXISTS account_grant (
+CREATE TABLE account_grant (
     account_id  text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
     grant_id    uuid        NOT NULL,
     entitlement text        NOT NULL CHECK (length(entitlement) BETWEEN 1 AND 255),
@@ -1036,14 +1064,14 @@ CREATE TABLE IF NOT EXISTS account_grant (
         AND (submission_id IS NULL) = (original_transaction_id IS NULL))
 );
 COMMENT ON TABLE account_grant IS 'Entitlements given without a charge. [by account_id]';
-CREATE UNIQUE INDEX IF NOT EXISTS account_grant_of_submission
+CREATE UNIQUE INDEX account_grant_of_submission
     ON account_grant (account_id, submission_id, entitlement);
 -- While Apple is down, one purchase gives provisional access to one account: this look-up goes over
 -- all accounts, of which few have such grants.
-CREATE INDEX IF NOT EXISTS account_grant_of_line
+CREATE INDEX account_grant_of_line
     ON account_grant (original_transaction_id) WHERE source = 'provisional';
 
-CREATE TABLE IF NOT EXISTS account_grant_account (
+CREATE TABLE account_grant_account (
     grant_id    uuid NOT NULL PRIMARY KEY,
     account_key uuid NOT NULL
 );
@@ -1052,7 +1080,7 @@ COMMENT ON TABLE account_grant_account IS
 
 -- What an account was told that it has, by the events of the feed: the next event says what differs.
 -- Whoever writes it has locked the account's row.
-CREATE TABLE IF NOT EXISTS told_entitlement (
+CREATE TABLE told_entitlement (
     account_id              text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
     entitlement             text        NOT NULL CHECK (length(entitlement) BETWEEN 1 AND 255),
     -- The end of access that was told; null: never.
@@ -1064,7 +1092,7 @@ COMMENT ON TABLE told_entitlement IS
 
 -- Whose sandbox purchases grant anything: the programs write here what they were started with
 -- (TENURE_SANDBOX_ACCESS), for the view below.
-CREATE TABLE IF NOT EXISTS sandbox_access (
+CREATE TABLE sandbox_access (
     is_only_row boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (is_only_row),
     everybody   boolean NOT NULL,
     account_ids text[]  NOT NULL
@@ -1137,25 +1165,27 @@ deciding AS (
             SELECT *,
                 row_number() OVER (
                     PARTITION BY account_id, environment, family, revoked
-                    ORDER BY ends DESC, starts_at DESC,
-                        octet_length(transaction_id) DESC, transaction_id COLLATE "C" DESC,
+                    ORDER BY (starts_at <= now() AND now() < ends) DESC, ends DESC,
+                        starts_at DESC, octet_length(transaction_id) DESC, transaction_id COLLATE "C" DESC,
                         octet_length(original_transaction_id) DESC,
                         original_transaction_id COLLATE "C" DESC,
                         octet_length(product_id) DESC, product_id COLLATE "C" DESC) AS rank
             FROM part
-            WHERE starts_at <= now()
+            -- Duration.clockTolerance
+            WHERE starts_at <= now() + interval '5 minutes'
         ) AS ranked
     ) AS classed
     ORDER BY account_id, environment, family, class, rank
 ),
 chain AS (
     -- Each entitlement of it, with whatever else on the line grants the same and may prolong it:
-    -- what begins no later than everything before it ends.
+    -- what begins no later than everything before it ends, give or take Duration.gapTolerance.
     SELECT d.*, granted.entitlement, f.ends AS last_ends, f.phase AS last_phase,
         f.grace_ends_at AS last_grace_ends_at, f.is_first,
         f.starts_at AS last_starts_at, f.position,
         coalesce(f.starts_at <= max(CASE WHEN f.is_first THEN f.access_ends ELSE f.ends END)
-            OVER (links ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS joins
+            OVER (links ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+            + interval '60 seconds', true) AS joins
     FROM deciding AS d
     JOIN product_entitlement AS granted
         ON granted.product_id = d.product_id AND granted.valid_from = d.valid_from
@@ -1211,7 +1241,7 @@ offered AS (
                 AND other.valid_from = p.valid_from AND other.entitlement = b.entitlement
             WHERE p.account_id = b.account_id AND p.environment = b.environment
                 AND p.family = b.family AND p.auto_renews AND p.phase <> 'expired'
-                AND p.revoked_at IS NULL AND p.starts_at <= b.last_access_ends
+                AND p.revoked_at IS NULL AND p.starts_at <= b.last_access_ends + interval '60 seconds'
                 AND p.own_state <> 'expired') AS will_renew,
         b.period_type, b.environment, b.original_transaction_id, b.transaction_id,
         'app_store'::text AS source
@@ -1257,7 +1287,7 @@ COMMENT ON VIEW current_entitlement IS 'What accounts may use now.';
 -- and the catalogue; recording writes what differs. What no longer holds is closed and stays, so that
 -- a report as it was known on some day never changes: nothing else of a row does, and none is deleted.
 -- An end that is expected has a date in the future, and counts from that moment on.
-CREATE TABLE IF NOT EXISTS movement (
+CREATE TABLE movement (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     -- The family's name: the smallest original transaction id of the lines that Apple links.
     original_transaction_id text        NOT NULL
@@ -1309,8 +1339,7 @@ CREATE TABLE IF NOT EXISTS movement (
     account_key             uuid,
     -- Of 'charged', by which rule he was found, and when; whether the line's binding went to him with
     -- this charge, from whom (null: nobody), and with whom he shares it, where he is the second account
-    -- on it; and whether it was an automatic renewal. All null: it was known before version 6, which
-    -- began to note it.
+    -- on it; and whether it was an automatic renewal. Null for other kinds.
     rule                    text        CHECK (rule IN ('administrator', 'actively_auto_renewing',
         'submitter', 'app_account_token', 'unclaimed')),
     decided_at              timestamptz,
@@ -1320,7 +1349,7 @@ CREATE TABLE IF NOT EXISTS movement (
     shared_with_key         uuid,
     is_renewal              boolean,
     -- Of 'charged', when what was paid for ends, by the transaction that names the charge; infinity:
-    -- never. Null: it was known before version 7, which began to note it.
+    -- never. Null for other kinds.
     expires_at              timestamptz,
     -- It was known from here (inclusive) to there (exclusive).
     known_from              timestamptz NOT NULL,
@@ -1343,9 +1372,8 @@ CREATE TABLE IF NOT EXISTS movement (
             'trial_cancelled', 'in_grace_period', 'in_billing_retry', 'expired', 'revoked')
         WHEN 'ended' THEN cause IN ('voluntary', 'price_not_consented', 'billing',
             'product_withdrawn', 'refunded', 'unknown')
-        -- Until version 5 a trial that was not paid for had 'lapsed', for whatever reason.
         WHEN 'trial_ended' THEN cause IN ('converted', 'voluntary', 'price_not_consented', 'billing',
-            'product_withdrawn', 'refunded', 'unknown', 'lapsed')
+            'product_withdrawn', 'refunded', 'unknown')
         WHEN 'resumed' THEN cause IN ('', 'recovered')
         WHEN 'repriced' THEN cause IN ('', 'from', 'to')
         ELSE true
@@ -1374,25 +1402,25 @@ CREATE TABLE IF NOT EXISTS movement (
 COMMENT ON TABLE movement IS
     'Projection: dated, signed happenings, each as long as it was known. [by original_transaction_id]';
 -- What happened in a time; what a family comes to is read by the primary key.
-CREATE INDEX IF NOT EXISTS movement_by_time ON movement (environment, kind, at);
+CREATE INDEX movement_by_time ON movement (environment, kind, at);
 -- What goes back to a time.
-CREATE INDEX IF NOT EXISTS movement_by_origin ON movement (environment, kind, origin_at)
+CREATE INDEX movement_by_origin ON movement (environment, kind, origin_at)
     WHERE kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost');
 -- What became of a charge.
-CREATE INDEX IF NOT EXISTS movement_refunded
+CREATE INDEX movement_refunded
     ON movement (environment, charge_original_transaction_id, transaction_id, product_id)
     WHERE kind = 'refunded';
 -- Charges that nobody owns, with all that report_unclaimed says of them: their rows lie apart from one
 -- another, and a look at each would take long.
-CREATE INDEX IF NOT EXISTS movement_unclaimed ON movement (environment, at)
+CREATE INDEX movement_unclaimed ON movement (environment, at)
     INCLUDE (charge_original_transaction_id, transaction_id, product_id, number, ownership_type,
         period_type, currency, amount_milliunits, price_source, known_from, known_until)
     WHERE kind = 'charged' AND account_key IS NULL;
 -- Charges of which something else was known before: few ever change.
-CREATE INDEX IF NOT EXISTS movement_charged_before ON movement (environment, known_until)
+CREATE INDEX movement_charged_before ON movement (environment, known_until)
     WHERE kind = 'charged' AND known_until < 'infinity';
 -- Trouble with billing, as it is known now, with all that report_billing_issues_item says of it.
-CREATE INDEX IF NOT EXISTS movement_in_trouble ON movement (environment, cause, at)
+CREATE INDEX movement_in_trouble ON movement (environment, cause, at)
     INCLUDE (original_transaction_id, product_id, number, ownership_type, transaction_id,
         account_key)
     WHERE kind = 'state' AND cause IN ('in_grace_period', 'in_billing_retry')
@@ -1444,7 +1472,7 @@ COMMENT ON FUNCTION movement_basis IS
 -- A change of the journal that is not summed up in movement_day yet: it is named by the movements
 -- that were added by it, and by those that it closed. Written with them, so that at any moment the sums
 -- there and the effects of these changes are together the sums over what is known now.
-CREATE TABLE IF NOT EXISTS movement_change (
+CREATE TABLE movement_change (
     change_id               bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     environment             text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text   NOT NULL
@@ -1454,33 +1482,8 @@ CREATE TABLE IF NOT EXISTS movement_change (
 COMMENT ON TABLE movement_change IS
     'Changes of the journal that are not summed up yet. [by original_transaction_id]';
 
--- What a change of the journal adds to the sums: the movements that it added, less those that it closed.
--- For programs of version 4: what comes after them joins the tables, as Citus asks.
-CREATE OR REPLACE FUNCTION movement_effect(
-    environment text, original_transaction_id text, change_id bigint)
-RETURNS TABLE (
-    basis text, kind text, day date, cohort date, cause text, product_id text,
-    ownership_type text, period_type text, currency text, price_source text, number bigint,
-    amount_milliunits bigint, mrr_twelfths bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    SELECT b.basis, m.kind, b.day, b.cohort, b.summed_cause, m.product_id, m.ownership_type,
-        m.period_type, coalesce(m.currency, ''), coalesce(m.price_source, ''), s.sign * m.number,
-        s.sign * m.amount_milliunits, s.sign * m.mrr_twelfths
-    FROM movement AS m
-    CROSS JOIN LATERAL (
-        SELECT CASE WHEN m.opened_by = movement_effect.change_id THEN 1::bigint ELSE -1 END AS sign
-    ) AS s
-    CROSS JOIN LATERAL movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths) AS b
-    WHERE m.environment = movement_effect.environment
-        AND m.original_transaction_id = movement_effect.original_transaction_id
-        AND movement_effect.change_id IN (m.opened_by, m.closed_by);
-END;
-COMMENT ON FUNCTION movement_effect IS
-    'What a change of the journal adds to the sums of movement_day. In place of null stands ''''.';
-
 -- Sums over the movements that are known now. A job folds the changes into it.
-CREATE TABLE IF NOT EXISTS movement_day (
+CREATE TABLE movement_day (
     environment       text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
     basis             text   NOT NULL CHECK (basis IN ('at', 'origin', 'cohort')),
     kind              text   NOT NULL,
@@ -1530,7 +1533,7 @@ COMMENT ON FUNCTION charge_basis IS
 -- What reports count of a charge, where it has changed and is not summed up in charge_day yet: written
 -- with the row of store_transaction, so that at any moment the sums there and these rows are together
 -- the sums over store_transaction. Nothing is written of a change that reports do not count.
-CREATE TABLE IF NOT EXISTS charge_change (
+CREATE TABLE charge_change (
     change_id               bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL
@@ -1557,7 +1560,7 @@ COMMENT ON TABLE charge_change IS
     'Changes of charges that are not summed up yet. [by original_transaction_id]';
 
 -- Sums over the charges of store_transaction. A job folds the changes into it.
-CREATE TABLE IF NOT EXISTS charge_day (
+CREATE TABLE charge_day (
     environment    text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
     measure        text   NOT NULL CHECK (measure IN
         ('decided', 'corrected', 'paid_without_order', 'not_delivered')),
@@ -1573,7 +1576,7 @@ COMMENT ON TABLE charge_day IS 'Projection: sums over charges by the day. [local
 -- What a unit of a currency is worth in the operator's, from a day on: only with such a rate are sums
 -- made across currencies. A rate is corrected by another row for the same day: the earlier one stays,
 -- for what was known before.
-CREATE TABLE IF NOT EXISTS exchange_rate (
+CREATE TABLE exchange_rate (
     reporting_currency text    NOT NULL CHECK (reporting_currency ~ '^[A-Z]{3}$'),
     currency           text    NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),
     valid_from         date    NOT NULL,
@@ -1591,7 +1594,7 @@ COMMENT ON TABLE exchange_rate IS
 
 -- The queue. Claimed with FOR UPDATE SKIP LOCKED; a claimed job is leased until locked_until, and is
 -- free again when its worker dies.
-CREATE TABLE IF NOT EXISTS job (
+CREATE TABLE job (
     job_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind         text        NOT NULL CHECK (kind IN (
         'verify_submission', 'process_notification', 'poll_line', 'compare_notifications',
@@ -1625,13 +1628,13 @@ CREATE TABLE IF NOT EXISTS job (
     CONSTRAINT job_parked_has_reason CHECK (parked_at IS NULL OR last_error IS NOT NULL)
 );
 COMMENT ON TABLE job IS 'What is still to be done. [local]';
-CREATE INDEX IF NOT EXISTS job_due ON job (lane, priority, run_at) WHERE parked_at IS NULL;
-CREATE INDEX IF NOT EXISTS job_parked ON job (parked_at) WHERE parked_at IS NOT NULL;
+CREATE INDEX job_due ON job (lane, priority, run_at) WHERE parked_at IS NULL;
+CREATE INDEX job_parked ON job (parked_at) WHERE parked_at IS NOT NULL;
 
 -- Every change, for the feed and for webhooks: written in the transaction that makes the change, and
 -- given its place in the feed after that, by one at a time. So whoever reads on from a place misses
 -- nothing, however many write at once; and what one account's changes were is in their order.
-CREATE TABLE IF NOT EXISTS event (
+CREATE TABLE event (
     event_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- Its place in the feed; null: it has none yet.
     position       bigint      UNIQUE CHECK (position > 0),
@@ -1645,12 +1648,12 @@ CREATE TABLE IF NOT EXISTS event (
     stored_at      timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE event IS 'The feed of changes. [local]';
-CREATE INDEX IF NOT EXISTS event_unplaced ON event (event_id) WHERE position IS NULL;
+CREATE INDEX event_unplaced ON event (event_id) WHERE position IS NULL;
 -- What an account was told: for administrators.
-CREATE INDEX IF NOT EXISTS event_by_account ON event (account_key, event_id);
+CREATE INDEX event_by_account ON event (account_key, event_id);
 
 -- How far the feed goes. Its row is locked by whoever gives events their places.
-CREATE TABLE IF NOT EXISTS feed (
+CREATE TABLE feed (
     is_only_row boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (is_only_row),
     -- The last place that was given.
     position    bigint  NOT NULL DEFAULT 0 CHECK (position >= 0),
@@ -1666,7 +1669,7 @@ COMMENT ON TABLE feed IS 'How far the feed of changes goes. [local]';
 INSERT INTO feed DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 -- What is still to be pushed to the webhook, or was given up; what was delivered is deleted.
-CREATE TABLE IF NOT EXISTS webhook_delivery (
+CREATE TABLE webhook_delivery (
     event_id     bigint      NOT NULL PRIMARY KEY REFERENCES event,
     -- Deliveries of one account are made one after the other, in the order of the feed. Of those
     -- that concern nobody's charge, each line is an account of its own: the stream's name.
@@ -1681,14 +1684,14 @@ CREATE TABLE IF NOT EXISTS webhook_delivery (
         CHECK (parked_at IS NULL OR last_error IS NOT NULL)
 );
 COMMENT ON TABLE webhook_delivery IS 'Where the pushing of events stands. [local]';
-CREATE INDEX IF NOT EXISTS webhook_delivery_next
+CREATE INDEX webhook_delivery_next
     ON webhook_delivery (stream, position) WHERE parked_at IS NULL;
-CREATE INDEX IF NOT EXISTS webhook_delivery_parked
+CREATE INDEX webhook_delivery_parked
     ON webhook_delivery (position) WHERE parked_at IS NOT NULL;
 
 -- What administrators did, to whom, and why. Only ever appended: so it has accounts by their keys
 -- alone, and erasing a person changes nothing here.
-CREATE TABLE IF NOT EXISTS administrator_action (
+CREATE TABLE administrator_action (
     action_id     bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     acted_at      timestamptz NOT NULL,
     -- The name of the API key; of commands, 'cli:' and the name of the system's user.
@@ -1704,12 +1707,12 @@ CREATE TABLE IF NOT EXISTS administrator_action (
     previous_account_key uuid
 );
 COMMENT ON TABLE administrator_action IS 'The record of administrators'' acts. [local]';
-CREATE INDEX IF NOT EXISTS administrator_action_by_account
+CREATE INDEX administrator_action_by_account
     ON administrator_action (account_key, action_id) WHERE account_key IS NOT NULL;
-CREATE INDEX IF NOT EXISTS administrator_action_by_previous_account
+CREATE INDEX administrator_action_by_previous_account
     ON administrator_action (previous_account_key, action_id)
     WHERE previous_account_key IS NOT NULL;
-CREATE INDEX IF NOT EXISTS administrator_action_by_subject
+CREATE INDEX administrator_action_by_subject
     ON administrator_action (subject, action_id);
 
 -- ------------------------------------------------------------------------------------------------
@@ -2663,7 +2666,7 @@ CREATE OR REPLACE FUNCTION churn_cause(kind text, cause text)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN kind = 'ended' OR kind = 'trial_ended' AND cause <> 'converted'
-    THEN CASE cause WHEN 'lapsed' THEN 'unknown' ELSE cause END END;
+    THEN cause END;
 COMMENT ON FUNCTION churn_cause IS 'Why a movement is counted by report_churn; null: it is not.';
 
 CREATE OR REPLACE FUNCTION report_churn(
@@ -4159,8 +4162,7 @@ COMMENT ON FUNCTION report_ownership IS
     'Apple''s late evidence corrected, by the date of the correction; moved: original transactions '
     'whose binding went from one account (or nobody) to another, by the date of the charge with which '
     'it did; shared: original transactions on which that was a second account. As known at known_at: '
-    'by which rule, whose and since when it was known then (of charges that were recorded before '
-    'version 6 of the schema, as it is now).';
+    'by which rule, whose and since when it was known then.';
 
 -- unclaimed --------------------------------------------------------------------------------------
 
@@ -4243,8 +4245,7 @@ COMMENT ON FUNCTION report_unclaimed IS
     'currency: no price is known). Those whose period was over when they were first seen stand apart '
     '(was_over): that is the history that comes with a first receipt, and nobody will claim it. Trials and '
     'what is shared in a family are left out, unless included. As known at known_at: whose they were, '
-    'and whether they were over, by what was known then (of charges that were recorded before version 7 '
-    'of the schema the end is the one that is known now).';
+    'and whether they were over, by what was known then.';
 
 -- orders -----------------------------------------------------------------------------------------
 
@@ -4550,7 +4551,7 @@ BEGIN
         -- Raw receipts, answers and bodies are no business of reports.
         REVOKE SELECT
             ON submission_payload, submission_exchange, notification, notification_exchange,
-                imported_source
+                imported_source, admin_session
             FROM tenure_reader;
     END IF;
     EXECUTE format(
@@ -4582,7 +4583,6 @@ BEGIN
 END
 $$;
 
-INSERT INTO schema_version (version, applied_at, serves_since)
-SELECT 8, now(), 7 WHERE NOT EXISTS (SELECT FROM schema_version);
+INSERT INTO schema_version (version, applied_at, serves_since) VALUES (1, now(), 1);
 
 COMMIT;

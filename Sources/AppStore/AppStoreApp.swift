@@ -1,14 +1,18 @@
+package import Secrets
+
 /// An app that is served.
 package struct AppStoreApp: Hashable, Sendable, CustomStringConvertible {
   package let bundleID: String
   /// The app's number in the App Store; nil where it isn't to be checked.
   package let appleID: Int64?
   /// The app-specific or primary shared secret: verifyReceipt's `password`.
-  package let sharedSecret: String?
+  package let sharedSecret: Secret<String>?
 
   /// Throws `AppStoreSettingError` for a value that no app can have, without repeating it: a secret
   /// may stand in the wrong place.
-  package init(bundleID: String, appleID: Int64? = nil, sharedSecret: String? = nil) throws {
+  package init(
+    bundleID: String, appleID: Int64? = nil, sharedSecret: Secret<String>? = nil
+  ) throws {
     guard !bundleID.isEmpty, !bundleID.contains(where: { $0.isWhitespace || $0 == "," }) else {
       throw AppStoreSettingError(
         "the bundle id is empty or contains spaces or commas: write it as in Xcode, for example "
@@ -18,7 +22,7 @@ package struct AppStoreApp: Hashable, Sendable, CustomStringConvertible {
       throw AppStoreSettingError(
         "the Apple ID is not a positive number: write the app's number in the App Store")
     }
-    if let sharedSecret, sharedSecret.isEmpty || sharedSecret.contains(where: \.isWhitespace) {
+    if let text = sharedSecret?.revealed, text.isEmpty || text.contains(where: \.isWhitespace) {
       throw AppStoreSettingError(
         "the shared secret is empty or contains spaces: copy it as App Store Connect shows it, or "
           + "leave it out")

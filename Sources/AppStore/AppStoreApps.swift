@@ -1,3 +1,6 @@
+import Secrets
+import Subscriptions
+
 /// The apps that are served; evidence of any other is refused.
 package struct AppStoreApps: Sendable {
   /// In the order in which they are configured.
@@ -8,9 +11,11 @@ package struct AppStoreApps: Sendable {
     guard !apps.isEmpty else {
       throw AppStoreSettingError("no app is configured: name at least one bundle id")
     }
-    var entries: [String: Int] = [:]
+    var entries: [ExactText: Int] = [:]
     for (index, app) in apps.enumerated() {
-      guard let first = entries.updateValue(index + 1, forKey: app.bundleID) else { continue }
+      guard let first = entries.updateValue(index + 1, forKey: ExactText(app.bundleID)) else {
+        continue
+      }
       throw AppStoreSettingError(
         "entries \(first) and \(index + 1) have the same bundle id: name each app once")
     }
@@ -19,16 +24,16 @@ package struct AppStoreApps: Sendable {
 
   /// The app of that bundle id, compared exactly.
   package subscript(bundleID: String) -> AppStoreApp? {
-    all.first { $0.bundleID == bundleID }
+    all.first { ExactText($0.bundleID) == ExactText(bundleID) }
   }
 
   /// Each secret once: that of the app named `likeliest` first, then in the order of configuration.
   ///
   /// At least one, for there is at least one app; nil: ask without a password.
-  func secrets(likeliest: String?) -> [String?] {
+  func secrets(likeliest: String?) -> [Secret<String>?] {
     let first = all.filter { $0.bundleID == likeliest }
     let others = all.filter { $0.bundleID != likeliest }
-    var seen: Set<String?> = []
+    var seen: Set<Secret<String>?> = []
     return (first + others).map(\.sharedSecret).filter { seen.insert($0).inserted }
   }
 }

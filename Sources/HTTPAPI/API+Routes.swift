@@ -10,9 +10,10 @@ extension API {
       RequestCounting(metrics: requestMetrics)
       RequestTracing()
       CallerIdentification(keys: keys)
+      BodyAdmission(budgets: bodyBudgets)
       RequestLog()
       ProblemReporting()
-      AdminAnswers(keys: keys, templates: templates, now: now)
+      AdminAnswers(keys: keys, ledger: ledger, templates: templates, now: now)
     }
 
     // Anybody.
@@ -22,12 +23,12 @@ extension API {
       .get("/readyz", use: health.readyz)
       .get("/openapi.yaml", use: OpenAPIDocument.serve)
 
-    let notifications = NotificationController(intake: notifications)
+    let notifications = NotificationController(intake: notifications, brake: brake, now: now)
     router
       .post("/v1/appstore/notifications", use: notifications.receive)
 
     // Role app.
-    let app = router.group().add(middleware: Permission(role: .app))
+    let app = router.group().add(middleware: permission(.app))
 
     let entitlements = EntitlementController(entitlements: entitlements, now: now)
     app
@@ -75,7 +76,7 @@ extension API {
       .get("/v1/events", use: events.list)
 
     // Role admin.
-    let admin = router.group().add(middleware: Permission(role: .admin))
+    let admin = router.group().add(middleware: permission(.admin))
     admin
       .put("/v1/products/{product_id}", use: products.put)
 
@@ -107,6 +108,10 @@ extension API {
       .get("/v1/reports/{name}", use: reports.show)
 
     return router
+  }
+
+  private func permission(_ role: APIKeys.Role) -> Permission {
+    Permission(role: role, brake: brake, now: now)
   }
 
   /// The routes and the pages, with an answer to every other method on their paths: 405, and those

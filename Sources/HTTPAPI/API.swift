@@ -4,7 +4,7 @@ import HummingbirdCore
 package import Intake
 package import LedgerStorage
 package import Logging
-package import NIOCore
+import NIOCore
 package import PrometheusMetrics
 package import Reports
 package import Subscriptions
@@ -28,7 +28,9 @@ package struct API: Sendable {
   let keys: APIKeys
   /// How the administrator's pages look.
   let templates = PageTemplates.builtIn
-  let loginThrottle = LoginThrottle()
+  /// What delays the answers to wrong keys.
+  let brake = FailureBrake()
+  let bodyBudgets = BodyBudgets()
   let metricsPage: MetricsPage
   let requestMetrics: RequestMetrics
   let logger: Logger
@@ -71,34 +73,30 @@ package struct API: Sendable {
     self.now = now
   }
 
-  /// A connection on which nothing happens is closed after this time: longer than the 60 seconds
-  /// after which the usual load balancers close theirs, so that none sends into a closed
-  /// connection.
-  package static let idleTimeout: TimeAmount = .seconds(75)
-
   /// Makes the application, a `Service`: when it is told to shut down it takes no new connections
   /// and finishes what is in flight.
   ///
   /// - Parameters:
   ///   - host: The address to listen on.
   ///   - port: 0 for a free one.
-  ///   - idleTimeout: When to close a connection on which nothing happens.
+  ///   - limits: What clients may take up.
   ///   - onListening: Told the port once it listens.
   /// - Returns: The application, not yet running.
   package func application(
-    host: String, port: Int, idleTimeout: TimeAmount = Self.idleTimeout,
+    host: String, port: Int, limits: ConnectionLimits = ConnectionLimits(),
     onListening: @escaping @Sendable (Int) async -> Void = { _ in }
   ) -> some ApplicationProtocol {
     // Who wants to see every request in the log, or a span of each, gets all of them from the
     // router.
     let isWatched = logger.logLevel <= .debug || RequestTracing.isOn
     let desks = isWatched ? nil : EntitlementDesks(reader: entitlements, now: now)
+    let count = ConnectionCount(limit: limits.connections, metrics: requestMetrics)
     return Application(
       router: router(),
       server: HTTPServerBuilder { responder in
         EntitlementChannel(
           http: HTTP1Channel(responder: responder), keys: keys, desks: desks,
-          metrics: requestMetrics, idleTimeout: idleTimeout)
+          metrics: requestMetrics, limits: limits, count: count)
       },
       configuration: ApplicationConfiguration(address: .hostname(host, port: port)),
       services: [EventWatching(watch: watch), reportDesk],

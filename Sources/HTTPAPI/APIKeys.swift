@@ -1,4 +1,6 @@
 import Crypto
+package import Secrets
+import Subscriptions
 
 /// The keys with which app servers and administrators call.
 package struct APIKeys: Sendable {
@@ -23,7 +25,7 @@ package struct APIKeys: Sendable {
     let digest: SHA256Digest
     /// Signs the sessions of whoever logs in with the key; made of the secret, so that they end
     /// when it changes.
-    let sessionKey: SymmetricKey
+    let sessionKey: Secret<SymmetricKey>
   }
 
   private let keys: [Key]
@@ -31,9 +33,10 @@ package struct APIKeys: Sendable {
   /// Reads keys as they are configured: `name:role:secret`, comma separated.
   ///
   /// - Throws: ``APIKeyError``, which names the entry and what would be right, and no secret.
-  package init(parsing text: String) throws {
+  package init(parsing text: Secret<String>) throws {
     var keys: [Key] = []
-    for (index, entry) in text.split(separator: ",", omittingEmptySubsequences: false).enumerated()
+    for (index, entry) in text.revealed.split(separator: ",", omittingEmptySubsequences: false)
+      .enumerated()
     {
       let key = try Key(parsing: entry.trimmingSpaces, number: index + 1)
       guard !keys.contains(where: { $0.caller.name == key.caller.name }) else {
@@ -73,9 +76,14 @@ package struct APIKeys: Sendable {
   }
 
   /// What signs an administrator's sessions; nil: there is no such administrator, or not any more.
-  func sessionKey(ofAdministrator name: String) -> SymmetricKey? {
-    keys.first { $0.caller == Caller(name: name, role: .admin) }?.sessionKey
+  func sessionKey(ofAdministrator name: String) -> Secret<SymmetricKey>? {
+    // A cookie chooses the name: it is compared by bytes.
+    let name = ExactText(name)
+    return keys.first { $0.caller.role == .admin && ExactText($0.caller.name) == name }?.sessionKey
   }
+
+  /// The limit of webhook secrets, too: shorter ones could be guessed.
+  static let shortestSecret = 16
 
   /// Schemes are compared without case (RFC 9110, section 11.1).
   private static let scheme = Array("bearer ".utf8)
@@ -90,7 +98,7 @@ package struct APIKeyError: Error, Hashable, Sendable, CustomStringConvertible {
     case notThreeParts
     case emptyName
     case unknownRole
-    case emptySecret
+    case shortSecret
     /// It has characters that no header field can carry.
     case unusableSecret
     case duplicateName
@@ -107,7 +115,9 @@ package struct APIKeyError: Error, Hashable, Sendable, CustomStringConvertible {
       case .notThreeParts: "is not of the form name:role:secret"
       case .emptyName: "has no name before its first colon"
       case .unknownRole: "has a second part that is no role: it must be app or admin"
-      case .emptySecret: "has no secret after its second colon"
+      case .shortSecret:
+        "has a secret of fewer than \(APIKeys.shortestSecret) characters: `openssl rand -hex 32` "
+          + "makes a good one"
       case .unusableSecret: "has a secret with spaces, control or non-ASCII characters"
       case .duplicateName: "has the name of an entry before it: names must differ"
       case .duplicateSecret: "has the secret of an entry before it: secrets must differ"
@@ -122,19 +132,22 @@ extension APIKeys.Key {
     let parts = entry.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
     guard parts.count == 3 else { throw APIKeyError(entry: number, fault: .notThreeParts) }
     guard !parts[0].isEmpty else { throw APIKeyError(entry: number, fault: .emptyName) }
-    guard let role = APIKeys.Role(rawValue: String(parts[1])) else {
+    guard let role = APIKeys.Role(exactly: String(parts[1])) else {
       throw APIKeyError(entry: number, fault: .unknownRole)
     }
-    guard !parts[2].isEmpty else { throw APIKeyError(entry: number, fault: .emptySecret) }
+    guard parts[2].utf8.count >= APIKeys.shortestSecret else {
+      throw APIKeyError(entry: number, fault: .shortSecret)
+    }
     guard parts[2].utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
       throw APIKeyError(entry: number, fault: .unusableSecret)
     }
     caller = APIKeys.Caller(name: String(parts[0]), role: role)
     let secret = Array(parts[2].utf8)
     digest = SHA256.hash(data: secret)
-    sessionKey = SymmetricKey(
-      data: HMAC<SHA256>.authenticationCode(
-        for: Array("tenure admin session".utf8), using: SymmetricKey(data: secret)))
+    sessionKey = Secret(
+      SymmetricKey(
+        data: HMAC<SHA256>.authenticationCode(
+          for: Array("tenure admin session".utf8), using: SymmetricKey(data: secret))))
   }
 }
 

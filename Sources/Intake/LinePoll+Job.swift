@@ -114,17 +114,20 @@ extension LinePoll {
   // MARK: By receipt
 
   private func receipt(of source: LineSource) async throws -> String? {
-    switch source.receipt {
-    case .submission(let id):
-      guard case .receipt(let data) = try await ledger.payload(of: id) else { return nil }
-      return data
-    case .notification(let id):
-      guard let stored = try await ledger.notification(id),
-        case .unsigned(let notification) = NotificationBody(parsing: stored.body.utf8)
-      else { return nil }
-      return notification.receiptData
-    case nil: return nil
+    for receipt in source.receipts {
+      switch receipt {
+      case .submission(let id):
+        if case .receipt(let data) = try await ledger.payload(of: id) { return data }
+      case .notification(let id):
+        if let stored = try await ledger.notification(id),
+          case .unsigned(let notification) = NotificationBody(parsing: stored.body.utf8),
+          let data = notification.receiptData
+        {
+          return data
+        }
+      }
     }
+    return nil
   }
 
   private func show(

@@ -142,7 +142,8 @@ extension NotificationIntake {
       among: listed.compactMap { $0.value?.storedID })
     guard !missing.isEmpty else { return }
     for part in listed {
-      guard let notification = part.value, missing.contains(notification.storedID) else { continue }
+      guard let notification = part.value, missing.contains(ExactText(notification.storedID))
+      else { continue }
       let foundAt = now()
       let (_, isNew) = try await take(
         notification, payload: part.jws, at: foundAt, arrival: .history)

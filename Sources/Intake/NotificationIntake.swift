@@ -16,8 +16,8 @@ package import Subscriptions
 package struct NotificationIntake: Sendable {
   /// The longest body that is read, in bytes.
   ///
-  /// Apple's have a few kilobytes, and of version 1 what a receipt and a hundred transactions take.
-  package static let longestBody = 4 * 1024 * 1024
+  /// Apple's have a few kilobytes, and those of version 1 a receipt and a hundred transactions.
+  package static let longestBody = 1024 * 1024
   /// What recording may take, on a slow day of the database; then a worker takes over.
   private static let recordingTime: Duration = .seconds(30)
 
@@ -29,6 +29,7 @@ package struct NotificationIntake: Sendable {
   private let apps: AppStoreApps
   private let catalogue: CatalogueCache
   private let sandboxAccess: SandboxAccess
+  private let queue = VerificationQueue()
   private let trace: RefusalTrace
   private let metrics: NotificationMetrics
   let logger: Logger
@@ -70,29 +71,58 @@ package struct NotificationIntake: Sendable {
 
   /// Takes what was posted from its arrival to its answer.
   ///
-  /// - Throws: What the database says; the notification is not stored then, and is sent again.
+  /// - Throws: ``NotificationQueueFull``, or a database error. The notification is not stored then,
+  ///   and Apple sends it again.
   package func receive(_ body: [UInt8]) async throws -> NotificationAnswer {
     guard body.count <= Self.longestBody else { return await refuseTooLong(bytes: body.count) }
     let receivedAt = now()
-    let answer: NotificationAnswer
+    switch try await queue.run({ await examine(body, at: receivedAt) }) {
+    case .signed(let notification, let payload):
+      let (id, isNew) = try await take(
+        notification, payload: payload, at: receivedAt, arrival: .delivered)
+      return .stored(id: id, isNew: isNew)
+    case .unsigned(let notification, let bundleID):
+      return try await store(notification, of: bundleID, at: receivedAt)
+    case .refused(let refusal, let digest):
+      metrics.refused(refusal)
+      await trace.add(refusal, bytes: body.count, digest: digest, at: receivedAt)
+      return .refused(refusal)
+    }
+  }
+
+  /// A posted body, parsed and verified.
+  private enum Examined: Sendable {
+    case signed(SignedNotification, payload: String)
+    case unsigned(NotificationV1, bundleID: String?)
+    case refused(NotificationRefusal, digest: [UInt8])
+  }
+
+  private func examine(_ body: [UInt8], at receivedAt: Timestamp) async -> Examined {
+    func refused(_ refusal: NotificationRefusal) -> Examined {
+      .refused(refusal, digest: Array(SHA256.hash(data: body)))
+    }
     switch NotificationBody(parsing: body) {
     case .signed(let payload):
-      answer = try await receive(signed: payload, at: receivedAt)
+      switch await signedData.notification(payload, receivedAt: receivedAt) {
+      case .success(let notification): return .signed(notification, payload: payload)
+      case .failure(let refusal): return refused(NotificationRefusal(refusal))
+      }
     case .unsigned(let notification):
-      answer = try await receive(unsigned: notification, at: receivedAt)
+      switch apps.sender(of: notification) {
+      case .app(let bundleID): return .unsigned(notification, bundleID: bundleID)
+      case .wrongSecret(let detail):
+        return refused(NotificationRefusal(version: .one, code: .wrongSecret, detail: detail))
+      case .wrongBundleID(let detail):
+        return refused(NotificationRefusal(version: .one, code: .wrongBundleID, detail: detail))
+      }
     case nil:
-      answer = .refused(
+      return refused(
         NotificationRefusal(
           version: nil, code: .invalidRequest, reason: "unreadable",
-          detail: "The body is no notification: neither a JSON object with a `signedPayload`, nor "
-            + "one with a `notification_type`."))
+          detail: "The body is not a notification: it must be a JSON object with a "
+            + "`signedPayload` or a `notification_type`, and of at most "
+            + "\(NotificationBody.mostValues) values."))
     }
-    if case .refused(let refusal) = answer {
-      metrics.refused(refusal)
-      await trace.add(
-        refusal, bytes: body.count, digest: Array(SHA256.hash(data: body)), at: receivedAt)
-    }
-    return answer
   }
 
   /// Refuses what was too long to be read.
@@ -102,23 +132,10 @@ package struct NotificationIntake: Sendable {
   package func refuseTooLong(bytes: Int) async -> NotificationAnswer {
     let refusal = NotificationRefusal(
       version: nil, code: .invalidRequest, reason: "too_long",
-      detail: "The body is longer than \(Self.longestBody) bytes, which no notification is.")
+      detail: "The body is longer than \(Self.longestBody) bytes.")
     metrics.refused(refusal)
     await trace.add(refusal, bytes: bytes, digest: nil, at: now())
     return .refused(refusal)
-  }
-
-  private func receive(
-    signed payload: String, at receivedAt: Timestamp
-  ) async throws -> NotificationAnswer {
-    switch await signedData.notification(payload, receivedAt: receivedAt) {
-    case .failure(let refusal):
-      return .refused(NotificationRefusal(refusal))
-    case .success(let notification):
-      let (id, isNew) = try await take(
-        notification, payload: payload, at: receivedAt, arrival: .delivered)
-      return .stored(id: id, isNew: isNew)
-    }
   }
 
   /// Stores and records a notification whose signatures are verified, whichever way it came.
@@ -161,21 +178,14 @@ package struct NotificationIntake: Sendable {
     }
   }
 
-  private func receive(
-    unsigned notification: NotificationV1, at receivedAt: Timestamp
+  private func store(
+    _ notification: NotificationV1, of bundleID: String?, at receivedAt: Timestamp
   ) async throws -> NotificationAnswer {
-    switch apps.sender(of: notification) {
-    case .wrongSecret(let detail):
-      return .refused(NotificationRefusal(version: .one, code: .wrongSecret, detail: detail))
-    case .wrongBundleID(let detail):
-      return .refused(NotificationRefusal(version: .one, code: .wrongBundleID, detail: detail))
-    case .app(let bundleID):
-      let new = NewNotification(notification, of: bundleID, receivedAt: receivedAt)
-      let isNew = try await ledger.store(
-        new, processAt: notification.receiptData == nil ? nil : receivedAt)
-      log(new, isNew: isNew)
-      return .stored(id: new.id, isNew: isNew)
-    }
+    let new = NewNotification(notification, of: bundleID, receivedAt: receivedAt)
+    let isNew = try await ledger.store(
+      new, processAt: notification.receiptData == nil ? nil : receivedAt)
+    log(new, isNew: isNew)
+    return .stored(id: new.id, isNew: isNew)
   }
 
   // MARK: Processing

@@ -31,8 +31,10 @@ final class NotificationMetrics: Sendable {
   private let arrivals: [Key: Counter]
   private let outcomes: [NotificationOutcome: Counter]
   private let postponed: Counter
+  private let factory: any MetricsFactory
 
   init(_ factory: any MetricsFactory) {
+    self.factory = factory
     var keys = Self.types.flatMap { version, types in
       types.flatMap { type in
         [Arrival.stored, .repeated].map {
@@ -59,6 +61,10 @@ final class NotificationMetrics: Sendable {
     outcomes = Dictionary(
       uniqueKeysWithValues: NotificationOutcome.allCases.map { ($0, outcome($0.rawValue)) })
     postponed = outcome("postponed")
+    // So that the family exists before the first refusal.
+    _ = Counter(
+      label: "tenure_notifications_refused_total", dimensions: [("reason", "unreadable")],
+      factory: factory)
   }
 
   func stored(_ new: NewNotification, isNew: Bool) {
@@ -72,6 +78,11 @@ final class NotificationMetrics: Sendable {
   func refused(_ refusal: NotificationRefusal) {
     let version = refusal.version.map { "\($0.rawValue)" } ?? "none"
     arrivals[Key(version: version, type: "none", arrival: .refused)]?.increment()
+    // The registry keeps one series for each reason, of which there are a few dozen.
+    Counter(
+      label: "tenure_notifications_refused_total", dimensions: [("reason", refusal.reason)],
+      factory: factory
+    ).increment()
   }
 
   func processed(_ outcome: NotificationOutcome) {

@@ -39,7 +39,10 @@ package struct ProvisionalAccess: Sendable {
       source: .receipt, environment: receipt.environment,
       evidence: receipt.records.map { .transaction($0) }, records: receipt.records,
       selection: .latest, canGrow: true)
-    let selected = evidence.selected(by: submission, catalogue: catalogue)
+    let selected = evidence.selected(
+      by: submission,
+      named: submission.transactionID.map { VerifiedEvidence.NamedTransaction(listed: $0) },
+      catalogue: catalogue)
     guard !selected.isEmpty else { return nil }
     return Proof(evidence: evidence, selected: selected, limit: limit)
   }
@@ -75,7 +78,7 @@ extension ProvisionalAccess.Proof {
   func grants(
     from recording: Recording, to account: AccountKey, catalogue: Catalogue, at now: Timestamp
   ) -> [ProvisionalGrant] {
-    var grants: [String: ProvisionalGrant] = [:]
+    var grants: [ExactText: ProvisionalGrant] = [:]
     for key in selected {
       guard let family = recording.family(of: key),
         let holding = family.newHolding(of: key, by: account),
@@ -83,14 +86,14 @@ extension ProvisionalAccess.Proof {
       else { continue }
       let end = min(holding.end(in: catalogue) ?? limit, holding.revokedAt ?? limit, limit)
       guard now < end else { continue }
-      let product = catalogue.product(holding.productID, at: holding.startsAt)
-      for entitlement in product?.entitlements ?? [] {
-        if let known = grants[entitlement], known.endsAt >= end { continue }
-        grants[entitlement] = ProvisionalGrant(
+      for entitlement in holding.entitlements(in: catalogue) ?? [] {
+        let name = ExactText(entitlement)
+        if let known = grants[name], known.endsAt >= end { continue }
+        grants[name] = ProvisionalGrant(
           entitlement: entitlement, endsAt: end, line: key.line)
       }
     }
-    return grants.values.sorted { $0.entitlement < $1.entitlement }
+    return grants.sorted { $0.key < $1.key }.map(\.value)
   }
 }
 

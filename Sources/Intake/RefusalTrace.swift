@@ -17,6 +17,8 @@ actor RefusalTrace {
   private let ledger: Ledger
   private let logger: Logger
   private var gathered: [Key: RefusedNotifications] = [:]
+  /// When each reason was last logged, by version and reason.
+  private var logged: [Key: Timestamp] = [:]
   private var isWriting = false
 
   init(ledger: Ledger, logger: Logger) {
@@ -24,7 +26,9 @@ actor RefusalTrace {
     self.logger = logger
   }
 
-  /// Logs and counts a refusal; returns when it is written, or somebody else is about to.
+  /// Logs a refusal if it is the first of its reason in a minute, and counts it.
+  ///
+  /// Returns when it is written, or another call is about to write it.
   ///
   /// - Parameters:
   ///   - refusal: Why.
@@ -34,13 +38,17 @@ actor RefusalTrace {
   func add(
     _ refusal: NotificationRefusal, bytes: Int, digest: [UInt8]?, at moment: Timestamp
   ) async {
-    logger.warning(
-      "A notification is refused",
-      metadata: [
-        "notification.version": "\(refusal.version.map { "\($0.rawValue)" } ?? "none")",
-        "reason": "\(refusal.reason)", "detail": "\(refusal.detail)", "bytes": "\(bytes)",
-      ])
     let key = Key(hour: moment.hour, version: refusal.version, reason: refusal.reason)
+    if logged[key].map({ moment - $0 >= .minutes(1) }) ?? true {
+      logged = logged.filter { $0.key.hour == key.hour }
+      logged[key] = moment
+      logger.warning(
+        "A notification is refused; more for this reason are counted and not logged for a minute",
+        metadata: [
+          "notification.version": "\(refusal.version.map { "\($0.rawValue)" } ?? "none")",
+          "reason": "\(refusal.reason)", "detail": "\(refusal.detail)", "bytes": "\(bytes)",
+        ])
+    }
     gathered[key] = RefusedNotifications(
       hour: key.hour, version: key.version, reason: key.reason,
       count: (gathered[key]?.count ?? 0) + 1, lastAt: moment, lastDetail: refusal.detail,
@@ -53,7 +61,7 @@ actor RefusalTrace {
       do {
         try await ledger.trace(refused)
       } catch {
-        // The log has them; the answer does not depend on the trace.
+        // The answer does not depend on the trace, and the metric has them.
         logger.error(
           "Refused notifications could not be counted", metadata: ["error": "\(error)"])
       }

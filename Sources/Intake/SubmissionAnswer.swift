@@ -32,9 +32,20 @@ package enum SubmissionWarning: String, Codable, CaseIterable, Sendable {
   /// The named transaction is not in what was submitted; if that was a receipt, it is looked for
   /// again later.
   case transactionNotInReceipt = "transaction_not_in_receipt"
+  /// Something in it is dated after the submission was received, and so not claimed; it is looked
+  /// at again later.
+  case purchasedLater = "purchased_later"
   case ownedByAnotherAccount = "owned_by_another_account"
+  case orderUnknown = "order_unknown"
+  /// The named order belongs to another account, or what was submitted for it does.
   case orderAccountMismatch = "order_account_mismatch"
+  /// No charge in the submission pays for the named order's product.
   case orderProductMismatch = "order_product_mismatch"
+  /// The named order is fulfilled by another charge, or the charge fulfils another named order.
+  case orderAlreadyFulfilled = "order_already_fulfilled"
+  /// A transaction that is newer than the readable ones can't be read; a receipt is verified again
+  /// later.
+  case unreadableTransaction = "unreadable_transaction"
   case unknownProduct = "unknown_product"
   case sandboxNotGranted = "sandbox_not_granted"
   case noTransactions = "no_transactions"

@@ -143,19 +143,28 @@ package struct SubmissionIntake: Sendable {
     worker: String?
   ) async throws -> SubmissionAnswer {
     let catalogue = catalogue.catalogue
-    let selected = verified.selected(by: submission, catalogue: catalogue)
     let now = now()
-    let lacksNamed = verified.lacksTransaction(namedBy: submission)
-    // What was bought may be what can't be read: Apple's next answer or our next version can tell.
-    let isUnclear = selected.isEmpty && !verified.unreadable.isEmpty
-    let looksOn =
-      verified.canGrow && now < submission.receivedAt + RetrySchedule.lookingForTransaction
+    let named = try await verified.transaction(namedBy: submission, in: ledger)
+    let lacksNamed = submission.transactionID != nil && named == nil
+    let isRecent = now < submission.receivedAt + RetrySchedule.lookingForTransaction
+    let looksOn = verified.canGrow && isRecent
+    // A transaction that Apple has not listed for a day may be named by mistake, and the rest of
+    // the receipt was paid for all the same.
+    let awaitsNamed = lacksNamed && (looksOn || !verified.canGrow)
+    let selected =
+      awaitsNamed
+      ? [] : verified.selected(by: submission, named: named, catalogue: catalogue)
+    let leavesOutLater =
+      !awaitsNamed && verified.leavesOutLaterPurchases(of: submission, named: named)
+    // Apple's next answer, or a newer version of this program, may be readable.
+    let isUnclear =
+      verified.hidesPurchase || selected.isEmpty && !verified.unreadable.isEmpty
     let recorded = try await ledger.record(
       Ledger.VerifiedSubmission(
         submission: submission, source: verified.source, environment: verified.environment,
         evidence: verified.evidence, bundleID: verified.bundleID, selected: selected,
         exchanges: exchanges,
-        lookAgainAt: (lacksNamed || isUnclear) && looksOn
+        lookAgainAt: (lacksNamed || isUnclear) && looksOn || leavesOutLater && isRecent
           ? RetrySchedule.apple.next(afterAttempts: submission.attempts + 5, at: now) : nil,
         worker: worker),
       at: now,
@@ -164,6 +173,7 @@ package struct SubmissionIntake: Sendable {
         let outcome = SubmissionOutcome(
           result, of: submission, selected: selected,
           isEmpty: verified.records.isEmpty && verified.unreadable.isEmpty, lacksNamed: lacksNamed,
+          isUnclear: isUnclear, leavesOutLater: leavesOutLater,
           catalogue: catalogue, sandboxAccess: sandboxAccess)
         return Ledger.StoredOutcome(
           text: String(decoding: try JSONEncoder().encode(outcome), as: UTF8.self),
@@ -294,11 +304,13 @@ package struct SubmissionIntake: Sendable {
         id: submission.id, environment: environment,
         transactions: outcome.selected.compactMap { key in
           families[key.line].flatMap { family in
-            // A correction may have given it to another account since.
+            // A correction may have given it to another account, or its delivery may have been
+            // acknowledged since.
             let owner = family.charge(of: key)?.recorded.decision.owner
             return ChargeReport(
               of: key, in: family, catalogue: catalogue.catalogue,
-              isNewlyOwned: newlyOwned.contains(key) && owner == submission.account)
+              isNewlyOwned: newlyOwned.contains(key) && owner == submission.account
+                && !family.isDelivered(key))
           }
         },
         order: order?.answered(at: now()), warnings: outcome.warnings,
@@ -324,6 +336,13 @@ package struct SubmissionIntake: Sendable {
         "A record of Apple's answer can't be read; it stands in the exchange",
         metadata: ["submission.id": "\(submission.id)", "record": "\(record)"])
     }
+  }
+}
+
+extension RecordedFamily {
+  /// Whether the delivery of a transaction's charge was acknowledged.
+  fileprivate func isDelivered(_ transaction: TransactionKey) -> Bool {
+    charge(of: transaction).map { deliveries[$0.charge.id] != nil } ?? false
   }
 }
 

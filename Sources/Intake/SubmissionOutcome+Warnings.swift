@@ -11,11 +11,14 @@ extension SubmissionOutcome {
   ///   - selected: The transactions that were claimed.
   ///   - isEmpty: Whether there is no transaction at all, not even one that can't be read.
   ///   - lacksNamed: Whether the transaction that was named is not there.
+  ///   - isUnclear: Whether a purchase may be in something that can't be read.
+  ///   - leavesOutLater: Whether something was not claimed because it was purchased later.
   ///   - catalogue: The products that are described.
   ///   - sandboxAccess: Whose sandbox purchases grant anything.
   init(
     _ result: Ledger.RecordedSubmission, of submission: Submission, selected: [TransactionKey],
-    isEmpty: Bool, lacksNamed: Bool, catalogue: Catalogue, sandboxAccess: SandboxAccess
+    isEmpty: Bool, lacksNamed: Bool, isUnclear: Bool, leavesOutLater: Bool, catalogue: Catalogue,
+    sandboxAccess: SandboxAccess
   ) {
     self.selected = selected
     orderID = result.fulfilledOrder ?? submission.orderID
@@ -23,13 +26,16 @@ extension SubmissionOutcome {
     var found: Set<SubmissionWarning> = []
     if isEmpty { found.insert(.noTransactions) }
     if lacksNamed { found.insert(.transactionNotInReceipt) }
+    if isUnclear { found.insert(.unreadableTransaction) }
+    if leavesOutLater { found.insert(.purchasedLater) }
     switch result.namedOrder {
-    case nil, .matched(.fulfilled), .matched(.notAwaitingPayment), .matched(.stillOpen): break
-    case .unknown, .matched(.accountMismatch):
-      // Whose order it is, or that there is none, is nobody's business but its owner's.
-      found.insert(.orderAccountMismatch)
+    case nil, .matched(.fulfilled): break
+    case .unknown:
+      found.insert(.orderUnknown)
       orderID = result.fulfilledOrder
+    case .matched(.accountMismatch): found.insert(.orderAccountMismatch)
     case .matched(.productMismatch): found.insert(.orderProductMismatch)
+    case .matched(.alreadyFulfilled): found.insert(.orderAlreadyFulfilled)
     }
 
     // Aliases are one charge, which is delivered once.
@@ -50,11 +56,14 @@ extension SubmissionOutcome {
       if !sandboxAccess.grants(key.line.environment, to: submission.accountID) {
         found.insert(.sandboxNotGranted)
       }
-      // A notification may have given it to the account by its token before: nobody was told then.
-      let isNewlyOwned = family.changes.contains {
-        $0.charge == charge.id && ($0.changesOwner || $0.action == .claimed)
-          && $0.decision.owner == submission.account
-      }
+      // A notification may have given it to the account by its token before: the app is told now.
+      let isNewlyOwned =
+        recorded.decision.owner == submission.account
+        && (family.changes.contains {
+          $0.charge == charge.id && ($0.changesOwner || $0.action == .claimed)
+        }
+          || recorded.decision.rule == .appAccountToken
+            && family.hasFirstClaim(by: submission.account, on: charge))
       if seen.insert(charge.id).inserted, isNewlyOwned { newlyOwned.append(key) }
     }
     warnings = SubmissionWarning.allCases.filter(found.contains)

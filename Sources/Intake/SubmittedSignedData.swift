@@ -71,6 +71,6 @@ struct SubmittedSignedData: Sendable {
       source: .signedTransaction, environment: environment,
       evidence: evidence.filter { seen.insert($0).inserted }, bundleID: onlyBundleID,
       records: Array(records.values),
-      selection: .submitted, canGrow: false)
+      selection: .submitted, canGrow: false, signedAt: records.values.map(\.asOf).max())
   }
 }

@@ -55,6 +55,7 @@ extension JSONWritable where Self: RawRepresentable, RawValue == String {
 }
 
 extension Environment: JSONWritable {}
+extension ExactText: JSONWritable {}
 extension ProductID: JSONWritable {}
 extension ProductType: JSONWritable {}
 extension TransactionID: JSONWritable {}

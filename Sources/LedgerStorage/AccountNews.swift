@@ -13,8 +13,8 @@ struct AccountNews: Sendable {
   /// The moment by which it is told.
   private let toldAt: Timestamp
   /// What was told before, and is told now.
-  private let before: [String: Timestamp?]
-  private let after: [String: Timestamp?]
+  private let before: [ExactText: Timestamp?]
+  private let after: [ExactText: Timestamp?]
 
   /// - Parameters:
   ///   - account: Locked, as it is now.
@@ -48,10 +48,10 @@ struct AccountNews: Sendable {
     for account in news {
       for (name, end) in account.after.sorted(by: { $0.key < $1.key })
       where account.before[name] != .some(end) {
-        told.append(Row(id: account.id, name: name, end: end))
+        told.append(Row(id: account.id, name: name.rawValue, end: end))
       }
       for name in account.before.keys.sorted() where account.after[name] == nil {
-        withdrawn.append(Row(id: account.id, name: name))
+        withdrawn.append(Row(id: account.id, name: name.rawValue))
       }
     }
     var statements: [SQL] = []

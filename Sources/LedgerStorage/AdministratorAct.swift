@@ -77,7 +77,8 @@ package struct AdministratorAct: Sendable {
   package func brought(_ entry: LedgerEntry, from source: EntrySource) -> Bool {
     // What is recorded later on a line has a later date: never an earlier one than the act.
     guard source.kind == .administrator, actedAt <= entry.recordedAt,
-      source.id == Administrator(name: administrator).entrySourceID
+      source.id.map(ExactText.init(_:))
+        == ExactText(Administrator(name: administrator).entrySourceID)
     else { return false }
     switch (Action(rawValue: action), entry.content) {
     case (.transfer, .act(.placement(let placement))), (.release, .act(.placement(let placement))):
@@ -153,9 +154,9 @@ enum KeyedText {
   /// Puts keys in the place of names where these stand as words.
   static func withKeys(_ text: String, of names: [AccountKey: String]) -> String {
     var pieces = [Piece.text(text[...])]
-    // The longest first, for one name may be a part of another.
+    // The longest first, because one name may be a part of another.
     let names = names.filter { !$0.value.isEmpty }.sorted {
-      ($0.value.count, $0.value) > ($1.value.count, $1.value)
+      ($0.value.utf8.count, AccountID($0.value)) > ($1.value.utf8.count, AccountID($1.value))
     }
     for (key, name) in names {
       pieces = pieces.flatMap { piece -> [Piece] in
@@ -180,10 +181,13 @@ enum KeyedText {
 
   private static func split(_ text: Substring, at name: String, _ key: AccountKey) -> [Piece] {
     var (pieces, rest): ([Piece], Substring) = ([], text)
-    for range in text.ranges(of: name) {
-      let isWord =
-        !(text[..<range.lowerBound].last.map(isPartOfWord) ?? false)
-        && !(text[range.upperBound...].first.map(isPartOfWord) ?? false)
+    // By scalars: as characters, a text would be compared by its canonical form.
+    for range in text.unicodeScalars.ranges(of: name.unicodeScalars) {
+      let (before, after) = (
+        text.unicodeScalars[..<range.lowerBound].last,
+        text.unicodeScalars[range.upperBound...].first
+      )
+      let isWord = !(before.map(isPartOfWord) ?? false) && !(after.map(isPartOfWord) ?? false)
       guard isWord else { continue }
       pieces += [.text(text[rest.startIndex..<range.lowerBound]), .account(key)]
       rest = text[range.upperBound...]
@@ -191,7 +195,11 @@ enum KeyedText {
     return pieces + [.text(rest)]
   }
 
-  private static func isPartOfWord(_ character: Character) -> Bool {
-    character.isLetter || character.isNumber
+  private static func isPartOfWord(_ scalar: Unicode.Scalar) -> Bool {
+    switch scalar.properties.generalCategory {
+    case .decimalNumber, .letterNumber, .otherNumber, .nonspacingMark, .spacingMark, .enclosingMark:
+      true
+    default: scalar.properties.isAlphabetic
+    }
   }
 }

@@ -147,16 +147,17 @@ struct AuditedFamily: Sendable {
     switch row.table {
     case .holding:
       return holdings.contains {
-        names[$0.account] == row.key && $0.holding.charge == row.charge
+        names[$0.account].map(ExactText.init(_:)) == row.key && $0.holding.charge == row.charge
       }
     case .transactionLine:
       return folded.history.transactions.contains {
-        $0.key.line == row.line && $0.key.transactionID.rawValue == row.key
+        $0.key.line == row.line && ExactText($0.key.transactionID.rawValue) == row.key
       }
     case .webOrderLineItem:
       return evidence.contains {
         if case .transaction(let record) = $0 {
-          record.key.line == row.line && record.webOrderLineItemID?.rawValue == row.key
+          record.key.line == row.line
+            && record.webOrderLineItemID.map { ExactText($0.rawValue) } == row.key
         } else {
           false
         }
@@ -173,15 +174,23 @@ struct AuditedFamily: Sendable {
     }
   }
 
-  /// Whether an account was ever made the owner of a charge.
-  func owned(_ charge: Charge.ID, _ account: AccountKey) -> Bool {
-    entries.contains { entry in
-      if case .ownership(let change) = entry.content {
-        change.charge == charge && change.decision.owner == account
-      } else {
-        false
+  /// Whether a charge can have fulfilled an order: its owner is the order's account, or was until
+  /// an administrator placed the charge.
+  ///
+  /// During a merge orders move before charges.
+  func justifies(_ order: AuditedOrder, fulfilledBy transaction: TransactionKey) -> Bool {
+    let accounts = [order.account, order.openedBy]
+    guard let position = rule.position(of: transaction),
+      let decision = folded.decisions[rule.charges[position].id]?.decision
+    else { return false }
+    if let owner = decision.owner, accounts.contains(owner) { return true }
+    return decision.rule == .administrator
+      && entries.contains { entry in
+        guard case .ownership(let change) = entry.content, change.charge == transaction,
+          let owner = change.decision.owner
+        else { return false }
+        return accounts.contains(owner)
       }
-    }
   }
 
   /// The statements that set the links right: nothing else can be judged before.

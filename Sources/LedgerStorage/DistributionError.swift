@@ -8,6 +8,8 @@ package enum DistributionError: Error, Hashable, Sendable, CustomStringConvertib
   case notLoaded(String)
   /// There are other nodes, and the coordinator is none of them.
   case coordinatorUnknown
+  /// Citus does not know these roles in this database.
+  case unknownRoles([String])
   /// The table's comment does not say where its rows are.
   case unsaid(table: String)
   /// Somebody placed the table otherwise.
@@ -30,6 +32,9 @@ package enum DistributionError: Error, Hashable, Sendable, CustomStringConvertib
     case .coordinatorUnknown:
       "The other nodes do not know the coordinator: say "
         + "SELECT citus_set_coordinator_host('its host name') on it."
+    case .unknownRoles(let roles):
+      "Citus does not know the roles \(roles.joined(separator: ", ")) in this database: let a "
+        + "superuser make a function depend on them there, as in the article on growing."
     case .unsaid(let table):
       "The comment of the table \(table) does not say how it is distributed."
     case .otherwise(let table, let placed, let wanted):

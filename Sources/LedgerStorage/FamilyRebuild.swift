@@ -55,8 +55,7 @@ struct FamilyRebuild {
       + stored.rows.keys.filter { folded.history[$0] == nil }.sorted().map(ChargeSums.deletion)
       + LineLookups(folded.history.transactions).inserts
       + writes.projections(heads: stored.members.mapValues(\.head))
-      + MovementRow.write(
-        from: MovementRow.completed(movements, by: rows), to: rows, at: now)
+      + MovementRow.write(from: movements, to: rows, at: now)
   }
 
   /// Empties what ``FamilyWrites`` writes only by addition.

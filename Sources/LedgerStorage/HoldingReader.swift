@@ -90,8 +90,7 @@ final class HoldingReader: Sendable {
 
   private func send(_ batch: [Question]) {
     let accountIDs = batch.count == 1 ? batch[0].accountIDs : batch.flatMap(\.accountIDs)
-    var statements = Self.statements(accountIDs)
-    if let position { statements.insert(position, at: 0) }
+    let statements = [position, Self.statement(accountIDs)].compactMap(\.self)
     database.batch(statements, deadline: deadline) { [self] outcome in
       let (next, refused) = state.withLock { state -> ([Question], [Question]) in
         var refused: [Question] = []
@@ -107,8 +106,7 @@ final class HoldingReader: Sendable {
       if !next.isEmpty { send(next) }
       let rows = outcome.flatMap { results in
         Result {
-          var rows = try HoldingRows(
-            holdings: results[results.count - 2], grants: results[results.count - 1])
+          var rows = try HoldingRows(results[results.count - 1])
           if position != nil {
             rows.position = try LogPosition.positions(from: results[0]).first ?? nil
           }
@@ -132,37 +130,49 @@ final class HoldingReader: Sendable {
 
   /// Reads the holdings and grants of accounts in one round trip.
   func read(_ accountIDs: [String]) async throws -> HoldingRows {
-    let results = try await database.batch(Self.statements(accountIDs), deadline: deadline)
-    return try HoldingRows(holdings: results[0], grants: results[1])
+    try HoldingRows(await database.query(Self.statement(accountIDs), deadline: deadline))
   }
 
-  /// The statements that read holdings and grants; `HoldingRows` understands their results.
+  /// The statement that reads holdings and grants; `HoldingRows` understands the result.
+  ///
+  /// It is one statement, for one snapshot: the decision on a submission replaces a provisional
+  /// grant by a holding, and a read must not miss both.
   ///
   /// - Parameters:
   ///   - accountIDs: The accounts.
-  ///   - submission: Whose provisional grants are left out; nil: nobody's.
-  /// - Returns: The statements, in the order in which their results are read.
-  static func statements(_ accountIDs: [String], withoutGrantsOf submission: UUID? = nil)
-    -> [SQL]
-  {
-    var grants: SQL = """
-      SELECT account_id, grant_id, entitlement, starts_at, ends_at, source, environment,
-        original_transaction_id, revoked_at
-      FROM tenure.account_grant WHERE account_id = ANY(\(accountIDs))
+  ///   - submission: The submission whose provisional grants are left out.
+  /// - Returns: The statement.
+  static func statement(_ accountIDs: [String], withoutGrantsOf submission: UUID? = nil) -> SQL {
+    var condition: SQL = "account_id = ANY(\(accountIDs))"
+    if let submission { condition.append(" AND submission_id IS DISTINCT FROM \(submission)") }
+    return """
+      SELECT \(columns), NULL::uuid AS grant_id, NULL::text AS entitlement, NULL::text AS source
+      FROM tenure.holding WHERE account_id = ANY(\(accountIDs))
+      UNION ALL
+      \(selectGrants(where: condition))
       """
-    if let submission { grants.append(" AND submission_id IS DISTINCT FROM \(submission)") }
-    return [select(accountIDs), grants]
   }
 
   /// Reads all rows of `holding` of some accounts; `Rows.decodeHolding(_:)` understands them.
   static func select(_ accountIDs: [String]) -> SQL {
+    "SELECT \(columns) FROM tenure.holding WHERE account_id = ANY(\(accountIDs))"
+  }
+
+  /// Reads grants, in the columns of ``statement(_:withoutGrantsOf:)``.
+  static func selectGrants(revokedAt: SQL = "revoked_at", where condition: SQL) -> SQL {
     """
-    SELECT account_id, environment, original_transaction_id, transaction_id, product_id,
-      family_id, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at,
-      auto_renews, phase, grace_ends_at
-    FROM tenure.holding WHERE account_id = ANY(\(accountIDs))
+    SELECT account_id, environment, original_transaction_id, NULL::text, NULL::text, NULL::text,
+      NULL::text, NULL::text, starts_at, ends_at, \(revokedAt), NULL::timestamptz, NULL::boolean,
+      NULL::text, NULL::timestamptz, grant_id, entitlement, source
+    FROM tenure.account_grant WHERE \(condition)
     """
   }
+
+  private static let columns: SQL = """
+    account_id, environment, original_transaction_id, transaction_id, product_id, family_id,
+      product_type, period_type, starts_at, ends_at, revoked_at, superseded_at, auto_renews, phase,
+      grace_ends_at
+    """
 }
 
 /// What one task waits for: the first answer counts, be it the database's or that the task was

@@ -7,26 +7,28 @@ import Subscriptions
 /// work is spread over the callers' threads, and a row that can't be read is a failure for its own
 /// account alone.
 struct HoldingRows: Sendable {
-  private let holdings: RowsByAccount
-  private let grants: RowsByAccount
+  private let rows: RowsByAccount
   /// How much of the primary's log a standby had applied before it was asked; nil: it is none.
   var position: LogPosition?
 
-  /// - Throws: `PostgresError` for columns of other types than the statements of ``HoldingReader``
-  ///   have.
-  init(holdings: Rows, grants: Rows) throws {
-    try holdings.checkHoldings()
-    try grants.checkGrants()
-    self.holdings = try RowsByAccount(holdings)
-    self.grants = try RowsByAccount(grants)
+  /// - Throws: `PostgresError` for columns of other types than the statement of ``HoldingReader``
+  ///   has.
+  init(_ rows: Rows) throws {
+    try rows.checkHoldingsAndGrants()
+    self.rows = try RowsByAccount(rows)
   }
 
   /// What an account holds, in no particular order; nothing for an account that has no rows.
   func holdings(of accountID: String) throws -> AccountHoldings {
     var found = AccountHoldings()
     let id = AccountID(accountID)
-    try holdings.forEach(of: id) { found.holdings.append(try $0.decodeHolding($1).holding) }
-    try grants.forEach(of: id) { found.grants.append(try $0.decodeGrant($1).grant) }
+    try rows.forEach(of: id) { rows, row in
+      if let grant = try rows.decodeGrant(row) {
+        found.grants.append(grant)
+      } else {
+        found.holdings.append(try rows.decodeHolding(row).holding)
+      }
+    }
     return found
   }
 }
@@ -57,29 +59,5 @@ private struct RowsByAccount: Sendable {
       try body(rows, row)
       next = previous[row]
     }
-  }
-}
-
-/// An account id that is compared as PostgreSQL compares it: byte by byte.
-///
-/// Swift's own comparison takes two spellings of one character (é, and e with a combining accent)
-/// for the same, and would hand one account what another holds.
-struct AccountID: Hashable, Comparable, Sendable {
-  let text: String
-
-  init(_ text: String) { self.text = text }
-
-  /// In the order in which all programs lock accounts.
-  static func < (lhs: AccountID, rhs: AccountID) -> Bool {
-    lhs.text.utf8.lexicographicallyPrecedes(rhs.text.utf8)
-  }
-
-  static func == (lhs: AccountID, rhs: AccountID) -> Bool {
-    lhs.text.utf8.elementsEqual(rhs.text.utf8)
-  }
-
-  func hash(into hasher: inout Hasher) {
-    // Equal bytes are equal text.
-    hasher.combine(text)
   }
 }

@@ -18,7 +18,7 @@ package struct Account: Hashable, Sendable {
   }
 
   /// Whether the person was erased: the id is a pseudonym.
-  package var isErased: Bool { id == Self.pseudonym(of: key) }
+  package var isErased: Bool { AccountID(id) == AccountID(Self.pseudonym(of: key)) }
 }
 
 extension Ledger {

@@ -224,7 +224,9 @@ extension Ledger {
     let results = try await transaction.batch(
       members.map(BindingRow.select) + members.map(LineSummaryRow.select)
         + lookedUp.map { LookupRow.select($0, of: lookups[$0] ?? []) }
-        + [HoldingReader.select(family.names.values.sorted())]
+        + [
+          HoldingReader.select(family.names.values.map(AccountID.init(_:)).sorted().map(\.rawValue))
+        ]
         + members.map(MovementRow.select))
     var tables = AuditedTables()
     for (index, member) in members.enumerated() {
@@ -236,11 +238,12 @@ extension Ledger {
         try LookupRow.decode(results[2 * members.count + index], table: table)
           .filter { family.stored.members[$0.line] != nil })
     }
-    let keys = Dictionary(family.names.map { ($1, $0) }) { first, _ in first }
+    let keys = Dictionary(family.names.map { (AccountID($1), $0) }) { first, _ in first }
     let journals = results.suffix(members.count)
     tables.movements = Set(try journals.flatMap(MovementRow.decode))
     for row in try results[results.count - members.count - 1].decodeHoldings() {
-      guard let key = keys[row.accountID], family.stored.members[row.holding.charge.line] != nil
+      guard let key = keys[AccountID(row.accountID)],
+        family.stored.members[row.holding.charge.line] != nil
       else { continue }
       tables.holdings.insert(HoldingRow(account: key, holding: row.holding))
     }

@@ -85,12 +85,12 @@ extension Ledger {
   }
 
   /// Which of these notifications are not in the inbox.
-  package func missingNotifications(among ids: [String]) async throws -> Set<String> {
+  package func missingNotifications(among ids: [String]) async throws -> Set<ExactText> {
     guard !ids.isEmpty else { return [] }
     let known = try await database.query(
       "SELECT notification_id FROM tenure.notification WHERE notification_id = ANY(\(ids))"
     ).decode(String.self)
-    return Set(ids).subtracting(known)
+    return Set(ids.map(ExactText.init(_:))).subtracting(known.map(ExactText.init(_:)))
   }
 
   /// Records what a comparison came to, and has the job come again, in one database transaction.

@@ -2,21 +2,22 @@ import Postgres
 package import Subscriptions
 
 extension Ledger {
-  /// Acknowledges that what a charge paid for was delivered: once, whichever of its transactions
-  /// was delivered.
+  /// Acknowledges that what a charge paid for was delivered: once for a charge and its aliases.
+  ///
+  /// A delivery that was acknowledged before a refund stays so, and repeating the call says when.
   ///
   /// - Parameters:
   ///   - transaction: The charge, or an alias of it.
-  ///   - account: Who got it.
-  ///   - now: When.
-  /// - Returns: When it was delivered, first of all; `isFirst` in the one call that set it. Nil if
-  ///   the account does not own the charge.
-  /// - Throws: What the database says.
+  ///   - account: The account that it was delivered to.
+  ///   - now: The time of the delivery.
+  /// - Returns: The time of the first acknowledgement; `isFirst` in the one call that set it. Nil
+  ///   if the account does not own the charge.
+  /// - Throws: ``LedgerError/revokedCharge(_:)`` for the first acknowledgement of a revoked charge.
   package func acknowledgeDelivery(
     of transaction: TransactionKey, by account: AccountKey, at now: Timestamp
   ) async throws -> (deliveredAt: Timestamp, isFirst: Bool)? {
     try await database.withTransaction { database in
-      // Locked, lest a transaction become the charge's alias meanwhile that was delivered, too.
+      // Locked, because another transaction that was delivered may just become an alias.
       var reader = FamilyReader(isLocking: true)
       try await reader.read([transaction.line], in: database)
       guard let family = reader.families.first,
@@ -24,6 +25,7 @@ extension Ledger {
         family.line.decisions[charge.id]?.decision.owner == account
       else { return nil }
       if let deliveredAt = family.fulfilment(of: charge).deliveredAt { return (deliveredAt, false) }
+      guard charge.revocation == nil else { throw LedgerError.revokedCharge(charge.id) }
       try await database.commit(with: [
         ChargeSums.noting(
           """

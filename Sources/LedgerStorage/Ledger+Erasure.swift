@@ -79,7 +79,11 @@ extension Ledger {
         erasedAt: max(now, lastCharge.map { $0 + .milliseconds(1) } ?? now))
       let submissions = try await submissions(of: account.key, in: transaction)
       let results = try await transaction.batch(
-        Self.rename(account, erasure) + Self.eraseSubmissions(of: account.key, at: now)
+        Self.rename(account, erasure)
+          + [
+            LineSource.forget(
+              submissions, on: try await lines(of: account.key, in: transaction))
+          ] + Self.eraseSubmissions(of: account.key, at: now)
           + Self.endJobs(of: account.key, submissions))
       return (
         account.key,

@@ -14,7 +14,8 @@ package struct NotificationSummary: Hashable, Sendable {
 /// What brought entries of the ledger, by the ids of their sources.
 extension Ledger {
   /// The notifications of some ids; those that were aged out are left out.
-  package func notificationSummaries(_ ids: [String]) async throws -> [String: NotificationSummary]
+  package func notificationSummaries(_ ids: [String]) async throws
+    -> [ExactText: NotificationSummary]
   {
     guard !ids.isEmpty else { return [:] }
     let summaries = try await database.query(
@@ -25,7 +26,7 @@ extension Ledger {
     ).decode(String.self, String?.self, String?.self, Timestamp.self, Timestamp?.self).map {
       NotificationSummary(id: $0, type: $1, subtype: $2, receivedAt: $3, signedAt: $4)
     }
-    return Dictionary(uniqueKeysWithValues: summaries.map { ($0.id, $0) })
+    return Dictionary(uniqueKeysWithValues: summaries.map { (ExactText($0.id), $0) })
   }
 
   /// The accounts whose apps sent some submissions.

@@ -1,4 +1,4 @@
-import Postgres
+package import Postgres
 package import Subscriptions
 
 extension Ledger {
@@ -9,63 +9,93 @@ extension Ledger {
   /// How often changes are folded: until then reports add them up themselves.
   private static let foldingInterval: Duration = .seconds(10)
 
+  /// The same after changes that could not be folded.
+  private static let foldingIntervalAfterFaults: Duration = .minutes(1)
+
   /// Folds the changes of sums that recordings left into the sums by the day, of movements and of
   /// charges, and plans the next time.
   ///
   /// Recordings only ever add rows, so that none waits for another's sum. What a change comes to is
-  /// among the sums or still to be added up at any moment, and never both.
+  /// among the sums or still to be added up at any moment, and never both. A change that can't be
+  /// folded stays, and the others are folded without it.
   ///
   /// - Parameters:
-  ///   - job: Claimed.
-  ///   - now: From when on the next time counts.
-  /// - Throws: What the database says.
-  package func foldMovements(_ job: Job, at now: Timestamp) async throws {
-    for _ in 0..<Self.foldingBatches {
-      let movements = try await fold(from: "movement_change", summing: Self.movementSums)
-      let charges = try await fold(from: "charge_change", summing: ChargeSums.fold)
-      guard max(movements, charges) == Self.foldingBatch else {
-        _ = try await database.batch(
-          job.repetition(at: now + Self.foldingInterval, now: now))
+  ///   - job: The claimed job.
+  ///   - now: The time from which the next run is planned.
+  /// - Returns: The errors of the changes that could not be folded.
+  /// - Throws: Database errors that concern no single change.
+  @discardableResult
+  package func foldMovements(_ job: Job, at now: Timestamp) async throws -> [PostgresError] {
+    var movements = Folding(table: "movement_change", summing: Self.movementSums)
+    var charges = Folding(table: "charge_change", summing: ChargeSums.fold)
+    var isDone = false
+    for _ in 0..<Self.foldingBatches where !isDone {
+      let page = max(try await fold(&movements), try await fold(&charges))
+      isDone = page < Self.foldingBatch
+    }
+    let faults = movements.faults + charges.faults
+    let pause: Duration =
+      !isDone ? .zero : faults.isEmpty ? Self.foldingInterval : Self.foldingIntervalAfterFaults
+    _ = try await database.batch(job.repetition(at: now + pause, now: now))
+    return faults.map(\.error)
+  }
+
+  /// The changes of one table that are folded.
+  private struct Folding {
+    struct Change {
+      var line: OriginalTransactionID
+      var id: Int64
+    }
+
+    let table: String
+    /// The statement that adds up some changes of some lines.
+    let summing: ([OriginalTransactionID], [Int64]) -> SQL
+    var faults: [(change: Int64, error: PostgresError)] = []
+  }
+
+  /// Folds one page of changes, and returns how many changes it has.
+  private func fold(_ folding: inout Folding) async throws -> Int {
+    let page = try await database.query(
+      """
+      SELECT original_transaction_id, change_id FROM tenure.\(unescaped: folding.table)
+      WHERE change_id <> ALL(\(folding.faults.map(\.change)))
+      LIMIT \(Self.foldingBatch)
+      """
+    ).decode(OriginalTransactionID.self, Int64.self).map { Folding.Change(line: $0, id: $1) }
+    try await fold(page[...], &folding)
+    return page.count
+  }
+
+  /// Folds some changes together; if one of them can't be folded, each half without the other.
+  private func fold(_ changes: ArraySlice<Folding.Change>, _ folding: inout Folding) async throws {
+    guard let first = changes.first else { return }
+    do {
+      try await take(changes, folding)
+    } catch let error as PostgresError where error.sqlState?.errorClass == "22" {
+      guard changes.count > 1 else {
+        folding.faults.append((first.id, error))
         return
       }
+      try await fold(changes.prefix(changes.count / 2), &folding)
+      try await fold(changes.dropFirst(changes.count / 2), &folding)
     }
-    _ = try await database.batch(job.repetition(at: now, now: now))
   }
 
   /// Takes some changes and adds what they come to.
   ///
-  /// Statements of their own, for changes are in the shards of their lines, where there are shards,
-  /// and sums are not. If somebody else took one of the changes meanwhile, nothing is done.
-  ///
-  /// - Parameters:
-  ///   - table: Where the changes are.
-  ///   - summing: Adds up some changes of some lines.
-  /// - Returns: How many changes were folded.
-  /// - Throws: What the database says.
-  private func fold(
-    from table: String, summing: ([OriginalTransactionID], [Int64]) -> SQL
-  ) async throws -> Int {
+  /// Statements of their own, because changes are in the shards of their lines, where there are
+  /// shards, and sums are not. If another worker took one of the changes, nothing is done.
+  private func take(_ changes: ArraySlice<Folding.Change>, _ folding: Folding) async throws {
+    let (lines, ids) = (Array(Set(changes.map(\.line))), changes.map(\.id))
     try await database.withTransaction(isolation: .readCommitted) { transaction in
-      let page = try await transaction.query(
-        """
-        SELECT original_transaction_id, change_id FROM tenure.\(unescaped: table)
-        LIMIT \(Self.foldingBatch)
-        """
-      ).decode(OriginalTransactionID.self, Int64.self)
-      guard !page.isEmpty else { return 0 }
-      let (lines, changes) = (Array(Set(page.map(\.0))), page.map(\.1))
       let taken = try await transaction.batch([
-        summing(lines, changes),
+        folding.summing(lines, ids),
         """
-        DELETE FROM tenure.\(unescaped: table)
-        WHERE original_transaction_id = ANY(\(lines)) AND change_id = ANY(\(changes))
+        DELETE FROM tenure.\(unescaped: folding.table)
+        WHERE original_transaction_id = ANY(\(lines)) AND change_id = ANY(\(ids))
         """,
       ])[1].affectedRows
-      guard taken == page.count else {
-        await transaction.rollBack()
-        return 0
-      }
-      return taken
+      if taken != changes.count { await transaction.rollBack() }
     }
   }
 

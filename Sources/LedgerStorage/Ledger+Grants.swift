@@ -89,7 +89,7 @@ extension Ledger {
     guard holder == account.key,
       let known = try StoredGrant.grants(from: rows, of: account.id).first
     else { throw LedgerError.differentGrant(id, member: "account_id") }
-    guard known.grant.entitlement == entitlement else {
+    guard ExactText(known.grant.entitlement) == ExactText(entitlement) else {
       throw LedgerError.differentGrant(id, member: "entitlement")
     }
     guard known.grant.endsAt == endsAt else {
@@ -184,13 +184,10 @@ extension Ledger {
   func grants(of accountID: String, knownAt: Timestamp?) async throws -> [Grant] {
     guard let knownAt else { return try await holdings(of: accountID).grants }
     return try await database.query(
-      """
-      SELECT account_id, grant_id, entitlement, starts_at, ends_at, source, environment,
-        original_transaction_id, CASE WHEN revoked_at <= \(knownAt) THEN revoked_at END
-      FROM tenure.account_grant
-      WHERE account_id = \(accountID) AND recorded_at <= \(knownAt)
-      """
-    ).decodeGrants().map(\.grant)
+      HoldingReader.selectGrants(
+        revokedAt: "CASE WHEN revoked_at <= \(knownAt) THEN revoked_at END",
+        where: "account_id = \(accountID) AND recorded_at <= \(knownAt)")
+    ).decodeGrants()
   }
 }
 

@@ -45,7 +45,7 @@ extension Ledger {
           try await copy(
             new.map { owners[$0] }, keys: known.accounts, from: source, at: now)
         } catch let error as PostgresError
-          where error.sqlState == .uniqueViolation && attempt < Self.patience
+          where Self.isDuplicate(error) && attempt < Self.patience
         {
           // Somebody else has just written one of the lines, or one of the accounts.
           continue
@@ -62,6 +62,12 @@ extension Ledger {
       return verdicts.compactMap(\.self)
     }
     preconditionFailure("The last attempt returns or throws.")
+  }
+
+  /// Whether a row is there already; on a Citus an error within COPY comes as an internal error.
+  private static func isDuplicate(_ error: PostgresError) -> Bool {
+    error.sqlState == .uniqueViolation
+      || error.sqlState == .internalError && error.message.contains("duplicate key value")
   }
 
   // MARK: What is known
@@ -118,7 +124,7 @@ extension Ledger {
         })
     known.accounts = try Self.accountKeys(from: results[0])
     known.erased = Set(
-      known.accounts.filter { $0.key.text == Account.pseudonym(of: $0.value) }.keys)
+      known.accounts.filter { $0.key == AccountID(Account.pseudonym(of: $0.value)) }.keys)
     for (index, environment) in environments.enumerated() {
       for (id, owner, paidThrough) in try results[1 + 2 * index].decode(
         OriginalTransactionID.self, AccountKey?.self, Timestamp?.self)
@@ -139,7 +145,7 @@ extension Ledger {
   private static func select(accounts names: [String]) -> SQL {
     """
     SELECT account_id, account_key FROM tenure.account
-    WHERE account_id = ANY(\(Set(names.map(AccountID.init)).sorted().map(\.text)))
+    WHERE account_id = ANY(\(Set(names.map(AccountID.init)).sorted().map(\.rawValue)))
     """
   }
 
@@ -164,7 +170,7 @@ extension Ledger {
     guard !names.isEmpty else { return [:] }
     let found = try await transaction.batch(
       names.map { name -> SQL in
-        "SELECT account_key FROM tenure.account WHERE account_id = \(name.text) FOR KEY SHARE"
+        "SELECT account_key FROM tenure.account WHERE account_id = \(name.rawValue) FOR KEY SHARE"
       })
     var held: [AccountID: AccountKey] = [:]
     for (name, rows) in zip(names, found) { held[name] = try rows.decodeFirst(AccountKey.self) }
@@ -192,7 +198,8 @@ extension Ledger {
     // In one order, so that two imports never wait for each other in a circle.
     for name in Set(owners.map(\.account)).subtracting(keys.keys).sorted() {
       let account = Account(
-        id: name.text, key: AccountKey(rawValue: UUID()), appAccountToken: UUID(), createdAt: now)
+        id: name.rawValue, key: AccountKey(rawValue: UUID()), appAccountToken: UUID(),
+        createdAt: now)
       accounts.append(account)
       keys[name] = account.key
     }

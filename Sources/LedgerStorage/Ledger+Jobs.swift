@@ -46,7 +46,9 @@ extension Ledger {
         ) AS picked
       )
       UPDATE tenure.job AS j SET attempts = attempts + 1, locked_by = \(worker),
-        locked_until = (\(leases))[1 + least(greatest(attempts - 5, 0), 7)]
+        -- Citus's deparser crashes on a SET that is a plain array subscript.
+        locked_until = (SELECT l.leases[1 + least(greatest(j.attempts - 5, 0), 7)]
+          FROM (SELECT \(leases) AS leases) AS l)
       WHERE j.job_id = ANY (ARRAY(SELECT job_id FROM due))
       RETURNING j.job_id, j.kind, j.subject, j.attempts, j.generation, j.created_at,
         j.priority, j.run_at

@@ -62,9 +62,7 @@ extension Ledger {
       let rows = MovementRow.rows(of: family.line, rule: family.rule, in: catalogue)
       return FamilyJournal(
         id: id, lastRecordedAt: family.lastRecordedAt,
-        known: MovementRow.completed(
-          Set(family.members.keys.flatMap { known[$0] ?? [] }), by: rows),
-        rows: rows)
+        known: Set(family.members.keys.flatMap { known[$0] ?? [] }), rows: rows)
     }
   }
 

@@ -188,11 +188,12 @@ extension Ledger {
         "SELECT 1 FROM tenure.purchase_order WHERE account_key = \(account.key) FOR UPDATE")
       // In the order that all programs keep to; whoever recorded on another line until then has
       // ended: look once more.
-      let ids = [account.id, other.id].sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+      let (first, second) = (AccountID(account.id), AccountID(other.id))
+      let ids = [first, second].sorted()
       let found = try await transaction.batch(
         ids.map { id -> SQL in
           """
-          SELECT account_key, merged_into_key FROM tenure.account WHERE account_id = \(id)
+          SELECT account_key, merged_into_key FROM tenure.account WHERE account_id = \(id.rawValue)
           FOR UPDATE
           """
         })
@@ -200,13 +201,13 @@ extension Ledger {
         // Erased or merged since, or by another call of the same. A merge that goes on does so
         // though the other account was merged, too, since.
         guard let (_, into) = try rows.decodeFirst(AccountKey.self, AccountKey?.self) else {
-          throw LedgerError.unknownAccount(id)
+          throw LedgerError.unknownAccount(id.rawValue)
         }
-        if let into, id == other.id ? account.mergedInto == nil : into != other.key {
+        if let into, id == second ? account.mergedInto == nil : into != other.key {
           throw LedgerError.mergedAccount(
-            id, into: try await names(of: [into], in: transaction)[into] ?? "unknown")
+            id.rawValue, into: try await names(of: [into], in: transaction)[into] ?? "unknown")
         }
-        if id == account.id { isFirst = into == nil }
+        if id == first { isFirst = into == nil }
       }
     }
     let lines = try await lines(of: account.key, in: transaction)
@@ -339,7 +340,8 @@ extension Ledger {
     ).map { TransactionKey(line: LineID($0, $1), transactionID: $2, productID: $3) }
   }
 
-  private func lines(of account: AccountKey, in transaction: Transaction) async throws
+  /// The lines on which an account ever owned or claimed something.
+  func lines(of account: AccountKey, in transaction: Transaction) async throws
     -> [LineID]
   {
     try await transaction.query(
@@ -361,9 +363,10 @@ extension Ledger {
     return [
       """
       INSERT INTO tenure.purchase_order (account_key, order_id, product_id, status, created_at,
-        fulfilled_at, environment, original_transaction_id, transaction_id, opened_by_key)
-      SELECT \(other), order_id, product_id, status, created_at, fulfilled_at, environment,
-        original_transaction_id, transaction_id, coalesce(opened_by_key, account_key)
+        fulfilled_at, is_named, environment, original_transaction_id, transaction_id,
+        opened_by_key)
+      SELECT \(other), order_id, product_id, status, created_at, fulfilled_at, is_named,
+        environment, original_transaction_id, transaction_id, coalesce(opened_by_key, account_key)
       FROM tenure.purchase_order WHERE account_key = \(account)
       """,
       "DELETE FROM tenure.purchase_order WHERE account_key = \(account)",

@@ -172,7 +172,7 @@ extension Ledger {
       """
     ).decode(String.self, AccountKey.self)
     return ExportPage(
-      rows: page.filter { $0.0 != Account.pseudonym(of: $0.1) }.map(\.0),
+      rows: page.filter { AccountID($0.0) != AccountID(Account.pseudonym(of: $0.1)) }.map(\.0),
       next: page.count < limit ? nil : page.last?.0)
   }
 }

@@ -2,7 +2,7 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// An order as it stands.
+/// An order with its account and the charge that fulfilled it.
 package struct StoredOrder: Hashable, Sendable {
   package let order: PurchaseOrder
   package let accountID: String
@@ -18,8 +18,8 @@ package struct StoredOrder: Hashable, Sendable {
 
   /// The order as it is answered at a moment: expired if nobody has paid for it in time.
   ///
-  /// Nothing has to run for that, and nothing is lost by it: the money of a late charge has been
-  /// paid, so the charge fulfils the order all the same.
+  /// Nothing has to run for that. A late charge still fulfils the order, because the money has been
+  /// paid.
   package func answered(at now: Timestamp) -> StoredOrder {
     guard order.status == .open, now >= expiresAt else { return self }
     var order = order
@@ -64,9 +64,9 @@ extension StoredOrder {
 }
 
 extension Ledger {
-  /// Opens an order, creating the account if it is new; the job that lets it expire waits with it.
+  /// Opens an order, creating the account if it is new, with the job that lets it expire.
   ///
-  /// An account that was merged into another opens it for that one.
+  /// An order that is opened for a merged account is the other account's.
   ///
   /// - Throws: ``LedgerError/unknownProduct(_:)``, ``LedgerError/erasedAccount(_:)``.
   package func openOrder(
@@ -75,25 +75,50 @@ extension Ledger {
     let known = try await database.query(
       "SELECT 1 FROM tenure.product WHERE product_id = \(productID) LIMIT 1")
     guard known.count == 1 else { throw LedgerError.unknownProduct(productID) }
-    let account = try await successor(of: findOrCreateAccount(accountID, at: now))
-    guard !account.isErased else { throw LedgerError.erasedAccount(accountID) }
-    let order = PurchaseOrder(
-      id: UUID(), account: account.key, productID: productID, createdAt: now, status: .open)
-    _ = try await database.batch([
-      """
-      INSERT INTO tenure.purchase_order (account_key, order_id, product_id, status, created_at)
-      VALUES (\(order.account), \(order.id), \(order.productID), \(order.status),
-        \(order.createdAt))
-      """,
-      """
-      INSERT INTO tenure.purchase_order_account (order_id, account_key)
-      VALUES (\(order.id), \(order.account))
-      """,
-      Job.insert(.expireOrder(order.id), runAt: now + orderLifetime, at: now),
-    ])
-    return StoredOrder(
-      order: order, accountID: account.id, appAccountToken: account.appAccountToken,
-      fulfilledAt: nil, environment: nil, transactionID: nil, expiresAt: now + orderLifetime)
+    while true {
+      let account = try await successor(of: findOrCreateAccount(accountID, at: now))
+      guard !account.isErased else { throw LedgerError.erasedAccount(accountID) }
+      let order = PurchaseOrder(
+        id: UUID(), account: account.key, productID: productID, createdAt: now, status: .open)
+      if try await insert(order, of: account, at: now) {
+        return StoredOrder(
+          order: order, accountID: account.id, appAccountToken: account.appAccountToken,
+          fulfilledAt: nil, environment: nil, transactionID: nil, expiresAt: now + orderLifetime)
+      }
+    }
+  }
+
+  /// Writes a new order, unless its account has been merged or erased since it was read.
+  private func insert(_ order: PurchaseOrder, of account: Account, at now: Timestamp) async throws
+    -> Bool
+  {
+    try await database.withTransaction { transaction in
+      // A merge or an erasure moves the orders that it finds, with the row locked.
+      let rows = try await transaction.query(
+        """
+        SELECT account_key, merged_into_key FROM tenure.account WHERE account_id = \(account.id)
+        FOR KEY SHARE
+        """)
+      guard let (key, into) = try rows.decodeFirst(AccountKey.self, AccountKey?.self),
+        key == account.key, into == nil
+      else {
+        await transaction.rollBack()
+        return false
+      }
+      try await transaction.commit(with: [
+        """
+        INSERT INTO tenure.purchase_order (account_key, order_id, product_id, status, created_at)
+        VALUES (\(order.account), \(order.id), \(order.productID), \(order.status),
+          \(order.createdAt))
+        """,
+        """
+        INSERT INTO tenure.purchase_order_account (order_id, account_key)
+        VALUES (\(order.id), \(order.account))
+        """,
+        Job.insert(.expireOrder(order.id), runAt: now + orderLifetime, at: now),
+      ])
+      return true
+    }
   }
 
   /// Finds an order; nil if there is none of this id.
@@ -209,15 +234,29 @@ extension Ledger {
     """
   }
 
-  /// Locks and reads the orders of an account for some products that still wait for their payment;
+  /// Locks and reads the orders of an account for some products that a charge can fulfil;
   /// ``orders(from:)`` reads the result.
-  static func lockOrdersAwaitingPayment(of account: AccountKey, for products: Set<ProductID>)
-    -> SQL
-  {
+  ///
+  /// Expired ones that are too old for any of the charges are neither locked nor read.
+  static func lockOrdersAwaitingPayment(
+    of account: AccountKey, for products: Set<ProductID>, opened times: PurchaseOrder.OpeningTimes
+  ) -> SQL {
     """
     SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
     WHERE account_key = \(account) AND product_id = ANY(\(products.sorted()))
-      AND status IN ('open', 'expired')
+      AND created_at <= \(times.latest)
+      AND (status = 'open' OR status = 'expired' AND created_at >= \(times.earliest))
+    ORDER BY order_id
+    FOR UPDATE
+    """
+  }
+
+  /// Locks and reads those of some orders of an account that were matched without being named;
+  /// ``orders(from:)`` reads the result.
+  static func lockMatchedOrders(_ ids: Set<UUID>, of account: AccountKey) -> SQL {
+    """
+    SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
+    WHERE account_key = \(account) AND order_id = ANY(\(ids.sorted())) AND NOT is_named
     ORDER BY order_id
     FOR UPDATE
     """
@@ -232,24 +271,60 @@ extension Ledger {
   }
 
   /// The statements that let a charge fulfil an order.
-  static func fulfil(_ order: PurchaseOrder, by charge: Charge, at now: Timestamp) -> [SQL] {
+  static func fulfil(
+    _ order: PurchaseOrder, by charge: Charge, isNamed: Bool, at now: Timestamp
+  ) -> [SQL] {
     [
       """
       UPDATE tenure.purchase_order SET status = 'fulfilled', fulfilled_at = \(now),
-        environment = \(charge.id.line.environment),
+        is_named = \(isNamed), environment = \(charge.id.line.environment),
         original_transaction_id = \(charge.id.line.originalTransactionID),
         transaction_id = \(charge.id.transactionID)
       WHERE account_key = \(order.account) AND order_id = \(order.id)
       """,
-      ChargeSums.noting(
-        """
-        UPDATE tenure.store_transaction SET order_id = \(order.id)
-        WHERE environment = \(charge.id.line.environment)
-          AND original_transaction_id = \(charge.id.line.originalTransactionID)
-          AND transaction_id = \(charge.id.transactionID) AND product_id = \(charge.id.productID)
-        """, of: charge.id),
+      set(order.id, on: charge.id),
       Job.delete(.expireOrder(order.id)),
     ]
+  }
+
+  /// Notes that a submission has named the order that its charge had fulfilled before.
+  static func nameOrder(_ order: PurchaseOrder) -> SQL {
+    """
+    UPDATE tenure.purchase_order SET is_named = true
+    WHERE account_key = \(order.account) AND order_id = \(order.id) AND NOT is_named
+    """
+  }
+
+  /// The statements that open an order again, with the job that lets it expire.
+  ///
+  /// - Parameters:
+  ///   - order: The order.
+  ///   - transactions: Those of the charge that name it.
+  ///   - now: The moment.
+  /// - Returns: The statements.
+  func reopen(
+    _ order: PurchaseOrder, fulfilledBy transactions: [TransactionKey], at now: Timestamp
+  ) -> [SQL] {
+    [
+      """
+      UPDATE tenure.purchase_order SET status = 'open', fulfilled_at = NULL, is_named = false,
+        environment = NULL, original_transaction_id = NULL, transaction_id = NULL
+      WHERE account_key = \(order.account) AND order_id = \(order.id)
+      """
+    ] + transactions.map { Self.set(nil, on: $0) } + [
+      Job.insert(.expireOrder(order.id), runAt: order.createdAt + orderLifetime, at: now)
+    ]
+  }
+
+  private static func set(_ order: UUID?, on transaction: TransactionKey) -> SQL {
+    ChargeSums.noting(
+      """
+      UPDATE tenure.store_transaction SET order_id = \(order)
+      WHERE environment = \(transaction.line.environment)
+        AND original_transaction_id = \(transaction.line.originalTransactionID)
+        AND transaction_id = \(transaction.transactionID)
+        AND product_id = \(transaction.productID)
+      """, of: transaction)
   }
 
   /// The statement that follows a charge's refund, or the refund's reversal, on its order.

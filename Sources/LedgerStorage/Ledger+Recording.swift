@@ -71,6 +71,18 @@ package struct RecordedFamily: Sendable {
     return (rule.charges[position], recorded)
   }
 
+  /// Whether this recording has the account's first claim of a charge.
+  package func hasFirstClaim(by account: AccountKey, on charge: Charge) -> Bool {
+    let claims = entries.contains { entry in
+      guard case .act(.claim(let claim)) = entry.content else { return false }
+      return claim.account == account && charge.transactions.contains(claim.transaction)
+    }
+    return claims
+      && !charge.transactions.contains {
+        before.line.history.hasClaim(by: account, on: $0)
+      }
+  }
+
   /// Says why a charge is whose it is.
   package func explanation(of decision: Decision) -> String {
     Explanation(decision) { names[$0] ?? "an erased account" }.sentence

@@ -17,7 +17,7 @@ extension Ledger {
       switch access {
       case .all: (true, [])
       case .none: (false, [])
-      case .accounts(let ids): (false, ids.sorted())
+      case .accounts(let ids): (false, ids.sorted().map(\.rawValue))
       }
     let differs: SQL = "everybody <> \(isEverybody) OR account_ids <> \(accountIDs)"
     // Looking first: a program that starts on a standby writes nothing if it need not.

@@ -134,13 +134,13 @@ extension Ledger {
   /// What recording a submission came to.
   package struct RecordedSubmission: Sendable {
     package var recording: Recording
-    /// What came of the order that the submission named; nil if it named none.
+    /// The result of naming an order; nil if the submission named none.
     package var namedOrder: NamedOrder?
     /// The order that the submission's charge fulfilled, named or not.
     package var fulfilledOrder: UUID?
 
-    /// What came of naming an order.
-    package enum NamedOrder: Sendable {
+    /// The result of naming an order.
+    package enum NamedOrder: Hashable, Sendable {
       case unknown
       case matched(PurchaseOrder.NamedOrder)
     }
@@ -213,10 +213,7 @@ extension Ledger {
       transaction -> (AnsweredSubmission<Outcome>?, Set<Bell.Channel>, Recording?) in
       let (locked, before, after) = try await lock(
         linesOf: verified.evidence, before: Standing.lock(submission.id),
-        after: [
-          OrdersAtHand.lock(
-            of: account, named: submission.orderID, selected: verified.selected)
-        ] + Self.lockClaimant(of: submission)
+        after: [OrdersAtHand.lock(for: verified)] + Self.lockClaimant(of: submission)
           // Behind the account's lock: whoever erases the person has ended then.
           + [KnownAccount.select([account])],
         in: transaction)
@@ -249,15 +246,14 @@ extension Ledger {
       try await orders.match(
         named: claims ? submission.orderID : nil, by: submission.account,
         among: claims ? verified.selected : [],
-        atHand: OrdersAtHand(
-          of: account, named: submission.orderID, selected: verified.selected, from: after[0]),
-        in: self, transaction, result: &result)
+        atHand: OrdersAtHand(for: verified, from: after[0]), in: self, transaction, result: &result)
       let consequences = try await consequences(
         of: recording, orders: orders.changes, terms: terms, at: now,
         knowing: isErased ? [] : [claimant], in: transaction)
       let exchanges = isErased ? [] : verified.exchanges
       let statements =
-        writes + orders.statements + consequences.statements + verified.lineSources
+        writes + orders.statements + consequences.statements
+        + verified.lineSources(in: recording)
         + Self.insert(exchanges, of: submission, after: standing.lastExchange)
         + ProvisionalGrant.replace([], of: submission, after: standing.attempts, at: now)
       guard claims else {
@@ -524,9 +520,13 @@ extension Ledger {
 
 extension Ledger.VerifiedSubmission {
   /// Notes what Apple can be asked about the lines with later.
-  fileprivate var lineSources: [SQL] {
-    LineSource(
+  fileprivate func lineSources(in recording: Recording) -> [SQL] {
+    let others = recording.families.filter { _, family in
+      let latest = family.rule.charges.latestCharge.flatMap { family.line.decisions[$0.id] }
+      return latest?.decision.owner != submission.account
+    }
+    return LineSource(
       bundleID: bundleID, receipt: source == .receipt ? .submission(submission.id) : nil
-    ).upsert(for: evidence)
+    ).upsert(for: evidence, ofOthers: Set(others.keys))
   }
 }

@@ -44,7 +44,9 @@ extension Ledger {
           from: database.query(Self.select(account: accountID)), id: accountID)
         if let receiver {
           _ = try await database.query(
-            Self.lockOrdersAwaitingPayment(of: receiver.key, for: [charge.productID]))
+            Self.lockOrdersAwaitingPayment(
+              of: receiver.key, for: [charge.productID],
+              opened: PurchaseOrder.OpeningTimes(purchasedAt: charge.date)))
         }
         account = try await lockAccount(accountID, in: database)
       }

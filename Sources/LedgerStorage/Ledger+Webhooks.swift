@@ -51,8 +51,9 @@ extension Ledger {
         ON CONFLICT (event_id) DO NOTHING
       ), job AS (
         INSERT INTO tenure.job AS j (kind, subject, lane, run_at, created_at)
-        SELECT DISTINCT \(task.kind), stream, \(task.lane), \(now), \(now)
-        FROM new ORDER BY 2
+        -- Citus adds the identity column to this list, so the streams are made distinct below it.
+        SELECT \(task.kind), stream, \(task.lane), \(now), \(now)
+        FROM (SELECT DISTINCT stream FROM new) AS streams ORDER BY stream
         ON CONFLICT (kind, subject) DO UPDATE SET generation = j.generation + 1
       )
       UPDATE tenure.feed SET pushed_to = coalesce((SELECT max(position) FROM new), position)
@@ -238,8 +239,8 @@ extension Ledger {
         RETURNING stream
       ), job AS (
         INSERT INTO tenure.job (kind, subject, lane, run_at, created_at)
-        SELECT DISTINCT \(task.kind), stream, \(task.lane), \(now), \(now)
-        FROM again ORDER BY 2
+        SELECT \(task.kind), stream, \(task.lane), \(now), \(now)
+        FROM (SELECT DISTINCT stream FROM again) AS streams ORDER BY stream
         ON CONFLICT (kind, subject) DO UPDATE SET \(Job.anew)
       )
       SELECT count(*) FROM again

@@ -90,7 +90,6 @@ extension LedgerAudit {
     of family: AuditedFamily, _ movements: Set<MovementRow>, in catalogue: Catalogue
   ) {
     let expected = family.movements(in: catalogue)
-    let movements = MovementRow.completed(movements, by: expected)
     for row in expected.subtracting(movements).sorted() {
       report(.projection, row.family, "\(row.description) is missing or differs")
     }
@@ -109,10 +108,11 @@ extension LedgerAudit {
           "transaction \(charge.transactionID) fulfils order \(orderID), which does not say so")
         continue
       }
-      if !family.owned(charge, order.account), !family.owned(charge, order.openedBy) {
+      if !family.justifies(order, fulfilledBy: charge) {
         report(
           .order, charge.line,
-          "order \(orderID) is of an account that transaction \(charge.transactionID) never had")
+          "order \(orderID) is of an account that does not own transaction "
+            + "\(charge.transactionID)")
       }
     }
   }

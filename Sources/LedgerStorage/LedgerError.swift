@@ -15,6 +15,8 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
   /// An account can't be merged into itself.
   case mergesIntoItself(String)
   case unknownTransaction(TransactionID)
+  /// Nothing is delivered for a charge that was refunded or revoked.
+  case revokedCharge(Charge.ID)
   case unknownGrant(UUID)
   /// A grant of this id exists, and differs in the member.
   case differentGrant(UUID, member: String)
@@ -35,6 +37,7 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
     case .mergedAccount(let id, let other): "Account \(id) was merged into account \(other)."
     case .mergesIntoItself(let id): "Account \(id) can't be merged into itself."
     case .unknownTransaction(let id): "Transaction \(id) was never recorded."
+    case .revokedCharge(let id): "Transaction \(id.transactionID) is revoked."
     case .unknownGrant(let id): "There is no grant \(id.uuidString.lowercased())."
     case .differentGrant(let id, let member):
       "A grant \(id.uuidString.lowercased()) exists, with another `\(member)`."

@@ -2,7 +2,7 @@ package import Foundation
 import Postgres
 import Subscriptions
 
-/// What Apple can be asked about lines with: the app, and the last receipt that tells of them.
+/// The app that lines belong to, and receipts that list them: what Apple can be asked with.
 package struct LineSource: Hashable, Sendable {
   /// Where a receipt is kept.
   package enum Receipt: Hashable, Sendable {
@@ -13,23 +13,36 @@ package struct LineSource: Hashable, Sendable {
 
   /// Nil where lines were recorded before apps were noted.
   package var bundleID: String?
-  package var receipt: Receipt?
+  /// The receipts, the best one first.
+  ///
+  /// Any of them may have been erased or aged out.
+  package var receipts: [Receipt]
 
+  /// - Parameters:
+  ///   - bundleID: The app.
+  ///   - receipt: The one receipt that is known.
   package init(bundleID: String?, receipt: Receipt? = nil) {
     self.bundleID = bundleID
-    self.receipt = receipt
+    receipts = receipt.map { [$0] } ?? []
   }
 }
 
 extension LineSource {
-  /// Notes it for the lines that something verified tells of.
+  /// Notes the source for the lines that something verified lists.
   ///
-  /// The latest receipt takes the place of an earlier one; what came without a receipt leaves it.
-  /// The lines are locked already, so that nobody waits in a circle.
-  func upsert(for evidence: [Evidence]) -> [SQL] {
+  /// The latest receipt replaces an earlier one, unless its sender owns nothing of the line: the
+  /// owner's receipt stays when another account that submitted it is erased. Evidence that came
+  /// without a receipt leaves the noted one. The lines are locked already, so that two recordings
+  /// never wait for each other.
+  ///
+  /// - Parameters:
+  ///   - evidence: What was verified.
+  ///   - others: The lines whose latest charge the sender of the receipt does not own.
+  /// - Returns: The statements.
+  func upsert(for evidence: [Evidence], ofOthers others: Set<LineID> = []) -> [SQL] {
     let lines = Set(evidence.map(\.line)).sorted()
     guard !lines.isEmpty, let bundleID else { return [] }
-    guard let receipt else {
+    guard let receipt = receipts.first else {
       return lines.map { "(\($0.environment), \($0.originalTransactionID), \(bundleID))" }.rowLists
         .map { rows in
           """
@@ -47,27 +60,44 @@ extension LineSource {
       case .submission(let id): (id, nil)
       case .notification(let id): (nil, id)
       }
-    return lines.map { line in
-      """
-      (\(line.environment), \(line.originalTransactionID), \(bundleID), \(submission),
-        \(notification))
-      """
-    }.rowLists.map { rows in
-      """
-      INSERT INTO tenure.line_source (environment, original_transaction_id, bundle_id,
-        receipt_submission_id, receipt_notification_id)
-      VALUES \(rows)
-      ON CONFLICT (environment, original_transaction_id)
-      DO UPDATE SET bundle_id = excluded.bundle_id,
-        receipt_submission_id = excluded.receipt_submission_id,
-        receipt_notification_id = excluded.receipt_notification_id
-      """
+    func upsert(_ lines: [LineID], where condition: SQL) -> [SQL] {
+      lines.map { line in
+        """
+        (\(line.environment), \(line.originalTransactionID), \(bundleID), \(submission),
+          \(notification))
+        """
+      }.rowLists.map { rows in
+        """
+        INSERT INTO tenure.line_source AS known (environment, original_transaction_id, bundle_id,
+          receipt_submission_id, receipt_notification_id)
+        VALUES \(rows)
+        ON CONFLICT (environment, original_transaction_id)
+        DO UPDATE SET bundle_id = excluded.bundle_id,
+          receipt_submission_id = excluded.receipt_submission_id,
+          receipt_notification_id = excluded.receipt_notification_id
+        WHERE \(condition)
+        """
+      }
     }
+    return upsert(lines.filter { !others.contains($0) }, where: "true")
+      + upsert(
+        lines.filter(others.contains),
+        where: "known.receipt_submission_id IS NULL AND known.receipt_notification_id IS NULL")
   }
 
-  /// Reads what is noted of some lines; ``init(from:)`` reads the results.
+  /// The statement that lets lines do without the receipts of submissions that are erased.
+  static func forget(_ submissions: [UUID], on lines: [LineID]) -> SQL {
+    """
+    UPDATE tenure.line_source SET receipt_submission_id = NULL
+    WHERE environment IN ('production', 'sandbox')
+      AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+      AND receipt_submission_id = ANY(\(submissions))
+    """
+  }
+
+  /// Reads the sources of some lines; ``init(from:)`` reads the results.
   ///
-  /// Lines from before apps and receipts were noted have a claim, which names its submission.
+  /// The submissions that claimed something of a line are further sources, the owner's first.
   static func select(_ lines: [LineID]) -> [SQL] {
     lines.flatMap { line -> [SQL] in
       [
@@ -78,22 +108,31 @@ extension LineSource {
           AND original_transaction_id = \(line.originalTransactionID)
         """,
         """
-        SELECT submission_id FROM tenure.claim
-        WHERE environment = \(line.environment)
-          AND original_transaction_id = \(line.originalTransactionID)
-        ORDER BY number DESC LIMIT 1
+        SELECT c.submission_id
+        FROM tenure.claim AS c
+        JOIN tenure.original_transaction AS t USING (environment, original_transaction_id)
+        WHERE c.environment = \(line.environment)
+          AND c.original_transaction_id = \(line.originalTransactionID)
+          AND c.submission_id IS NOT NULL
+        GROUP BY c.submission_id
+        ORDER BY coalesce(bool_or(c.account_key = t.latest_owner_key), false) DESC,
+          max(c.number) DESC
+        LIMIT \(mostClaims)
         """,
       ]
     }
   }
 
-  /// What is known together of lines that Apple links, the first one's word first.
+  /// How many submissions are looked at for one whose receipt is still there.
+  private static let mostClaims = 10
+
+  /// Joins the sources of lines that Apple links, the first line's first.
   init(from results: [Rows]) throws {
     self.init(bundleID: nil)
-    var claimed: UUID?
+    var claimed: [Receipt] = []
     for (index, rows) in results.enumerated() {
       guard index.isMultiple(of: 2) else {
-        if claimed == nil { claimed = try rows.decodeFirst(UUID?.self) ?? nil }
+        claimed += try rows.decode(UUID.self).map { .submission($0) }
         continue
       }
       guard
@@ -101,9 +140,9 @@ extension LineSource {
           String?.self, UUID?.self, String?.self)
       else { continue }
       self.bundleID = self.bundleID ?? bundleID
-      receipt =
-        receipt ?? submission.map { .submission($0) } ?? notification.map { .notification($0) }
+      if let submission { receipts.append(.submission(submission)) }
+      if let notification { receipts.append(.notification(notification)) }
     }
-    receipt = receipt ?? claimed.map { .submission($0) }
+    for receipt in claimed where !receipts.contains(receipt) { receipts.append(receipt) }
   }
 }

@@ -23,7 +23,7 @@ package struct LineSummary: Hashable, Sendable {
     guard let position = rule.charges.latestPosition else { return }
     latest = rule.charges[position]
     latestOwner = rule.decisions[position].owner
-    autoRenewProductID = rule.announcedProduct(after: position)
+    autoRenewProductID = rule.course.announcedProduct(after: position)
     guard rule.charges[position].isSubscription else { return }
     let renewal = rule.renewal(ofChargeAt: position)
     autoRenews = renewal.autoRenews

@@ -31,14 +31,14 @@ struct LookupRow: Hashable, Sendable {
 
   var table: Table
   /// What is looked up, as text.
-  var key: String
+  var key: ExactText
   var line: LineID
   /// The charge, where it is part of the row's key.
   var charge: TransactionKey?
 
   init(_ table: Table, _ key: String, _ line: LineID) {
     self.table = table
-    self.key = key
+    self.key = ExactText(key)
     self.line = line
   }
 
@@ -52,7 +52,7 @@ struct LookupRow: Hashable, Sendable {
   }
 
   /// What is looked up, and where.
-  var name: [String] { [table.rawValue, key] }
+  var name: [String] { [table.rawValue, key.rawValue] }
 
   /// Any order, so that reports are always the same.
   static func precedes(_ lhs: LookupRow, _ rhs: LookupRow) -> Bool {
@@ -88,7 +88,7 @@ extension LookupRow {
   /// Reads those of some rows that are there.
   static func select(_ table: Table, of rows: some Collection<LookupRow>) -> SQL {
     let lines = Set(rows.map(\.line.originalTransactionID)).sorted()
-    let keys = Set(rows.map(\.key)).sorted()
+    let keys = Set(rows.map(\.key)).sorted().map(\.rawValue)
     return select(
       table,
       where: """
@@ -127,8 +127,9 @@ extension LookupRow {
 
   /// The values of the primary key.
   private var values: SQL {
+    let (name, type) = (key.rawValue, table.key.type)
     var values: SQL =
-      "\(key)::\(unescaped: table.key.type), \(line.environment), \(line.originalTransactionID)"
+      "\(name)::\(unescaped: type), \(line.environment), \(line.originalTransactionID)"
     if let charge { values.append(", \(charge.transactionID), \(charge.productID)") }
     return values
   }

@@ -33,42 +33,6 @@ struct MovementRow: Hashable, Comparable, Sendable {
     lhs.family == rhs.family ? lhs.movement < rhs.movement : lhs.family < rhs.family
   }
 
-  /// What is stored, for comparing it with what it must be.
-  ///
-  /// How a charge came to its owner was not noted before version 6 of the schema, and when it ends
-  /// not before version 7. That is not wrong but missing, and stays so: to close such a row and to
-  /// add another one would say that it became known today.
-  ///
-  /// - Parameters:
-  ///   - known: What is stored.
-  ///   - rows: What it must be.
-  /// - Returns: What is stored, with what was not noted taken from what it must be.
-  static func completed(_ known: Set<MovementRow>, by rows: Set<MovementRow>) -> Set<MovementRow> {
-    guard known.contains(where: \.isIncomplete) else { return known }
-    struct Name: Hashable {
-      var family: LineID
-      var key: Movement.Key
-    }
-    let charged = rows.filter { $0.movement.kind == .charged }
-    let movements = Dictionary(
-      charged.map { (Name(family: $0.family, key: $0.movement.key), $0.movement) },
-      uniquingKeysWith: { first, _ in first })
-    return Set(
-      known.map { row in
-        guard row.isIncomplete, let now = movements[Name(family: row.family, key: row.movement.key)]
-        else { return row }
-        var row = row
-        row.movement.ownership = row.movement.ownership ?? now.ownership
-        row.movement.expiry = row.movement.expiry ?? now.expiry
-        return row
-      })
-  }
-
-  /// Whether it is a charge of which not everything was noted that is today.
-  private var isIncomplete: Bool {
-    movement.kind == .charged && (movement.ownership == nil || movement.expiry == nil)
-  }
-
   // MARK: Reading
 
   /// Reads what is known now of a line; ``decode(_:)`` understands it.
@@ -172,8 +136,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
       grouping: known.subtracting(rows).union(added.values.joined()), by: \.family)
     return closed.keys.sorted().map { line in
       let changed = (closed[line] ?? []).map(\.movement)
-      let keys = Set(changed.map(\.key) + changed.flatMap(\.earlierKeys))
-        .sorted(by: Self.precedes)
+      let keys = Set(changed.map(\.key)).sorted(by: Self.precedes)
       return write(
         (added[line] ?? []).sorted(), of: line, closing: closing(keys, of: line), at: moment)
     }
@@ -292,27 +255,5 @@ struct MovementRow: Hashable, Comparable, Sendable {
           shared_with_key, is_renewal, is_expiry_noted, expires_at)
       CROSS JOIN known CROSS JOIN change
       """
-  }
-}
-
-extension Movement {
-  /// The keys under which version 5 of the schema would have stored it: whatever replaces it closes
-  /// those, too, for what was known is worked out by the rules of today.
-  ///
-  /// A trial that was not paid for had lapsed, for whatever reason, and one that was paid for after
-  /// Apple had tried for a while was converted from its end on; who was recovered had come back.
-  fileprivate var earlierKeys: [Movement.Key] {
-    let causes: [String] =
-      switch kind {
-      case .trialEnded where number < 0 && cause == Movement.converted: ["lapsed"]
-      case .trialEnded where number < 0: ["lapsed", Movement.converted]
-      case .resumed where cause == Movement.recovered: [""]
-      default: []
-      }
-    return causes.map { cause in
-      var key = self.key
-      key.cause = cause
-      return key
-    }
   }
 }

@@ -2,14 +2,14 @@ import Foundation
 import Postgres
 import Subscriptions
 
-/// Lets what was just recorded fulfil orders, and follows refunds on those fulfilled before.
+/// Matches orders with what was just recorded: charges fulfil them, refunds mark them as refunded,
+/// and a charge that turns out to be another account's opens the order that it fulfilled again.
 struct OrderMatching {
   private let recording: Recording
   private let terms: AccessTerms
   private let now: Timestamp
-  /// The statements that write what was matched.
+  /// The statements that write the result.
   private(set) var statements: [SQL] = []
-  /// What became of orders.
   private(set) var changes: [OrderChange] = []
   private var fulfilments: [Charge.ID: UUID]
 
@@ -26,33 +26,31 @@ struct OrderMatching {
   /// Matches the order that a submission names, then every charge that got an owner or was
   /// submitted.
   ///
-  /// An order that is unknown, or another account's or product's, is reported, and otherwise it is
-  /// as if none had been named: the money has been paid, so the account's oldest open order for the
-  /// product is fulfilled.
+  /// A charge that does not fulfil the named order is matched as if none had been named, because
+  /// the money has been paid.
   mutating func match(
     named orderID: UUID?, by account: AccountKey, among selected: [TransactionKey],
     atHand: OrdersAtHand, in ledger: Ledger, _ transaction: Transaction,
     result: inout Ledger.RecordedSubmission
   ) async throws {
+    try await reopenCorrected(in: ledger, transaction)
     try await followRefunds(in: ledger, transaction)
-    let submitted = selected.compactMap { payment($0) }
     if let orderID {
-      // One that the account does not have may be another's: only then is it looked for.
+      // An order that the account does not have may be another account's.
       var order = atHand.named
       if order == nil { order = try await ledger.lockOrder(orderID, in: transaction) }
       if let order {
-        let match = order.match(submittedBy: account, among: submitted)
+        let match = try await match(
+          order, by: account, among: selected.compactMap { payment($0) }, in: ledger, transaction)
         result.namedOrder = .matched(match)
-        if case .fulfilled(let id) = match, let payment = payment(id) {
-          fulfil(order, by: payment.charge)
-          result.fulfilledOrder = order.id
-        }
+        if case .fulfilled = match { result.fulfilledOrder = order.id }
       } else {
         result.namedOrder = .unknown
       }
     }
 
-    try await fulfilOldest(by: submitted + decided, atHand: atHand, transaction)
+    let submitted = selected.compactMap { payment($0) }
+    try await fulfilLatest(by: submitted + decided, atHand: atHand, transaction)
     if result.fulfilledOrder == nil {
       result.fulfilledOrder =
         submitted
@@ -61,10 +59,11 @@ struct OrderMatching {
     }
   }
 
-  /// Matches every charge that got an owner, where nobody submitted anything.
+  /// Matches every charge that got an owner without a submission.
   mutating func matchDecided(in ledger: Ledger, _ transaction: Transaction) async throws {
+    try await reopenCorrected(in: ledger, transaction)
     try await followRefunds(in: ledger, transaction)
-    try await fulfilOldest(by: decided, atHand: nil, transaction)
+    try await fulfilLatest(by: decided, atHand: nil, transaction)
   }
 
   /// The charges that got an owner by this recording, as payments.
@@ -73,44 +72,133 @@ struct OrderMatching {
       .compactMap { payment($0.charge) }
   }
 
-  /// Lets each payment that nobody bought anything else with fulfil its owner's oldest open order.
-  private mutating func fulfilOldest(
+  /// Lets a submitted charge fulfil the order that was named; an order that the charge was matched
+  /// with without being named is open again.
+  private mutating func match(
+    _ order: PurchaseOrder, by account: AccountKey, among payments: [PurchaseOrder.Payment],
+    in ledger: Ledger, _ transaction: Transaction
+  ) async throws -> PurchaseOrder.NamedOrder {
+    let fulfilled = Set(payments.compactMap(\.fulfils))
+    var yielding: [UUID: PurchaseOrder] = [:]
+    if order.account == account, order.awaitsPayment, !fulfilled.isEmpty {
+      let rows = try await transaction.query(Ledger.lockMatchedOrders(fulfilled, of: account))
+      for order in try Ledger.orders(from: rows) { yielding[order.id] = order }
+    }
+    let match = order.match(
+      submittedBy: account, among: payments, yielding: Set(yielding.keys))
+    guard case .fulfilled(let id) = match,
+      let payment = payments.first(where: { $0.charge.id == id })
+    else { return match }
+    if payment.fulfils == order.id {
+      statements.append(Ledger.nameOrder(order))
+    } else {
+      if let matched = payment.fulfils.flatMap({ yielding[$0] }) {
+        reopen(matched, fulfilledBy: payment.charge, in: ledger)
+      }
+      fulfil(order, by: payment.charge, isNamed: true)
+    }
+    return match
+  }
+
+  /// Lets each payment that fulfils no order yet fulfil its owner's latest one, the latest payment
+  /// first.
+  private mutating func fulfilLatest(
     by payments: [PurchaseOrder.Payment], atHand: OrdersAtHand?, _ transaction: Transaction
   ) async throws {
     var seen: Set<Charge.ID> = []
     let open = payments.filter { seen.insert($0.charge.id).inserted }
       .filter { fulfilments[$0.charge.id] == nil && !$0.isAutomaticRenewal }
+      .sorted { ($0.charge.date, $0.charge.id) > ($1.charge.date, $1.charge.id) }
     for owner in Set(open.compactMap(\.decision.owner)).sorted() {
-      let products = Set(open.filter { $0.decision.owner == owner }.map(\.charge.productID))
-      var orders = try await orders(of: owner, for: products, atHand: atHand, transaction)
+      let payments = open.filter { $0.decision.owner == owner }
+      guard let times = PurchaseOrder.OpeningTimes(purchasedAt: payments.map(\.charge.date)) else {
+        continue
+      }
+      var orders = try await orders(
+        of: owner, for: Set(payments.map(\.charge.productID)), opened: times, atHand: atHand,
+        transaction)
       let taken = Set(fulfilments.values)
       orders.removeAll { taken.contains($0.id) }
-      for payment in open where payment.decision.owner == owner {
-        guard let order = PurchaseOrder.oldestOpen(among: orders, for: payment) else { continue }
+      for payment in payments {
+        guard let order = PurchaseOrder.latest(among: orders, for: payment) else { continue }
         orders.removeAll { $0.id == order.id }
-        fulfil(order, by: payment.charge)
+        fulfil(order, by: payment.charge, isNamed: false)
       }
     }
   }
 
   private func orders(
-    of account: AccountKey, for products: Set<ProductID>, atHand: OrdersAtHand?,
-    _ transaction: Transaction
+    of account: AccountKey, for products: Set<ProductID>, opened times: PurchaseOrder.OpeningTimes,
+    atHand: OrdersAtHand?, _ transaction: Transaction
   ) async throws -> [PurchaseOrder] {
-    if let atHand, account == atHand.account, products.isSubset(of: atHand.products) {
+    if let atHand, account == atHand.account, products.isSubset(of: atHand.products),
+      atHand.times.contains(times)
+    {
       return atHand.awaiting
     }
     return try await Ledger.orders(
-      from: transaction.query(Ledger.lockOrdersAwaitingPayment(of: account, for: products)))
+      from: transaction.query(
+        Ledger.lockOrdersAwaitingPayment(of: account, for: products, opened: times)))
   }
 
-  private mutating func fulfil(_ order: PurchaseOrder, by charge: Charge) {
+  private mutating func fulfil(_ order: PurchaseOrder, by charge: Charge, isNamed: Bool) {
     fulfilments[charge.id] = order.id
-    statements += Ledger.fulfil(order, by: charge, at: now)
+    statements += Ledger.fulfil(order, by: charge, isNamed: isNamed, at: now)
+    note(.fulfilled, order, charge)
+  }
+
+  private mutating func reopen(
+    _ order: PurchaseOrder, fulfilledBy charge: Charge, in ledger: Ledger
+  ) {
+    fulfilments[charge.id] = nil
+    let transactions = self.transactions(of: charge).filter { $0.order == order.id }.map(\.key)
+    statements += ledger.reopen(order, fulfilledBy: transactions, at: now)
+    note(.reopened, order, charge)
+  }
+
+  private mutating func note(
+    _ change: OrderChange.Change, _ order: PurchaseOrder, _ charge: Charge
+  ) {
     changes.append(
       OrderChange(
         order: order.id, account: order.account, productID: order.productID, charge: charge.id,
-        change: .fulfilled))
+        change: change))
+  }
+
+  /// The orders that transactions of a charge are stored to have fulfilled.
+  private func transactions(of charge: Charge) -> [(key: TransactionKey, order: UUID)] {
+    guard let members = recording.family(of: charge.id)?.before.members else { return [] }
+    return charge.transactions.compactMap { key in
+      members[key.line]?.fulfilments[key]?.orderID.map { (key, $0) }
+    }
+  }
+
+  /// Opens the orders of accounts again whose charges the rule has given to others.
+  ///
+  /// An administrator's placement leaves the order fulfilled: it was paid for.
+  private mutating func reopenCorrected(in ledger: Ledger, _ transaction: Transaction)
+    async throws
+  {
+    var corrected: [UUID: (charge: Charge, owner: AccountKey?)] = [:]
+    for family in recording.distinctFamilies {
+      for change in family.changes where change.changesOwner && change.action != .placed {
+        guard let (charge, recorded) = family.charge(of: change.charge) else { continue }
+        for (_, order) in transactions(of: charge) {
+          corrected[order] = (charge, recorded.decision.owner)
+        }
+      }
+    }
+    guard !corrected.isEmpty else { return }
+    let accounts = try await ledger.accounts(ofOrders: Set(corrected.keys), in: transaction)
+    let wrong = accounts.filter { corrected[$0.key]?.owner != $0.value }
+      .sorted { ($0.value, $0.key) < ($1.value, $1.key) }
+    guard !wrong.isEmpty else { return }
+    let results = try await transaction.batch(
+      wrong.map { Ledger.lock(order: $0.key, of: $0.value) })
+    for order in try results.flatMap(Ledger.orders(from:)) {
+      guard let charge = corrected[order.id]?.charge else { continue }
+      reopen(order, fulfilledBy: charge, in: ledger)
+    }
   }
 
   /// The charge that a transaction reports as a payment; nil if it grants its owner nothing.
@@ -133,7 +221,7 @@ struct OrderMatching {
       }
     ) { first, _ in first }
     guard !changed.isEmpty else { return }
-    // A correction may have given the charge to somebody else since: the order is its account's.
+    // The charge may be another account's since an administrator placed it there.
     let accounts = try await ledger.accounts(ofOrders: Set(changed.keys), in: transaction)
     for (order, charge) in changed.sorted(by: { $0.value.id < $1.value.id }) {
       guard let account = accounts[order] else { continue }
@@ -162,38 +250,59 @@ struct OrdersAtHand: Sendable {
   let account: AccountKey
   /// The order that was named, if it is the account's.
   private(set) var named: PurchaseOrder?
-  /// The account's orders for `products` that wait for their payment.
+  /// The account's orders for `products`, opened at `times`, that a charge can fulfil.
   private(set) var awaiting: [PurchaseOrder] = []
-  private(set) var products: Set<ProductID> = []
+  let products: Set<ProductID>
+  let times: PurchaseOrder.OpeningTimes
 
-  /// The statement that locks and reads them; ``init(of:named:selected:from:)`` reads its result.
-  static func lock(
-    of account: AccountKey, named orderID: UUID?, selected: [TransactionKey]
-  ) -> SQL {
-    if let orderID { return Ledger.lock(order: orderID, of: account) }
-    return Ledger.lockOrdersAwaitingPayment(of: account, for: Set(selected.map(\.productID)))
+  /// The statement that locks and reads them; ``init(for:from:)`` reads its result.
+  static func lock(for verified: Ledger.VerifiedSubmission) -> SQL {
+    let account = verified.submission.account
+    if let orderID = verified.submission.orderID {
+      return Ledger.lock(order: orderID, of: account)
+    }
+    let (products, times) = wanted(for: verified)
+    return Ledger.lockOrdersAwaitingPayment(of: account, for: products, opened: times)
   }
 
-  init(
-    of account: AccountKey, named orderID: UUID?, selected: [TransactionKey], from rows: Rows
-  ) throws {
-    self.account = account
+  init(for verified: Ledger.VerifiedSubmission, from rows: Rows) throws {
+    account = verified.submission.account
     let orders = try Ledger.orders(from: rows)
-    if orderID == nil {
+    let (products, times) = Self.wanted(for: verified)
+    self.times = times
+    if verified.submission.orderID == nil {
       awaiting = orders
-      products = Set(selected.map(\.productID))
+      self.products = products
     } else {
       named = orders.first
+      self.products = []
     }
+  }
+
+  /// The products that the selected transactions are of, and when orders for them were opened.
+  private static func wanted(for verified: Ledger.VerifiedSubmission)
+    -> (products: Set<ProductID>, times: PurchaseOrder.OpeningTimes)
+  {
+    let selected = Set(verified.selected)
+    let dates = verified.evidence.compactMap { item -> Timestamp? in
+      guard case .transaction(let record) = item, selected.contains(record.key) else { return nil }
+      return record.chargedAt
+    }
+    guard let times = PurchaseOrder.OpeningTimes(purchasedAt: dates) else {
+      return ([], PurchaseOrder.OpeningTimes(purchasedAt: verified.submission.receivedAt))
+    }
+    return (Set(selected.map(\.productID)), times)
   }
 }
 
-/// What became of an order by a recording.
+/// A change of an order by a recording.
 struct OrderChange: Hashable, Sendable {
   enum Change: Hashable, Sendable {
     /// Paid, or its refund was reversed.
     case fulfilled
     case refunded
+    /// The charge that had fulfilled it fulfils another order, or is another account's.
+    case reopened
   }
 
   var order: UUID

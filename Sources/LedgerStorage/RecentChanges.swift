@@ -1,4 +1,5 @@
 import Postgres
+import Subscriptions
 import Synchronization
 
 /// When this process last changed what accounts may use: remembered for a while, if anybody asks.

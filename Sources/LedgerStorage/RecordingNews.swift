@@ -77,6 +77,7 @@ extension OrderChange {
       switch change {
       case .fulfilled: .orderFulfilled
       case .refunded: .orderRefunded
+      case .reopened: .orderReopened
       }
     return LedgerEvent(kind, at: now, account: account, data: data)
   }

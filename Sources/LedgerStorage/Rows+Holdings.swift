@@ -54,31 +54,36 @@ extension Rows {
     return try (0..<count).map(decodeHolding)
   }
 
-  /// Checks that these are rows of ``HoldingReader/read(_:)``'s second statement.
-  func checkGrants() throws {
+  /// Checks that these are rows of ``HoldingReader/statement(_:withoutGrantsOf:)``.
+  func checkHoldingsAndGrants() throws {
     try check(
-      String.self, UUID.self, String.self, Timestamp.self, Timestamp?.self,
-      Entitlement.Source.self, Environment?.self, OriginalTransactionID?.self, Timestamp?.self)
+      String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
+      ProductID.self, OriginalTransactionID?.self, ProductType?.self, PeriodType.self,
+      Timestamp.self, Timestamp?.self, Timestamp?.self, Timestamp?.self, Bool?.self, String?.self,
+      Timestamp?.self, UUID?.self, String?.self, Entitlement.Source?.self)
   }
 
-  /// Reads a row of `account_grant`, whose columns were checked.
-  func decodeGrant(_ row: Int) throws -> (accountID: String, grant: Grant) {
-    var cursor = RowCursor(rows: self, row: row)
-    let accountID = try cursor.next(String.self)
+  /// Reads a row of `account_grant`, whose columns were checked; nil for a row of `holding`.
+  func decodeGrant(_ row: Int) throws -> Grant? {
+    var own = RowCursor(rows: self, row: row, column: 15)
+    guard let id = try own.next(UUID?.self) else { return nil }
+    let entitlement = try own.next(String.self)
+    let source = try own.next(Entitlement.Source.self)
+    var shared = RowCursor(rows: self, row: row, column: 1)
+    let environment = try shared.next(Environment?.self)
+    let original = try shared.next(OriginalTransactionID?.self)
+    shared.column = 8
     var grant = Grant(
-      id: try cursor.next(UUID.self), entitlement: try cursor.next(String.self),
-      startsAt: try cursor.next(Timestamp.self), endsAt: try cursor.next(Timestamp?.self),
-      source: try cursor.next(Entitlement.Source.self))
-    let environment = try cursor.next(Environment?.self)
-    let original = try cursor.next(OriginalTransactionID?.self)
+      id: id, entitlement: entitlement, startsAt: try shared.next(Timestamp.self),
+      endsAt: try shared.next(Timestamp?.self), source: source)
+    grant.revokedAt = try shared.next(Timestamp?.self)
     if let environment, let original { grant.line = LineID(environment, original) }
-    grant.revokedAt = try cursor.next(Timestamp?.self)
-    return (accountID, grant)
+    return grant
   }
 
-  /// Reads all rows of `account_grant`.
-  func decodeGrants() throws -> [(accountID: String, grant: Grant)] {
-    try checkGrants()
-    return try (0..<count).map(decodeGrant)
+  /// Reads rows of `account_grant`.
+  func decodeGrants() throws -> [Grant] {
+    try checkHoldingsAndGrants()
+    return try (0..<count).compactMap(decodeGrant)
   }
 }

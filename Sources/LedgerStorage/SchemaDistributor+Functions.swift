@@ -11,9 +11,7 @@ extension SchemaDistributor {
 
   /// Writes each SQL function that reads a table again, in PL/pgSQL with the same text.
   ///
-  /// Those that read none are given to the nodes: questions to shards use them.
-  ///
-  /// - Returns: How many were written again.
+  /// - Returns: The number of functions written again.
   func rewriteFunctions() async throws -> Int {
     let scripts = try await database.withTransaction { transaction in
       // So that the texts name everything with its schema.
@@ -21,13 +19,17 @@ extension SchemaDistributor {
       return try await transaction.query(Self.rewritten).decode(String.self)
     }
     for script in scripts { try await database.runScript(script) }
+    return scripts.count
+  }
+
+  /// Gives the functions that read no table to the nodes, where queries on shards call them.
+  func distributeFunctions() async throws {
     let functions = try await database.query(Self.undistributed).decode(String.self)
     for function in functions {
       _ = try await database.execute(
         "SELECT create_distributed_function(\(function)::regprocedure)",
         deadline: Self.deadline)
     }
-    return scripts.count
   }
 
   /// The texts of the functions as they are to be.

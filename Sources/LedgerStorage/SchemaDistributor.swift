@@ -52,13 +52,24 @@ package struct SchemaDistributor: Sendable {
   /// - Throws: ``DistributionError``, or what the database says.
   package func distribute() async throws -> Outcome {
     try await requireCitus()
+    try await requireRoles()
+    // A local table with a foreign key may otherwise not be written after a question to several
+    // shards in the same transaction.
+    try await setSequentialMode()
     var outcome = Outcome()
+    // Before the tables are placed: Citus takes an SQL function that reads a table and calls
+    // another one that does for a circle of dependencies.
+    let rewritten = try await rewriteFunctions()
     while let table = try await placeNext() {
-      logger.info("A table is distributed", metadata: ["table": "\(table)"])
+      logger.info("Table distributed", metadata: ["table": "\(table)"])
       outcome.tables.append(table)
     }
+    if !outcome.tables.isEmpty {
+      // A local table is made anew by Citus, without the privileges on it and on its views.
+      _ = try await database.query("SELECT tenure.grant_privileges()")
+    }
+    try await distributeFunctions()
     try await repeatColumnPrivileges()
-    let rewritten = try await rewriteFunctions()
     if !outcome.tables.isEmpty || rewritten > 0 { outcome.unanswerable = try await tryReports() }
     return outcome
   }
@@ -79,6 +90,32 @@ package struct SchemaDistributor: Sendable {
       "SELECT count(*), count(*) FILTER (WHERE groupid = 0) FROM pg_dist_node"
     ).decodeOnly(Int.self, Int.self)
     guard nodes == 0 || coordinators > 0 else { throw DistributionError.coordinatorUnknown }
+  }
+
+  /// Checks that Citus knows the roles that own and use the schema: it names them on the nodes.
+  ///
+  /// Citus knows the roles that an object of the database depends on; those that were created in
+  /// another database are unknown to it.
+  private func requireRoles() async throws {
+    let unknown = try await database.query(
+      """
+      SELECT r.rolname::text FROM pg_roles AS r
+      WHERE r.rolname IN (current_user, 'tenure_program', 'tenure_reader') AND NOT r.rolsuper
+        AND (SELECT count(*) FROM pg_dist_node) > 1
+        AND NOT EXISTS (
+          SELECT FROM pg_dist_object AS o
+          WHERE o.classid = 'pg_authid'::regclass AND o.objid = r.oid)
+      ORDER BY 1
+      """
+    ).decode(String.self)
+    guard unknown.isEmpty else { throw DistributionError.unknownRoles(unknown) }
+  }
+
+  private func setSequentialMode() async throws {
+    let name = try await database.query("SELECT quote_ident(current_database())")
+      .decodeOnly(String.self)
+    try await database.runScript(
+      "ALTER DATABASE \(name) SET citus.multi_shard_modify_mode TO 'sequential'")
   }
 
   private static func requireAsWanted(_ tables: [CatalogueTable]) throws {
@@ -136,9 +173,31 @@ package struct SchemaDistributor: Sendable {
             colocate_with => \(Self.neighbour(of: wanted, in: tables) ?? "none"))
           """
         }
+      let comments = try await Self.comments(in: transaction)
       _ = try await transaction.execute(placing, deadline: Self.deadline)
+      // Citus replaces a local table, those that its foreign keys lead to and the views over them
+      // by new ones without a comment.
+      let left = try await Self.comments(in: transaction)
+      for (name, comment) in comments.sorted(by: { $0.key < $1.key }) where left[name] == nil {
+        _ = try await transaction.execute("\(unescaped: comment)")
+      }
       return table.name
     }
+  }
+
+  /// The statements that make the comments of the tables and views, by the names of these.
+  private static func comments(in transaction: Transaction) async throws -> [String: String] {
+    let rows = try await transaction.query(
+      """
+      SELECT relname::text, format('COMMENT ON %s tenure.%I IS %L',
+        CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, relname,
+        obj_description(oid, 'pg_class'))
+      FROM pg_class
+      WHERE relnamespace = 'tenure'::regnamespace AND relkind IN ('r', 'v')
+        AND obj_description(oid, 'pg_class') IS NOT NULL
+      """
+    ).decode(String.self, String.self)
+    return Dictionary(uniqueKeysWithValues: rows.map { ($0, $1) })
   }
 
   private static func neighbour(

@@ -8,24 +8,10 @@ package import Postgres
 /// on meanwhile: which of them, that row says, too.
 package struct SchemaMigrator: Sendable {
   /// The version that `schema.sql` describes and this program works with.
-  package static let currentVersion = 8
+  package static let currentVersion = 1
 
-  /// In order, without gaps, from version 2 to the current one; version 1 is the first.
-  static let steps = [
-    SchemaStep(version: 2, sql: String(decoding: PackageResources.step_2_sql, as: UTF8.self)),
-    SchemaStep(version: 3, sql: String(decoding: PackageResources.step_3_sql, as: UTF8.self)),
-    SchemaStep(version: 4, sql: String(decoding: PackageResources.step_4_sql, as: UTF8.self)),
-    SchemaStep(version: 5, sql: String(decoding: PackageResources.step_5_sql, as: UTF8.self)),
-    SchemaStep(
-      version: 6, servesSince: 5,
-      sql: String(decoding: PackageResources.step_6_sql, as: UTF8.self)),
-    SchemaStep(
-      version: 7, servesSince: 6,
-      sql: String(decoding: PackageResources.step_7_sql, as: UTF8.self)),
-    SchemaStep(
-      version: 8, servesSince: 7,
-      sql: String(decoding: PackageResources.step_8_sql, as: UTF8.self)),
-  ]
+  /// The steps from version 1 to the current one, in order and without gaps.
+  static let steps: [SchemaStep] = []
 
   /// Two programs that migrate at once do so one after the other: "tenure" in ASCII, as in
   /// `schema.sql`.
@@ -40,8 +26,6 @@ package struct SchemaMigrator: Sendable {
 
   /// A step may rewrite a large table: it has the time that it needs.
   private static let deadline: Duration = .seconds(24 * 3600)
-  /// The first version that notes which programs it serves.
-  private static let firstServing = 5
 
   /// How long a step waits for tables that others use.
   struct Patience: Sendable {
@@ -68,21 +52,13 @@ package struct SchemaMigrator: Sendable {
     self.init(database: database, logger: logger, steps: Self.steps)
   }
 
-  /// A step as the next version may have one, which changes what nobody needs and serves this
-  /// program.
-  static let nextStep = SchemaStep(
-    version: currentVersion + 1, servesSince: currentVersion,
-    sql: String(decoding: PackageResources.next_step_sql, as: UTF8.self))
-
-  /// Works on a database as the next version's program will, to see what that does to programs of
-  /// this one.
-  package static func ofNextVersion(database: ConnectionPool, logger: Logger) -> SchemaMigrator {
-    SchemaMigrator(database: database, logger: logger, steps: steps + [nextStep])
+  /// Works on a database with other steps than the program's own, to see what a later version does
+  /// to programs of this one.
+  package init(database: ConnectionPool, logger: Logger, steps: [SchemaStep]) {
+    self.init(database: database, logger: logger, steps: steps, patience: Patience())
   }
 
-  init(
-    database: ConnectionPool, logger: Logger, steps: [SchemaStep], patience: Patience = Patience()
-  ) {
+  init(database: ConnectionPool, logger: Logger, steps: [SchemaStep], patience: Patience) {
     self.database = database
     self.logger = logger
     self.steps = steps
@@ -116,12 +92,10 @@ package struct SchemaMigrator: Sendable {
   /// What a database says of its schema.
   private struct Found {
     var version: Int
-    /// Nil: programs of this version alone.
-    var servesSince: Int?
+    /// The oldest version whose programs work with it.
+    var servesSince: Int
 
-    func serves(_ version: Int) -> Bool {
-      self.version == version || (servesSince ?? self.version) <= version && version < self.version
-    }
+    func serves(_ version: Int) -> Bool { (servesSince...self.version).contains(version) }
   }
 
   private static func found(in runner: some StatementRunner) async throws -> Found? {
@@ -129,13 +103,9 @@ package struct SchemaMigrator: Sendable {
       "SELECT to_regclass('tenure.schema_version') IS NOT NULL"
     ).decodeOnly(Bool.self)
     guard exists else { return nil }
-    // By way of JSON, for version 4 and older ones don't have the column.
     return try await runner.query(
-      """
-      SELECT version, (to_jsonb(s) ->> 'serves_since')::integer
-      FROM tenure.schema_version AS s ORDER BY version DESC LIMIT 1
-      """
-    ).decodeFirst(Int.self, Int?.self).map { Found(version: $0, servesSince: $1) }
+      "SELECT version, serves_since FROM tenure.schema_version ORDER BY version DESC LIMIT 1"
+    ).decodeFirst(Int.self, Int.self).map { Found(version: $0, servesSince: $1) }
   }
 
   /// Checks that the schema is one that this program works with: its own, or a later one that
@@ -157,7 +127,7 @@ package struct SchemaMigrator: Sendable {
 
   // MARK: Migrating
 
-  /// Creates the schema or brings it up to date.
+  /// Creates the schema, or applies the steps that it lacks.
   ///
   /// A later version that serves this program stays as it is.
   ///
@@ -166,8 +136,13 @@ package struct SchemaMigrator: Sendable {
   ///   program, ``LedgerError/schemaInUse(version:)`` where others kept the tables of a step.
   package func migrate() async throws -> Int? {
     guard let found = try await Self.found(in: database) else {
-      try await database.runScript(Self.schema, deadline: Self.deadline)
-      logger.info("The schema is created", metadata: ["version": "\(Self.currentVersion)"])
+      do {
+        try await database.runScript(Self.schema, deadline: Self.deadline)
+      } catch let error as PostgresError where error.sqlState == .duplicateSchema {
+        // Another program created it while this one waited for the lock.
+        return try await migrate()
+      }
+      logger.info("Schema created", metadata: ["version": "\(Self.currentVersion)"])
       return nil
     }
     let known = steps.last?.version ?? Self.currentVersion
@@ -250,12 +225,10 @@ package struct SchemaMigrator: Sendable {
   }
 
   private static func note(_ step: SchemaStep) -> SQL {
-    step.version < firstServing
-      ? "INSERT INTO tenure.schema_version (version, applied_at) VALUES (\(step.version), now())"
-      : """
-      INSERT INTO tenure.schema_version (version, applied_at, serves_since)
-      VALUES (\(step.version), now(), \(step.servesSince))
-      """
+    """
+    INSERT INTO tenure.schema_version (version, applied_at, serves_since)
+    VALUES (\(step.version), now(), \(step.servesSince))
+    """
   }
 
   private static func note(part: Int, of step: SchemaStep) -> SQL {

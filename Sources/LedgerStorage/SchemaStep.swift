@@ -1,8 +1,8 @@
-/// What leads from the version before to ``version``; `schema.sql` has it built in.
+/// The statements that lead from the previous version of the schema to ``version``.
 ///
-/// Mostly it is one part. Several are for large tables that programs use meanwhile: each is applied
-/// once, and a step that was interrupted goes on where it was.
-struct SchemaStep: Sendable {
+/// `schema.sql` includes them. A step has several parts where programs use large tables at the same
+/// time: each part is applied once, and an interrupted step continues with the missing part.
+package struct SchemaStep: Sendable {
   enum Part: Hashable, Sendable {
     /// Statements that are applied in one transaction, together with the note of it.
     case transaction(String)
@@ -22,7 +22,7 @@ struct SchemaStep: Sendable {
   ///   - servesSince: The oldest programs that go on working; nil: those that know it alone.
   ///   - sql: Its parts, each under a line that says `-- part: transaction` or `-- part: index`;
   ///     without such a line it is one transaction.
-  init(version: Int, servesSince: Int? = nil, sql: String) {
+  package init(version: Int, servesSince: Int? = nil, sql: String) {
     self.version = version
     self.servesSince = servesSince ?? version
     parts = Self.parts(of: sql)

@@ -9,7 +9,7 @@ struct ToldAccount: Sendable {
   /// The app's name for it.
   var id: String
   /// The end of access of each entitlement that events have said to be active; nil: never.
-  var told: [String: Timestamp?]
+  var told: [ExactText: Timestamp?]
   /// The moment by which that was told last; nil: nothing was told yet.
   var toldAt: Timestamp?
   var held: AccountHoldings
@@ -27,7 +27,7 @@ extension ToldAccount {
   ///   - waits: Whether to wait while somebody else has locked one; else that one has no row.
   /// - Returns: The statements; each gives the account's id.
   static func lock(_ ids: some Sequence<String>, waits: Bool = true) -> [SQL] {
-    ids.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }.map { id in
+    ids.map(AccountID.init(_:)).sorted().map(\.rawValue).map { id in
       """
       SELECT account_id FROM tenure.account WHERE account_id = \(id)
       FOR NO KEY UPDATE\(waits ? "" : " SKIP LOCKED" as SQL)
@@ -36,7 +36,7 @@ extension ToldAccount {
   }
 
   /// How many statements ``select(_:withoutGrantsOf:)`` makes.
-  static let statementCount = 3
+  static let statementCount = 2
 
   /// The statements that read accounts; ``accounts(_:from:)`` reads their results.
   ///
@@ -51,7 +51,7 @@ extension ToldAccount {
       FROM tenure.account AS a LEFT JOIN tenure.told_entitlement AS t USING (account_id)
       WHERE a.account_id = ANY(\(ids))
       """
-    ] + HoldingReader.statements(ids, withoutGrantsOf: submission)
+    ] + [HoldingReader.statement(ids, withoutGrantsOf: submission)]
   }
 
   /// Reads accounts from the results of their statements.
@@ -66,15 +66,15 @@ extension ToldAccount {
   ) throws -> [ToldAccount] {
     precondition(results.count == statementCount, "One result for each statement.")
     let results = Array(results)
-    var told: [AccountID: [String: Timestamp?]] = [:]
+    var told: [AccountID: [ExactText: Timestamp?]] = [:]
     var toldAt: [AccountID: Timestamp] = [:]
     for (id, at, name, end) in try results[0].decode(
       String.self, Timestamp?.self, String?.self, Timestamp?.self)
     {
       toldAt[AccountID(id)] = at
-      if let name { told[AccountID(id), default: [:]].updateValue(end, forKey: name) }
+      if let name { told[AccountID(id), default: [:]].updateValue(end, forKey: ExactText(name)) }
     }
-    let rows = try HoldingRows(holdings: results[1], grants: results[2])
+    let rows = try HoldingRows(results[1])
     return try names.sorted { $0.key < $1.key }.map { key, id in
       ToldAccount(
         key: key, id: id, told: told[AccountID(id)] ?? [:], toldAt: toldAt[AccountID(id)],

@@ -35,7 +35,8 @@ extension TransactionRow {
     try rows.check(
       TransactionID.self, ProductID.self, Int.self, Timestamp.self, ChargeKind.self,
       Timestamp.self, Timestamp?.self, Timestamp.self, Timestamp?.self, Timestamp?.self,
-      Timestamp?.self, String?.self, Timestamp?.self, Timestamp?.self, UUID?.self,
+      Timestamp?.self, String?.self, String?.self, Int64?.self, Timestamp?.self, Timestamp?.self,
+      Timestamp?.self, Timestamp?.self, Timestamp?.self, UUID?.self,
       Timestamp?.self, AccountKey?.self, WebOrderLineItemID?.self, ProductType?.self,
       String?.self, Int.self, OwnershipType.self, PeriodType.self, String?.self, Int64?.self,
       String?.self, Bool.self)
@@ -53,7 +54,12 @@ extension TransactionRow {
       let expiresAsOf = try cursor.next(Timestamp?.self)
       let revokedAt = try cursor.next(Timestamp?.self)
       let revocationReason = try cursor.next(String?.self)
+      let revocationType = try cursor.next(String?.self)
+      let revocationPercentage = try cursor.next(Int64?.self)
       let revocationAsOf = try cursor.next(Timestamp?.self)
+      let revocationKnownAt = try cursor.next(Timestamp?.self)
+      let notRevokedAsOf = try cursor.next(Timestamp?.self)
+      let notMentionedAsOf = try cursor.next(Timestamp?.self)
       let upgradedAsOf = try cursor.next(Timestamp?.self)
       let token = try cursor.next(UUID?.self)
       let tokenAsOf = try cursor.next(Timestamp?.self)
@@ -81,9 +87,14 @@ extension TransactionRow {
       transaction.upgradedAsOf = upgradedAsOf
       transaction.expiresDate = dated(expiresAt, asOf: expiresAsOf)
       transaction.appAccountToken = dated(token, asOf: tokenAsOf)
-      transaction.revocation = revocationAsOf.map { asOf in
-        Dated(revokedAt.map { Revocation(at: $0, reason: revocationReason) }, asOf: asOf)
+      let revocation = revokedAt.map {
+        Revocation(
+          at: $0, reason: revocationReason, type: revocationType,
+          percentage: revocationPercentage)
       }
+      transaction.revocation = RevocationHistory(
+        revoked: dated(revocation, asOf: revocationAsOf), firstRevokedAsOf: revocationKnownAt,
+        notRevokedAsOf: notRevokedAsOf, notMentionedAsOf: notMentionedAsOf)
       return (transaction, tokenHolder)
     }
   }

@@ -14,12 +14,14 @@ struct TransactionRow: Hashable, Sendable {
   /// Writes the row, whether there is one or not, and notes what reports count of it.
   var upsert: SQL {
     let (key, charge, decision) = (transaction.key, charge, recorded?.decision)
-    let finding = decision?.finding
+    let (finding, revocation) = (decision?.finding, transaction.revocation)
     let write: SQL = """
       INSERT INTO tenure.store_transaction (
         environment, original_transaction_id, transaction_id, product_id, number, recorded_at,
         kind, purchased_at, original_purchased_at, charged_at, expires_at, expires_as_of,
-        revoked_at, revocation_reason, revocation_as_of, upgraded_as_of, app_account_token,
+        revoked_at, revocation_at, revocation_reason, revocation_type, revocation_percentage,
+        revocation_as_of, revocation_known_at, not_revoked_as_of, not_mentioned_as_of,
+        upgraded_as_of, app_account_token,
         app_account_token_as_of, token_account_key, web_order_line_item_id, product_type,
         subscription_group, quantity, ownership_type, period_type, offer_id, price_milliunits,
         currency, is_commitment, charge_original_transaction_id, charge_transaction_id,
@@ -31,8 +33,11 @@ struct TransactionRow: Hashable, Sendable {
         \(key.productID), \(transaction.recorded.number), \(transaction.recorded.at),
         \(transaction.kind), \(transaction.purchaseDate), \(transaction.originalPurchaseDate),
         \(transaction.chargedAt), \(transaction.expiresDate?.value),
-        \(transaction.expiresDate?.asOf), \(transaction.revocation?.value?.at),
-        \(transaction.revocation?.value?.reason), \(transaction.revocation?.asOf),
+        \(transaction.expiresDate?.asOf), \(revocation.current?.at),
+        \(revocation.revoked?.value.at), \(revocation.revoked?.value.reason),
+        \(revocation.revoked?.value.type), \(revocation.revoked?.value.percentage),
+        \(revocation.revoked?.asOf), \(revocation.firstRevokedAsOf),
+        \(revocation.notRevokedAsOf), \(revocation.notMentionedAsOf),
         \(transaction.upgradedAsOf), \(transaction.appAccountToken?.value),
         \(transaction.appAccountToken?.asOf), \(tokenHolder), \(transaction.webOrderLineItemID),
         \(transaction.productType), \(transaction.subscriptionGroup), \(transaction.quantity),
@@ -49,8 +54,14 @@ struct TransactionRow: Hashable, Sendable {
         purchased_at = excluded.purchased_at,
         original_purchased_at = excluded.original_purchased_at, charged_at = excluded.charged_at,
         expires_at = excluded.expires_at, expires_as_of = excluded.expires_as_of,
-        revoked_at = excluded.revoked_at, revocation_reason = excluded.revocation_reason,
-        revocation_as_of = excluded.revocation_as_of, upgraded_as_of = excluded.upgraded_as_of,
+        revoked_at = excluded.revoked_at, revocation_at = excluded.revocation_at,
+        revocation_reason = excluded.revocation_reason, revocation_type = excluded.revocation_type,
+        revocation_percentage = excluded.revocation_percentage,
+        revocation_as_of = excluded.revocation_as_of,
+        revocation_known_at = excluded.revocation_known_at,
+        not_revoked_as_of = excluded.not_revoked_as_of,
+        not_mentioned_as_of = excluded.not_mentioned_as_of,
+        upgraded_as_of = excluded.upgraded_as_of,
         app_account_token = excluded.app_account_token,
         app_account_token_as_of = excluded.app_account_token_as_of,
         token_account_key = excluded.token_account_key,
@@ -83,8 +94,10 @@ struct TransactionRow: Hashable, Sendable {
     [
       """
       SELECT transaction_id, product_id, number, recorded_at, kind, purchased_at,
-        original_purchased_at, charged_at, expires_at, expires_as_of, revoked_at,
-        revocation_reason, revocation_as_of, upgraded_as_of, app_account_token,
+        original_purchased_at, charged_at, expires_at, expires_as_of, revocation_at,
+        revocation_reason, revocation_type, revocation_percentage, revocation_as_of,
+        revocation_known_at, not_revoked_as_of, not_mentioned_as_of, upgraded_as_of,
+        app_account_token,
         app_account_token_as_of, token_account_key, web_order_line_item_id, product_type,
         subscription_group, quantity, ownership_type, period_type, offer_id, price_milliunits,
         currency, is_commitment

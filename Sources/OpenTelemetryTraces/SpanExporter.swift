@@ -3,6 +3,7 @@ import Foundation
 package import Logging
 import NIOCore
 import NIOHTTP1
+package import Secrets
 import ServiceLifecycle
 
 /// Sends spans to a collector by OTLP over HTTP, a few hundred at a time.
@@ -15,9 +16,9 @@ package struct SpanExporter: Service {
     /// The whole address, as in `http://127.0.0.1:4318/v1/traces`.
     package var url: String
     /// Header fields of every request, to show who sends it.
-    package var headers: [(name: String, value: String)]
+    package var headers: [(name: String, value: Secret<String>)]
 
-    package init(url: String, headers: [(name: String, value: String)] = []) {
+    package init(url: String, headers: [(name: String, value: Secret<String>)] = []) {
       self.url = url
       self.headers = headers
     }
@@ -124,7 +125,9 @@ package struct SpanExporter: Service {
     var request = HTTPClientRequest(url: collector.url)
     request.method = .POST
     request.headers.add(name: "Content-Type", value: "application/json")
-    for (name, value) in collector.headers { request.headers.add(name: name, value: value) }
+    for (name, value) in collector.headers {
+      request.headers.add(name: name, value: value.revealed)
+    }
     request.body = .bytes(FinishedSpan.body(of: spans, from: resource))
     do {
       let answer = try await client.execute(request, timeout: Self.timeout)

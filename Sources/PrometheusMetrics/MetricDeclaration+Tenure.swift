@@ -26,6 +26,10 @@ extension MetricDeclaration {
       "From a request's head to the head of its answer"),
     MetricDeclaration(
       "tenure_http_requests_in_flight", .gauge, "Requests that are being answered"),
+    MetricDeclaration("tenure_http_connections", .gauge, "Open connections"),
+    MetricDeclaration(
+      "tenure_http_connections_refused_total", .counter,
+      "Connections refused because of TENURE_HTTP_MAX_CONNECTIONS"),
   ]
 
   private static let database = [
@@ -94,6 +98,9 @@ extension MetricDeclaration {
     MetricDeclaration(
       "tenure_notifications_total", .counter, by: ["version", "type", "outcome"],
       "Notifications posted by Apple, or by others: stored, repeated or refused"),
+    MetricDeclaration(
+      "tenure_notifications_refused_total", .counter, by: ["reason"],
+      "Refused notifications by reason"),
     MetricDeclaration(
       "tenure_notifications_processed_total", .counter, by: ["outcome"],
       "Notifications worked off, by what came of it"),

@@ -120,9 +120,7 @@ extension ReportValue {
   fileprivate var csv: String {
     switch self {
     case .text(let text):
-      // By scalars: a comma with an accent is a comma to whoever reads the file.
-      text.unicodeScalars.contains { [",", "\"", "\r", "\n"].contains($0) }
-        ? "\"" + text.withoutFormula.quotesDoubled + "\"" : text.withoutFormula
+      text.csvField(guardsFormulas: true)
     case .number(let number), .duration(let number), .money(let number, _): "\(number)"
     case .time(let moment): "\(moment)"
     case .date(let text), .fraction(let text), .rate(let text): text
@@ -146,23 +144,6 @@ extension ReportValue {
 }
 
 extension String {
-  /// With an apostrophe before what a spreadsheet would take for a formula and calculate: callers
-  /// choose what accounts are called.
-  fileprivate var withoutFormula: String {
-    guard let first = unicodeScalars.first,
-      ["=", "+", "-", "@", "\t", "\r"].contains(first)
-    else { return self }
-    return "'" + self
-  }
-
-  fileprivate var quotesDoubled: String {
-    var text = String.UnicodeScalarView()
-    for scalar in unicodeScalars {
-      text.append(contentsOf: scalar == "\"" ? [scalar, scalar] : [scalar])
-    }
-    return String(text)
-  }
-
   fileprivate var asJSON: String {
     var json = JSONWriter(capacity: utf8.count + 2)
     json.write(self)

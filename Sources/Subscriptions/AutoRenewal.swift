@@ -3,9 +3,6 @@
 /// Evidence dated at or after the charge says nothing about who was renewing when it was made, so
 /// every look at the history here stops before t.
 package struct AutoRenewal {
-  /// Renewals begin where the last period ends; purchases by hand within this time are taken for
-  /// one.
-  package static let periodEndTolerance: Duration = .seconds(60)
   /// Apple charges up to this long before the period ends: an *off* inside is about the next
   /// period.
   package static let earlyCharge: Duration = .hours(24)
@@ -17,6 +14,13 @@ package struct AutoRenewal {
   let history: LineHistory
   /// Every charge of the line, by date.
   let charges: [Charge]
+  let course: RenewalCourse
+
+  init(history: LineHistory, charges: [Charge]) {
+    self.history = history
+    self.charges = charges
+    course = RenewalCourse(history, charges: charges)
+  }
 
   /// Finds who was renewing when the charge at `position` was made.
   ///
@@ -42,7 +46,7 @@ package struct AutoRenewal {
     guard let account = owner(previousPosition, charge.date) else {
       return notRenewing(.earlierChargeUnclaimed)
     }
-    if let erasedAt = history.erasures[account], erasedAt <= charge.date {
+    if history.isErased(account, by: charge.date) {
       return notRenewing(.accountErased)
     }
     guard previous.isSubscription else { return notRenewing(.earlierChargeWithoutPeriod) }
@@ -50,7 +54,7 @@ package struct AutoRenewal {
       return notRenewing(.earlierChargeRevoked)
     }
 
-    let word = autoRenewWord(after: previousPosition, before: charge.date)
+    let word = course.autoRenewWord(after: previousPosition, before: charge.date)
     let verdict = verdict(on: charge, after: previous, word: word)
     guard verdict.isRenewing else {
       return notRenewing(verdict.ground, statusAsOf: verdict.statusAsOf)
@@ -72,7 +76,8 @@ package struct AutoRenewal {
   package func wasSwitchedOn(byOrderBehind claim: Claim, beforeChargeAt position: Int) -> Bool {
     let charge = charges[position]
     guard let previous = positionBefore(position),
-      let word = autoRenewWord(after: previous, before: charge.date), let offSince = word.offSince
+      let word = course.autoRenewWord(after: previous, before: charge.date),
+      let offSince = word.offSince
     else { return false }
     let onAgainBy = word.autoRenews ? word.since : charge.date
     let claimant = history.successor(of: claim.account, asOf: claim.receivedAt)
@@ -92,12 +97,14 @@ package struct AutoRenewal {
     var statusAsOf: Timestamp?
   }
 
-  private func verdict(on charge: Charge, after previous: Charge, word: AutoRenewWord?) -> Verdict {
+  private func verdict(
+    on charge: Charge, after previous: Charge, word: RenewalCourse.AutoRenewWord?
+  ) -> Verdict {
     if charge.kind == .renewal { return Verdict(isRenewing: true, ground: .renewedByApple) }
     guard let periodEnd = previous.end else {
       return Verdict(isRenewing: false, ground: .earlierChargeWithoutPeriod)
     }
-    let isNearPeriodEnd = (charge.date - periodEnd).isWithin(Self.periodEndTolerance)
+    let isNearPeriodEnd = (charge.date - periodEnd).isWithin(.gapTolerance)
     let isOff = word.map { !$0.autoRenews } ?? false
 
     switch charge.kind {
@@ -122,7 +129,7 @@ package struct AutoRenewal {
   private func verdictOnLateCharge(
     _ charge: Charge, after previous: Charge, endingAt periodEnd: Timestamp
   ) -> Verdict {
-    guard let status = phaseWord(from: periodEnd, before: charge.date) else {
+    guard let status = course.phaseWord(from: periodEnd, before: charge.date) else {
       return Verdict(isRenewing: false, ground: .lapsed)
     }
     switch status.phase {
@@ -131,12 +138,12 @@ package struct AutoRenewal {
       let limit = isCommitment ? Self.commitmentBillingRetry : Self.billingRetry
       return charge.date <= periodEnd + limit
         ? Verdict(
-          isRenewing: true, ground: .recoveredFromBillingProblem, statusAsOf: status.asOf)
-        : Verdict(isRenewing: false, ground: .billingRetryOver, statusAsOf: status.asOf)
+          isRenewing: true, ground: .recoveredFromBillingProblem, statusAsOf: status.at)
+        : Verdict(isRenewing: false, ground: .billingRetryOver, statusAsOf: status.at)
     case .expired:
-      return Verdict(isRenewing: false, ground: .expired, statusAsOf: status.asOf)
-    case .undisturbed, nil:
-      return Verdict(isRenewing: false, ground: .lapsed, statusAsOf: status.asOf)
+      return Verdict(isRenewing: false, ground: .expired, statusAsOf: status.at)
+    case .undisturbed:
+      return Verdict(isRenewing: false, ground: .lapsed, statusAsOf: status.at)
     }
   }
 
@@ -145,7 +152,8 @@ package struct AutoRenewal {
   /// The end of a charge's period, with the grace period that was known before the next charge.
   private func accessEnd(of charge: Charge, at periodEnd: Timestamp, for next: Charge) -> Timestamp
   {
-    guard case .gracePeriod(let until) = phaseWord(from: charge.date, before: next.date)?.phase
+    guard
+      case .gracePeriod(let until) = course.phaseWord(from: charge.date, before: next.date)?.phase
     else { return periodEnd }
     return max(periodEnd, until)
   }
@@ -154,8 +162,8 @@ package struct AutoRenewal {
   private func tokenNamesAnother(
     than account: AccountKey, for charge: Charge, since offSince: Timestamp
   ) -> Bool {
-    let renewalToken = history.statuses.last {
-      $0.asOf >= offSince && $0.asOf < charge.date && $0.appAccountToken != nil
+    let renewalToken = course.lastStatus(from: offSince, before: charge.date) {
+      $0.appAccountToken != nil
     }?.appAccountToken
     return [charge.appAccountToken, renewalToken].contains { token in
       history.holder(of: token, asOf: charge.date).map { $0 != account } ?? false
@@ -163,8 +171,5 @@ package struct AutoRenewal {
   }
 
   /// The position of the line's latest charge that ran, dated before the one at `position`.
-  func positionBefore(_ position: Int) -> Int? {
-    let date = charges[position].date
-    return charges[..<position].lastIndex { $0.date < date && !$0.neverBegan }
-  }
+  func positionBefore(_ position: Int) -> Int? { charges.positionBefore(position) }
 }

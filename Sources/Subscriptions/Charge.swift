@@ -100,6 +100,12 @@ extension [Charge] {
   /// The line's latest charge.
   package var latestCharge: Charge? { latestPosition.map { self[$0] } }
 
+  /// The position of the latest charge that ran, dated before the one at `position`.
+  func positionBefore(_ position: Int) -> Int? {
+    let date = self[position].date
+    return self[..<position].lastIndex { $0.date < date && !$0.neverBegan }
+  }
+
   /// Marks what an upgrade replaced: superseded, and neither revoked nor refunded.
   ///
   /// That is a charge which was cancelled within a minute of a charge for another plan of the line,

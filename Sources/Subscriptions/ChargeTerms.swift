@@ -32,8 +32,8 @@ package struct ChargePrice: Hashable, Sendable {
     case catalogue
   }
 
-  /// What is more than a trillion of any currency is no price.
-  private static let believable: ClosedRange<Int64> = 0...1_000_000_000_000_000
+  /// Up to a billion of any currency, so that sums of millions of charges fit a 64-bit integer.
+  package static let believable: ClosedRange<Int64> = 0...1_000_000_000_000
 
   /// Nothing for trials, and for what somebody else of the family paid.
   package var amountMilliunits: Int64

@@ -19,7 +19,7 @@ package enum ClaimSelection: Hashable, Sendable {
   ///
   /// - Parameters:
   ///   - records: One record for each transaction.
-  ///   - receivedAt: When the submission arrived.
+  ///   - receivedAt: When the submission arrived, by Apple's clock.
   ///   - catalogue: Tells the types of products that Apple's receipts don't tell.
   /// - Returns: The selected records by purchase date.
   package func select(
@@ -27,7 +27,7 @@ package enum ClaimSelection: Hashable, Sendable {
   ) -> [TransactionRecord] {
     let eligible =
       records
-      .filter { $0.chargedAt <= receivedAt + .clockTolerance }
+      .filter { !Self.isPurchased($0, after: receivedAt) }
       .sorted { ($0.chargedAt, $0.key) < ($1.chargedAt, $1.key) }
     switch self {
     case .transaction(let id):
@@ -41,6 +41,12 @@ package enum ClaimSelection: Hashable, Sendable {
         return record.key == latest?.key || record.isRunning(at: receivedAt, in: catalogue)
       }
     }
+  }
+
+  /// Whether something was purchased after a submission was received, so that it can't be claimed.
+  package static func isPurchased(_ record: TransactionRecord, after receivedAt: Timestamp) -> Bool
+  {
+    receivedAt + .clockTolerance < record.chargedAt
   }
 
   /// What is looked at as one: the latest of a group stands for it.

@@ -8,7 +8,8 @@ package struct Decision: Hashable, Sendable {
     case activelyAutoRenewing = "actively_auto_renewing"
     /// Row 2: the account submitted it first.
     case submitter
-    /// Row 3: the charge carries the token that this ledger issued to the account.
+    /// Row 1t, if it is settled: the charge was bought with a token of its own that this ledger
+    /// issued to the account. Row 3, until the first claim: it carries such a token all the same.
     case appAccountToken = "app_account_token"
     /// Row 4: nobody. Recorded, grants nothing; a claim may come later.
     case unclaimed

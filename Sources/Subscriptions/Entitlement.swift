@@ -92,10 +92,11 @@ extension Entitlement {
   package static func entitlements(
     holdings: [Holding], grants: [Grant] = [], catalogue: Catalogue, at moment: Timestamp
   ) -> [Entitlement] {
-    var best: [String: Entitlement] = [:]
+    var best: [ExactText: Entitlement] = [:]
     func offer(_ entitlement: Entitlement) {
-      if let current = best[entitlement.name], !entitlement.isBetter(than: current) { return }
-      best[entitlement.name] = entitlement
+      let name = ExactText(entitlement.name)
+      if let current = best[name], !entitlement.isBetter(than: current) { return }
+      best[name] = entitlement
     }
     // Most accounts hold one line: grouping is worth its while only for the others.
     let lines =
@@ -107,7 +108,7 @@ extension Entitlement {
     for grant in grants where grant.startsAt <= moment {
       offer(Entitlement(grant, at: moment))
     }
-    return best.values.sorted { $0.name < $1.name }
+    return best.sorted { $0.key < $1.key }.map(\.value)
   }
 
   private init(_ grant: Grant, at moment: Timestamp) {

@@ -13,10 +13,10 @@ package enum EntitlementNews {
   ///   - now: The moment.
   /// - Returns: The events by the entitlements' names, and what was told with them.
   package static func events(
-    for account: AccountKey, told: [String: Timestamp?], now entitlements: [Entitlement],
+    for account: AccountKey, told: [ExactText: Timestamp?], now entitlements: [Entitlement],
     at now: Timestamp
-  ) -> (events: [LedgerEvent], told: [String: Timestamp?]) {
-    let current = Dictionary(entitlements.map { ($0.name, $0) }) { first, _ in first }
+  ) -> (events: [LedgerEvent], told: [ExactText: Timestamp?]) {
+    let current = Dictionary(entitlements.map { (ExactText($0.name), $0) }) { first, _ in first }
     let active = current.filter(\.value.isActive)
     var events: [LedgerEvent] = []
     for name in Set(told.keys).union(active.keys).sorted() {
@@ -28,7 +28,9 @@ package enum EntitlementNews {
       }
       if case .some(.some(let end)) = known, end <= now {
         let shown = current[name].flatMap { $0.isActive ? nil : $0 }
-        tell(.entitlementExpired, at: end, shown ?? .over(name, like: current[name], since: end))
+        tell(
+          .entitlementExpired, at: end,
+          shown ?? .over(name.rawValue, like: current[name], since: end))
         known = nil
       }
       switch (known, active[name]) {
@@ -39,7 +41,7 @@ package enum EntitlementNews {
         let isLonger = entitlement.accessEndsAt.map { new in end.map { $0 < new } ?? false } ?? true
         tell(isLonger ? .entitlementExtended : .entitlementShortened, at: now, entitlement)
       case (.some, nil):
-        let shown = current[name] ?? .withdrawn(name, at: now)
+        let shown = current[name] ?? .withdrawn(name.rawValue, at: now)
         tell(
           shown.state == .revoked ? .entitlementRevoked : .entitlementExpired, at: now, shown)
       case (nil, nil):
@@ -62,7 +64,10 @@ package enum EntitlementNews {
   ) -> Timestamp? {
     let held = holdings.lazy.filter { $0.grantsAnything(in: catalogue) }
       .flatMap { holding -> [Timestamp?] in
-        var moments = [holding.startsAt, holding.end(in: catalogue), holding.revokedAt]
+        var moments = [
+          holding.startsAt - .clockTolerance, holding.startsAt, holding.end(in: catalogue),
+          holding.revokedAt,
+        ]
         if case .gracePeriod(let until) = holding.renewal?.phase { moments.append(until) }
         return moments
       }

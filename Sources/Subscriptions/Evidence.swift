@@ -43,13 +43,21 @@ package enum PeriodType: String, Codable, Sendable {
   case offer
 }
 
-/// What one answer says of a charge's revocation.
+/// What one answer says of a transaction's revocation.
 package enum RevocationStatus: Hashable, Codable, Sendable {
   /// The source is too old to know, as a receipt's `in_app` is.
   case notSaid
+  /// Apple's answer about a receipt names no revocation. It is unsigned, and such answers lag.
+  case notMentioned
+  /// Apple signed that there is none.
   case notRevoked
-  /// Refunded, or withdrawn from the family: what it granted ended at that moment.
-  case revoked(at: Timestamp, reason: String?)
+  /// Refunded, or withdrawn from the family.
+  case revoked(Revocation)
+
+  /// A revocation of which no type and no share is known, as receipts have it.
+  package static func revoked(at moment: Timestamp, reason: String?) -> Self {
+    .revoked(Revocation(at: moment, reason: reason))
+  }
 }
 
 /// One transaction as one answer of Apple's describes it.

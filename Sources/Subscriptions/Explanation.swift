@@ -36,6 +36,10 @@ package struct Explanation {
       return "An administrator had released it, and \(owner) was the next one to submit it."
     case .submitter:
       return "\(subject) submitted it first, and nobody was auto-renewing: \(notRenewing)."
+    case .appAccountToken where !decision.isProvisional:
+      return
+        "It was bought with the token issued to \(owner), and no account was auto-renewing: "
+        + "\(notRenewing)."
     case .appAccountToken:
       return
         "It carries the token issued to \(owner); nobody was auto-renewing (\(notRenewing)) "

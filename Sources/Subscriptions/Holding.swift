@@ -114,7 +114,7 @@ extension Line {
     let all = allHoldings(rule)
     var longest: [Group: Holding] = [:]
     for (account, holding) in all
-    where holding.startsAt <= moment && holding.revokedAt == nil && holding.endsAt != nil {
+    where holding.hasBegun(by: moment) && holding.revokedAt == nil && holding.endsAt != nil {
       let group = Group(account: account, family: holding.family, productID: holding.productID)
       if let known = longest[group], !known.endsEarlier(than: holding) { continue }
       longest[group] = holding
@@ -134,8 +134,8 @@ extension OwnershipRule {
   /// Apple's last word on what follows a charge.
   package func renewal(ofChargeAt position: Int) -> Holding.Renewal {
     Holding.Renewal(
-      autoRenews: autoRenewWord(after: position)?.autoRenews ?? true,
-      phase: phaseWord(from: charges[position].date)?.phase ?? .undisturbed)
+      autoRenews: course.autoRenewWord(after: position)?.autoRenews ?? true,
+      phase: course.phaseWord(from: charges[position].date)?.phase ?? .undisturbed)
   }
 }
 
@@ -168,10 +168,24 @@ extension Holding {
     }
   }
 
+  /// The entitlements that the product's newest description grants.
+  ///
+  /// It also counts for purchases made under an older one.
+  ///
+  /// - Returns: Nil for a product that is not described, and for a consumable.
+  package func entitlements(in catalogue: Catalogue) -> [String]? {
+    guard let product = catalogue[productID], type(in: catalogue) != .consumable else { return nil }
+    return product.entitlements
+  }
+
   /// The product's type as far as it is known.
   package func type(in catalogue: Catalogue) -> ProductType? {
     ProductType.known(of: productID, as: productType, hasExpiry: endsAt != nil, in: catalogue)
   }
+
+  /// Whether what was granted has begun by a moment: Apple dates charges seconds ahead, and clocks
+  /// differ.
+  package func hasBegun(by moment: Timestamp) -> Bool { startsAt <= moment + .clockTolerance }
 
   /// Whether what was granted had ended by a moment because the charge was taken back.
   package func isRevoked(at moment: Timestamp) -> Bool {

@@ -6,26 +6,6 @@ package enum Environment: String, Codable, CaseIterable, Sendable {
   case sandbox
 }
 
-/// An identifier that is somebody else's text: compared as text, never calculated with.
-package protocol TextIdentifier: RawRepresentable, Hashable, Comparable, Codable, Sendable,
-  ExpressibleByStringLiteral, CustomStringConvertible
-where RawValue == String {
-  init(rawValue: String)
-}
-
-extension TextIdentifier {
-  /// Takes an identifier as it is written.
-  package init(_ rawValue: String) { self.init(rawValue: rawValue) }
-  package init(stringLiteral value: String) { self.init(rawValue: value) }
-  package var description: String { rawValue }
-
-  /// Shorter first, then by character: the order of the numbers that Apple's identifiers are.
-  package static func < (lhs: Self, rhs: Self) -> Bool {
-    let (left, right) = (lhs.rawValue.utf8.count, rhs.rawValue.utf8.count)
-    return left == right ? lhs.rawValue < rhs.rawValue : left < right
-  }
-}
-
 /// Apple's `product_id`.
 package struct ProductID: TextIdentifier {
   package let rawValue: String
@@ -48,6 +28,12 @@ package struct OriginalTransactionID: TextIdentifier {
 package struct WebOrderLineItemID: TextIdentifier {
   package let rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
+
+  /// Reads the field as Apple writes it; nil where it names no charge: empty or 0.
+  package init?(reported text: String?) {
+    guard let text, !text.isEmpty, text != "0" else { return nil }
+    rawValue = text
+  }
 }
 
 /// The name that the ledger has for an account of the app.

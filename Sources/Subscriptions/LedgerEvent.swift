@@ -25,6 +25,8 @@ package struct LedgerEvent: Hashable, Sendable {
     case productChanged = "product.changed"
     case orderFulfilled = "order.fulfilled"
     case orderRefunded = "order.refunded"
+    /// The charge that had fulfilled it fulfils another order, or is another account's.
+    case orderReopened = "order.reopened"
     case orderExpired = "order.expired"
     /// The last that is told of an account.
     case accountErased = "account.erased"

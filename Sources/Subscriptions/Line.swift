@@ -61,9 +61,6 @@ package struct Line: Sendable {
     _ evidence: [Evidence], acts: [Act] = [], at now: Timestamp
   ) -> [LedgerEntry] {
     var entries: [LedgerEntry] = []
-    var news = OwnershipRule.News()
-    let known = decisions
-
     var confirmations: [TransactionRecord] = []
     for item in evidence {
       switch item {
@@ -72,18 +69,13 @@ package struct Line: Sendable {
         case .nothing: continue
         case .confirmation:
           confirmations.append(record)
-          news.confirmsKnownTransactions = true
           continue
-        case .new: news.transactions.insert(record.key)
-        case .facts where news.transactions.contains(record.key): break
-        case .facts: news.changesKnownCharges = true
+        case .new, .facts: break
         }
       case .renewalStatus(let status, _):
         guard !history.statuses.contains(status) else { continue }
-        news.statusDates.append(status.asOf)
       case .link(let line, let previous):
         guard links[line]?.contains(previous) != true else { continue }
-        news.changesKnownCharges = true
       }
       entries.append(append(.evidence(item), to: item.line, at: now))
     }
@@ -91,19 +83,11 @@ package struct Line: Sendable {
 
     for act in acts {
       if history.says(act) { continue }
-      let entry = append(.act(act), to: act.line, at: now)
-      entries.append(entry)
-      switch act {
-      case .claim: news.claims.append(RecordedAct(act, recorded: entry.recorded))
-      case .placement, .linePlacement: news.changesKnownCharges = true
-      }
+      entries.append(append(.act(act), to: act.line, at: now))
     }
     guard !entries.isEmpty else { return [] }
 
-    let rule =
-      OwnershipRule(history, known: known.mapValues(\.decision), news: news)
-      ?? OwnershipRule(history)
-    return entries + recordDecisions(of: rule, acts: acts, at: now)
+    return entries + recordDecisions(of: OwnershipRule(history), acts: acts, at: now)
   }
 
   /// Applies one stored or newly made entry.
@@ -171,6 +155,7 @@ package struct Line: Sendable {
       acts.compactMap {
         if case .placement(let placement) = $0 { placement.transaction } else { nil }
       })
+    let isPlacing = acts.contains { if case .claim = $0 { false } else { true } }
     func action(on charge: Charge, from recorded: Decision?, to decision: Decision)
       -> OwnershipChange.Action
     {
@@ -185,7 +170,7 @@ package struct Line: Sendable {
       if recorded.owner == decision.owner { return .decided }
       // What an account still got while an administrator merged it follows it.
       let follows = recorded.owner.map { history.successor(of: $0) == decision.owner } ?? false
-      return placed.isEmpty && !follows ? .corrected : .placed
+      return isPlacing || follows ? .placed : .corrected
     }
 
     var changes: [OwnershipChange] = []

@@ -23,17 +23,16 @@ struct LineEntitlements {
   init(_ holdings: [Holding], in catalogue: Catalogue, at moment: Timestamp) {
     self.moment = moment
     parts = holdings.compactMap { holding in
-      guard let product = catalogue[holding.productID], holding.type(in: catalogue) != .consumable
-      else { return nil }
-      return Part(
-        holding: holding, end: holding.end(in: catalogue), entitlements: product.entitlements)
+      holding.entitlements(in: catalogue).map {
+        Part(holding: holding, end: holding.end(in: catalogue), entitlements: $0)
+      }
     }
   }
 
   /// One entitlement for each name that the line's deciding charge grants.
   var entitlements: [Entitlement] {
-    let begun = parts.filter { $0.holding.startsAt <= moment }
-    let unrevoked = begun.filter { !$0.holding.isRevoked(at: moment) }.max(by: endsEarlier)
+    let begun = parts.filter { $0.holding.hasBegun(by: moment) }
+    let unrevoked = begun.filter { !$0.holding.isRevoked(at: moment) }.max(by: isLess)
     if let unrevoked, state(of: unrevoked) != .expired {
       return unrevoked.entitlements.map {
         entitlement(named: $0, of: prolonged(unrevoked, for: $0), state: state(of: unrevoked))
@@ -44,11 +43,11 @@ struct LineEntitlements {
       .filter { part in
         part.holding.isRevoked(at: moment) && part.end.map { moment < $0 } ?? true
       }
-      .max(by: endsEarlier)
+      .max(by: isLess)
     if let revoked {
       return revoked.entitlements.map { entitlement(named: $0, of: revoked, state: .revoked) }
     }
-    guard let over = unrevoked ?? begun.max(by: endsEarlier) else { return [] }
+    guard let over = unrevoked ?? begun.max(by: isLess) else { return [] }
     return over.entitlements.map { entitlement(named: $0, of: over, state: .expired) }
   }
 
@@ -64,13 +63,14 @@ struct LineEntitlements {
 
   /// The part with the later end of what follows it without a gap and grants the same entitlement.
   ///
-  /// Apple reports renewals up to a day early: the entitlement is one, unbroken.
+  /// Apple reports renewals up to a day early, and dates some a few seconds after the last end: the
+  /// entitlement is one, unbroken.
   private func prolonged(_ part: Part, for name: String) -> Part {
     var longest = part
     for next in parts.sorted(by: beginsEarlier) {
       guard let end = longest.accessEnd else { break }
       guard next.holding.revokedAt == nil, next.entitlements.contains(name),
-        next.holding.startsAt <= end, next.end.map({ $0 > end }) ?? true
+        next.holding.startsAt <= end + .gapTolerance, next.end.map({ $0 > end }) ?? true
       else { continue }
       longest.end = next.end
       longest.holding.revokedAt = nil
@@ -107,7 +107,8 @@ struct LineEntitlements {
     guard state != .revoked, state != .expired else { return false }
     return parts.contains { latest in
       guard let renewal = latest.holding.renewal, latest.holding.revokedAt == nil,
-        latest.entitlements.contains(name), end.map({ latest.holding.startsAt <= $0 }) ?? true
+        latest.entitlements.contains(name),
+        end.map({ latest.holding.startsAt <= $0 + .gapTolerance }) ?? true
       else { return false }
       return renewal.autoRenews && renewal.phase != .expired && self.state(of: latest) != .expired
     }
@@ -117,9 +118,18 @@ struct LineEntitlements {
     (lhs.holding.startsAt, lhs.holding.charge) < (rhs.holding.startsAt, rhs.holding.charge)
   }
 
-  private func endsEarlier(_ lhs: Part, _ rhs: Part) -> Bool {
+  /// Which of two parts yields: the one that ends earlier.
+  ///
+  /// A part dated a little ahead yields to one that is running, so that another product does not
+  /// end what was paid for before its time.
+  private func isLess(_ lhs: Part, _ rhs: Part) -> Bool {
+    if isRunning(lhs) != isRunning(rhs) { return isRunning(rhs) }
     let (left, right) = (lhs.end?.milliseconds ?? .max, rhs.end?.milliseconds ?? .max)
     return (left, lhs.holding.startsAt, lhs.holding.charge)
       < (right, rhs.holding.startsAt, rhs.holding.charge)
+  }
+
+  private func isRunning(_ part: Part) -> Bool {
+    part.holding.startsAt <= moment && part.end.map { moment < $0 } ?? true
   }
 }

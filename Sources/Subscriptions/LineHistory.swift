@@ -152,6 +152,16 @@ package struct LineHistory: Sendable {
     holder(of: token).map { successor(of: $0, asOf: moment) }
   }
 
+  /// The account for which a purchase at a moment was made with a token; nil if it was erased by
+  /// then.
+  func buyer(by token: UUID?, asOf moment: Timestamp) -> AccountKey? {
+    holder(of: token, asOf: moment).flatMap { isErased($0, by: moment) ? nil : $0 }
+  }
+
+  func isErased(_ account: AccountKey, by moment: Timestamp) -> Bool {
+    erasures[account].map { $0 <= moment } ?? false
+  }
+
   /// The account that an account was merged into, as often as it happened; itself if it never was.
   ///
   /// - Parameters:

@@ -50,6 +50,6 @@ struct LineOutlook: Hashable, Sendable {
     let renewal = rule.renewal(ofChargeAt: position)
     autoRenews = renewal.autoRenews
     phase = renewal.phase
-    productID = rule.announcedProduct(after: position) ?? productID
+    productID = rule.course.announcedProduct(after: position) ?? productID
   }
 }

@@ -58,10 +58,10 @@ private struct Journal {
     add(
       .charged, at: charge.date, terms, price: terms.price, amount: amount, ownership: ownership,
       expiry: expiry)
-    if let revocation = charge.revocation {
+    if let revocation = charge.revocation, revocation.isRefund {
       add(
         .refunded, at: revocation.at, terms, number: -1, cause: revocation.reason ?? "",
-        from: charge.date, price: terms.price, amount: -amount)
+        from: charge.date, price: terms.price, amount: -revocation.refunded(of: amount))
     }
   }
 

@@ -8,7 +8,8 @@ package struct Movement: Hashable, Sendable {
   package enum Kind: String, Codable, CaseIterable, Sendable {
     /// Something was paid for, of whatever type.
     case charged
-    /// A charge was taken back; an upgrade takes nothing back.
+    /// Money was refunded, the whole price or a share of it; neither by an upgrade nor by leaving a
+    /// family.
     case refunded
     /// A subscription left a state, or came to one.
     case state

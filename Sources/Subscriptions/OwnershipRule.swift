@@ -5,13 +5,13 @@
 ///
 /// The result is a pure function of Apple's evidence as a set and of people's acts in their order;
 /// so whatever order the evidence arrives in, the owners are the same. First the table runs without
-/// claims over all charges by date. Then each claim, in order, settles the charge that it names;
-/// and what follows from that is worked out again for the charges which nobody has settled. An
-/// owner once settled stays, whatever claims come later. Administrators stand above all of it: what
-/// they placed is theirs to say, and whoever they named counts as the owner from the placement's
-/// moment on. What they released is nobody's from its moment on, until the next claim: that has it,
-/// whoever was renewing. Only where they placed a whole line does that take its turn among the
-/// claims: it settles what was bought until then and nobody has settled before.
+/// claims over all charges by date. Then each claim, in order, settles the charge that it names,
+/// and the unsettled charges that follow from it are decided again. A settled owner stays, whatever
+/// claims come later. Administrators override all of it: the account that they place a charge with
+/// counts as its owner from the placement's moment on. A charge that they release has no owner from
+/// that moment on until the next claim, which gets it, whichever account was renewing. The
+/// placement of a whole line takes its turn among the claims: it settles the unsettled charges
+/// bought until then.
 package struct OwnershipRule: Sendable {
   /// By date.
   package let charges: [Charge]
@@ -35,19 +35,23 @@ package struct OwnershipRule: Sendable {
 
   /// Replays the whole history.
   package init(_ history: LineHistory) {
-    self.init(
-      history, charges: Charge.charges(in: history), knowing: [], performing: history.acts)
+    let charges = Charge.charges(in: history)
+    self.init(history, charges: charges, recorded: charges.map { _ in .undecided })
+    sweep(charges.indices)
+    perform(history.acts)
+    decidePlaced()
+    followMerges()
   }
 
-  /// Takes the decisions on the first charges as they are known, and works out the others.
-  init(
-    _ history: LineHistory, charges: [Charge], knowing known: [Decision],
-    performing acts: [RecordedAct]
-  ) {
+  /// - Parameters:
+  ///   - history: The history.
+  ///   - charges: Its charges.
+  ///   - decisions: The decisions on all charges, in their order.
+  init(_ history: LineHistory, charges: [Charge], recorded decisions: [Decision]) {
     self.history = history
     self.charges = charges
+    self.decisions = decisions
     autoRenewal = AutoRenewal(history: history, charges: charges)
-    decisions = known + charges[known.count...].map { _ in .undecided }
     isSettled = decisions.map { !$0.isProvisional }
 
     var positions: [TransactionKey: Int] = [:]
@@ -64,44 +68,46 @@ package struct OwnershipRule: Sendable {
           isRelease: placement.isRelease))
     }
     self.placements = placements
-
-    sweep(from: known.count)
-    perform(acts)
-    decidePlaced(from: known.count)
-    followMerges(from: known.count)
   }
 
   /// The position among `charges` of the charge that a transaction reports.
   package func position(of transaction: TransactionKey) -> Int? { positions[transaction] }
 
-  /// Apple's last word on whether what follows the charge at `position` will renew; nil: the charge
-  /// itself is the word, on.
-  package func autoRenewWord(after position: Int) -> AutoRenewal.AutoRenewWord? {
-    autoRenewal.autoRenewWord(after: position, before: nil)
-  }
-
-  /// The product for which Apple last announced what follows the charge at `position`; nil: none.
-  package func announcedProduct(after position: Int) -> ProductID? {
-    autoRenewal.announcedProduct(after: position)
-  }
-
-  /// Apple's last word on the line's phase, dated from `start` on.
-  package func phaseWord(from start: Timestamp) -> RenewalStatus? {
-    autoRenewal.phaseWord(from: start)
-  }
+  /// What Apple said about what follows each charge.
+  package var course: RenewalCourse { autoRenewal.course }
 
   // MARK: The table
 
-  /// Runs the table without claims over the charges that nobody has settled, by date.
-  private mutating func sweep(from start: Int) {
-    for position in start..<charges.endIndex where !isSettled[position] {
-      let decision = decisionWithoutClaim(at: position)
-      decisions[position] = decision
-      isSettled[position] = decision.rule == .activelyAutoRenewing && !decision.isProvisional
+  /// Runs the table without claims over the unsettled charges among `range`, by date.
+  private mutating func sweep(_ range: Range<Int>) {
+    for position in range where !isSettled[position] { decideWithoutClaim(position) }
+  }
+
+  /// Runs the table without claims over the unsettled charges that follow from a change of the
+  /// charge at `start`: a decision depends on the owner of the charge before, and no other.
+  private mutating func sweep(after start: Int) {
+    var changed: Set = [start]
+    var last = start
+    for position in charges.indices.suffix(from: start + 1) {
+      guard let previous = autoRenewal.positionBefore(position), previous >= start else { continue }
+      if previous > last { break }
+      guard !isSettled[position], changed.contains(previous) else { continue }
+      let before = decisions[position]
+      decideWithoutClaim(position)
+      if decisions[position] != before || isSettled[position] {
+        changed.insert(position)
+        last = position
+      }
     }
   }
 
-  /// Rows 1, 3 and 4.
+  private mutating func decideWithoutClaim(_ position: Int) {
+    let decision = decisionWithoutClaim(at: position)
+    decisions[position] = decision
+    isSettled[position] = !decision.isProvisional
+  }
+
+  /// Rows 1, 1t, 3 and 4.
   private func decisionWithoutClaim(at position: Int) -> Decision {
     let finding = finding(at: position)
     if let account = finding.account {
@@ -109,15 +115,24 @@ package struct OwnershipRule: Sendable {
         owner: account, rule: .activelyAutoRenewing, finding: finding,
         isProvisional: finding.switchedOffAt != nil || restsOnProvisionalOwner(position))
     }
+    // Row 0 precedes row 1t: a token yields to an import.
+    if let account = buyerByToken(at: position),
+      !history.linePlacements.contains(where: { $0.covers(charges[position]) })
+    {
+      // A claim of the charge before could still show that its claimant was renewing.
+      return Decision(
+        owner: account, rule: .appAccountToken, finding: finding,
+        isProvisional: restsOnProvisionalOwner(position))
+    }
     let charge = charges[position]
-    if let account = history.holder(of: charge.appAccountToken, asOf: charge.date) {
+    if let account = history.buyer(by: charge.appAccountToken, asOf: charge.date) {
       return Decision(
         owner: account, rule: .appAccountToken, finding: finding, isProvisional: true)
     }
     return Decision(owner: nil, rule: .unclaimed, finding: finding, isProvisional: true)
   }
 
-  /// Rows 1 and 2.
+  /// Rows 1, 1t and 2.
   private func decision(at position: Int, by claim: Claim) -> Decision {
     var finding = finding(at: position)
     if let account = finding.account, account != claim.account,
@@ -126,9 +141,25 @@ package struct OwnershipRule: Sendable {
       finding.account = nil
       finding.ground = .orderedByAnotherAccount
     }
-    return finding.account.map {
-      Decision(owner: $0, rule: .activelyAutoRenewing, finding: finding)
-    } ?? Decision(owner: claim.account, rule: .submitter, finding: finding)
+    if let account = finding.account {
+      return Decision(owner: account, rule: .activelyAutoRenewing, finding: finding)
+    }
+    if let account = buyerByToken(at: position) {
+      return Decision(owner: account, rule: .appAccountToken, finding: finding)
+    }
+    return Decision(owner: claim.account, rule: .submitter, finding: finding)
+  }
+
+  /// Row 1t: the account whose token the buyer's app passed with the payment of this very charge.
+  ///
+  /// Renewals inherit the token of the purchase: what carries the token of an earlier charge may
+  /// have been bought by anybody.
+  private func buyerByToken(at position: Int) -> AccountKey? {
+    let charge = charges[position]
+    guard let token = charge.appAccountToken, charge.kind != .renewal,
+      !charges[..<position].contains(where: { $0.appAccountToken == token })
+    else { return nil }
+    return history.buyer(by: token, asOf: charge.date)
   }
 
   private func finding(at position: Int) -> RenewalFinding {
@@ -180,7 +211,7 @@ package struct OwnershipRule: Sendable {
           decisions[position] = decision(at: position, by: claim)
           isSettled[position] = true
         }
-        sweep(from: position + 1)
+        sweep(after: position)
       case .linePlacement(let placement):
         settle(by: placement, sparing: placed.keys)
       }
@@ -199,15 +230,15 @@ package struct OwnershipRule: Sendable {
         owner: placement.account, rule: .administrator, finding: finding(at: position))
       isSettled[position] = true
     }
-    if let first = settled.first { sweep(from: first + 1) }
+    if let first = settled.first { sweep(first + 1..<charges.endIndex) }
   }
 
   /// Row 0, which is the first: the last placement of a charge holds, whatever the rest of the
   /// table says.
   ///
   /// What was released is its next claimant's.
-  private mutating func decidePlaced(from start: Int) {
-    for (position, placements) in placements where position >= start {
+  private mutating func decidePlaced() {
+    for (position, placements) in placements {
       guard let last = placements.last else { continue }
       var finding = decisions[position].finding
       guard last.isRelease else {
@@ -225,9 +256,9 @@ package struct OwnershipRule: Sendable {
   }
 
   /// What the rule gives to an account that was merged into another is the other one's.
-  private mutating func followMerges(from start: Int) {
+  private mutating func followMerges() {
     guard !history.merges.isEmpty else { return }
-    for position in start..<charges.endIndex {
+    for position in charges.indices {
       guard let owner = decisions[position].owner else { continue }
       let successor = history.successor(of: owner)
       guard successor != owner else { continue }

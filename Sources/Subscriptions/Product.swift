@@ -47,7 +47,7 @@ package struct Product: Hashable, Sendable {
     self.id = id
     self.validFrom = validFrom
     self.type = type
-    self.entitlements = entitlements.sorted()
+    self.entitlements = entitlements.sorted { ExactText($0) < ExactText($1) }
     self.subscriptionGroup = subscriptionGroup
     self.level = level
     self.period = period

@@ -1,8 +1,8 @@
 package import struct Foundation.UUID
 
-/// What an account set out to buy, before it paid.
+/// An account's intent to buy a product, recorded before it pays.
 package struct PurchaseOrder: Hashable, Sendable {
-  /// Where an order stands.
+  /// The state of an order.
   package enum Status: String, Codable, CaseIterable, Sendable {
     case open
     case fulfilled
@@ -26,29 +26,27 @@ package struct PurchaseOrder: Hashable, Sendable {
     self.status = status
   }
 
-  /// Whether an order is still to be paid, or was given up too early.
+  /// Whether a charge can still fulfil the order.
   ///
-  /// A paid transaction that arrives after the order expired still fulfils it.
+  /// A charge that arrives after the order has expired still fulfils it.
   package var awaitsPayment: Bool { status == .open || status == .expired }
 
-  /// What comes of naming an order in a submission.
+  /// The result of naming an order in a submission.
   package enum NamedOrder: Hashable, Sendable {
     case fulfilled(by: Charge.ID)
-    /// It is another account's: reported, and stays open.
+    /// The order belongs to another account, or every charge for its product does.
     case accountMismatch
-    /// No charge of the submission is for its product: reported, and stays open.
+    /// No charge of the submission pays for the order's product.
     case productMismatch
-    /// It was fulfilled before, or is refunded; nothing changes.
-    case notAwaitingPayment
-    /// Nothing in the submission can fulfil it yet.
-    case stillOpen
+    /// Another charge fulfilled the order, or the charge fulfils another order that was named.
+    case alreadyFulfilled
   }
 
   /// A charge that could fulfil an order.
   package struct Payment: Hashable, Sendable {
     package var charge: Charge
     package var decision: Decision
-    /// The order that it fulfilled already.
+    /// The order that the charge has fulfilled.
     package var fulfils: UUID?
 
     package init(charge: Charge, decision: Decision, fulfils: UUID?) {
@@ -57,53 +55,96 @@ package struct PurchaseOrder: Hashable, Sendable {
       self.fulfils = fulfils
     }
 
-    /// Whether this pays for something that its owner was still to get.
-    fileprivate func canFulfil(ordersOf account: AccountKey) -> Bool {
-      fulfils == nil && decision.owner == account && charge.revocation == nil
-        && charge.supersededAt == nil
+    /// Whether the charge gives its owner something that can have been ordered.
+    fileprivate func pays(_ account: AccountKey) -> Bool {
+      decision.owner == account && charge.revocation == nil && charge.supersededAt == nil
     }
   }
 
   /// Matches the order that a submission names.
   ///
-  /// Whatever the dates are, and whatever the period's end suggests of a charge whose kind Apple
-  /// does not tell; but never by what Apple says it charged by itself.
-  package func match(submittedBy account: AccountKey, among payments: [Payment]) -> NamedOrder {
+  /// The dates don't matter, nor does the end of the last period where Apple does not report a
+  /// charge's kind. A charge that Apple reports as an automatic renewal fulfils no order.
+  ///
+  /// - Parameters:
+  ///   - account: The account that submits.
+  ///   - payments: The charges of the submission.
+  ///   - yielding: Orders that were matched without being named.
+  /// - Returns: The charge that fulfils the order, or the reason for a warning.
+  package func match(
+    submittedBy account: AccountKey, among payments: [Payment], yielding: Set<UUID> = []
+  ) -> NamedOrder {
     guard self.account == account else { return .accountMismatch }
-    guard awaitsPayment else { return .notAwaitingPayment }
-    guard payments.contains(where: { $0.charge.productID == productID }) else {
-      return payments.isEmpty ? .stillOpen : .productMismatch
+    let payments = payments.filter { $0.charge.productID == productID }
+    if let payment = payments.first(where: { $0.fulfils == id }) {
+      return .fulfilled(by: payment.charge.id)
     }
-    let payment = payments.first {
-      $0.charge.productID == productID && !$0.isCalledAutomatic
-        && $0.canFulfil(ordersOf: account)
-    }
-    return payment.map { .fulfilled(by: $0.charge.id) } ?? .stillOpen
+    guard awaitsPayment else { return .alreadyFulfilled }
+    let candidates = payments.filter { !$0.isCalledAutomatic && $0.pays(account) }
+    let payment =
+      candidates.first { $0.fulfils == nil }
+      ?? candidates.first { $0.fulfils.map(yielding.contains) ?? false }
+    if let payment { return .fulfilled(by: payment.charge.id) }
+    if !candidates.isEmpty { return .alreadyFulfilled }
+    let isOthers = !payments.isEmpty && payments.allSatisfy { $0.decision.owner != account }
+    return isOthers ? .accountMismatch : .productMismatch
   }
 
-  /// Finds the order that a charge fulfils without being told.
+  /// How long before a purchase an order may have been opened that has expired since.
+  private static let longestExpired: Duration = .days(60)
+
+  /// When the orders were opened that a charge of a date can fulfil without being named.
+  package struct OpeningTimes: Hashable, Sendable {
+    /// The earliest of expired orders; open ones have no limit.
+    package var earliest: Timestamp
+    package var latest: Timestamp
+
+    /// The times of orders for a purchase.
+    package init(purchasedAt date: Timestamp) {
+      earliest = date - longestExpired
+      latest = date + .clockTolerance
+    }
+
+    /// The times of orders for several purchases; nil for none.
+    package init?(purchasedAt dates: some Collection<Timestamp>) {
+      guard let first = dates.min(), let last = dates.max() else { return nil }
+      earliest = OpeningTimes(purchasedAt: first).earliest
+      latest = OpeningTimes(purchasedAt: last).latest
+    }
+
+    /// Whether these include all times of `other`.
+    package func contains(_ other: OpeningTimes) -> Bool {
+      earliest <= other.earliest && other.latest <= latest
+    }
+
+    fileprivate func contains(_ order: PurchaseOrder) -> Bool {
+      order.createdAt <= latest && (order.status == .open || earliest <= order.createdAt)
+    }
+  }
+
+  /// Finds the order that a charge fulfils without being named.
   ///
-  /// It is the owner's oldest open one for the product, made no later than five minutes after the
-  /// purchase.
-  package static func oldestOpen(among orders: [PurchaseOrder], for payment: Payment)
+  /// It is the owner's latest open order for the product, opened no later than five minutes after
+  /// the purchase: each payment that a customer cancels leaves an open order behind. Only where
+  /// none is open is it the latest expired one of the 60 days before.
+  package static func latest(among orders: [PurchaseOrder], for payment: Payment)
     -> PurchaseOrder?
   {
-    guard let owner = payment.decision.owner, payment.canFulfil(ordersOf: owner),
+    guard let owner = payment.decision.owner, payment.fulfils == nil, payment.pays(owner),
       !payment.isAutomaticRenewal
     else { return nil }
-    return
-      orders
-      .filter { order in
-        order.awaitsPayment && order.account == owner
-          && order.productID == payment.charge.productID
-          && order.createdAt <= payment.charge.date + .clockTolerance
-      }
-      .min { ($0.createdAt, $0.id) < ($1.createdAt, $1.id) }
+    let times = OpeningTimes(purchasedAt: payment.charge.date)
+    let candidates = orders.filter { order in
+      order.awaitsPayment && order.account == owner
+        && order.productID == payment.charge.productID && times.contains(order)
+    }
+    let open = candidates.filter { $0.status == .open }
+    return (open.isEmpty ? candidates : open).max { ($0.createdAt, $0.id) < ($1.createdAt, $1.id) }
   }
 }
 
 extension PurchaseOrder.Payment {
-  /// Whether Apple charged without anybody buying.
+  /// Whether Apple charged automatically, without a purchase.
   package var isAutomaticRenewal: Bool {
     switch decision.finding.ground {
     case .renewedAtPeriodEnd, .recoveredFromBillingProblem: charge.kind != .purchase
@@ -111,10 +152,10 @@ extension PurchaseOrder.Payment {
     }
   }
 
-  /// Whether Apple says so.
+  /// Whether Apple reports the charge as an automatic renewal.
   fileprivate var isCalledAutomatic: Bool {
     switch decision.finding.ground {
-    // Apple charged at the period's end what another account had bought before.
+    // Another account bought it, and Apple charged at the period's end.
     case .orderedByAnotherAccount, .tokenOfAnotherAccount: false
     default: charge.kind == .renewal
     }

@@ -1,12 +1,34 @@
 /// What Apple said about what follows each charge of a line, as a course of time.
 ///
-/// ``AutoRenewal`` answers what was known by a moment, in the same words; a timeline shows all
-/// moments.
-struct RenewalCourse {
+/// ``AutoRenewal`` asks what was known by a moment; a timeline shows all moments.
+package struct RenewalCourse: Sendable {
   /// A word on auto-renew.
   struct Switch: Hashable {
     var at: Timestamp
     var isOn: Bool
+  }
+
+  /// Apple's last word on auto-renew, as far as it speaks about one charge's renewal.
+  package struct AutoRenewWord: Hashable, Sendable {
+    package var autoRenews: Bool
+    /// When Apple last said so.
+    package var asOf: Timestamp
+    /// When Apple first said so without saying otherwise since: repeating *off* is not switching it
+    /// off again.
+    package var since: Timestamp
+    /// Since when auto-renew is off, or was before it was switched on again; nil if it never was.
+    package var offSince: Timestamp?
+
+    /// Takes in the next word by date.
+    fileprivate static func taking(_ next: Switch, after word: Self?) -> Self {
+      guard var word, word.autoRenews == next.isOn else {
+        return Self(
+          autoRenews: next.isOn, asOf: next.at, since: next.at,
+          offSince: next.isOn ? word?.offSince : next.at)
+      }
+      word.asOf = next.at
+      return word
+    }
   }
 
   /// What Apple did after a charge failed at a period's end.
@@ -18,25 +40,29 @@ struct RenewalCourse {
     var retryEnd: Timestamp?
   }
 
-  private struct PhaseWord {
-    var at: Timestamp
-    var phase: RenewalStatus.Phase
-    var isCommitment: Bool
+  /// A word on the phase.
+  package struct PhaseWord: Hashable, Sendable {
+    package var at: Timestamp
+    package var phase: RenewalStatus.Phase
+    package var isCommitment: Bool
 
-    var graceEnd: Timestamp? {
+    fileprivate var graceEnd: Timestamp? {
       if case .gracePeriod(let until) = phase { until } else { nil }
     }
   }
 
-  private let autoRenewal: AutoRenewal
+  private let charges: [Charge]
   /// One for each date; of one date, off wins.
   private let switches: [Switch]
   /// One for each date; of one date, the gravest.
   private let phases: [PhaseWord]
   private let statuses: [RenewalStatus]
+  /// What the words dated before each charge say about what follows it; nil: nothing, and the
+  /// charge itself is the word, *on*.
+  private let wordsAtCharges: [AutoRenewWord?]
 
   init(_ history: LineHistory, charges: [Charge]) {
-    autoRenewal = AutoRenewal(history: history, charges: charges)
+    self.charges = charges
     statuses = history.statuses
     var (switches, phases): ([Switch], [PhaseWord]) = ([], [])
     // By date, off after on.
@@ -56,34 +82,68 @@ struct RenewalCourse {
     }
     self.switches = switches
     self.phases = phases
+
+    var words: [AutoRenewWord?] = []
+    var word: AutoRenewWord?
+    var rest = switches[...]
+    for position in charges.indices {
+      let charge = charges[position]
+      while let next = rest.first, next.at < charge.date {
+        word = .taking(next, after: word)
+        rest.removeFirst()
+      }
+      let known = charges.word(word, outlivedByChargeAt: position)
+      words.append(known)
+      if charge.isSubscription, !charge.neverBegan { word = known }
+    }
+    wordsAtCharges = words
   }
 
   // MARK: Auto-renew
 
+  /// Finds the last word on auto-renew before a moment that speaks about what follows the charge at
+  /// `position`.
+  ///
+  /// With none the charge itself is the word: *on*. An *off* that a charge has outlived says
+  /// nothing either: to buy, or to be renewed more than a day later, takes switching on again,
+  /// whether Apple said so or not.
+  package func autoRenewWord(after position: Int, before moment: Timestamp? = nil)
+    -> AutoRenewWord?
+  {
+    switches(from: charges[position].date, before: moment)
+      .reduce(wordsAtCharges[position]) { .taking($1, after: $0) }
+  }
+
   /// Whether the line was set to renew when a charge was made.
   ///
   /// It was, unless auto-renew was switched off so shortly before an automatic renewal that Apple
-  /// had charged that already.
-  func isOn(atChargeAt position: Int) -> Bool {
-    let speaksFrom = autoRenewal.speaksFrom(position)
-    let before = switches[..<switches.lowerBound(autoRenewal.charges[position].date, by: \.at)]
-    var offSince: Timestamp?
-    for word in before.reversed() {
-      if word.isOn { break }
-      offSince = word.at
-      if word.at < speaksFrom { break }
-    }
-    return offSince.map { $0 < speaksFrom } ?? true
-  }
+  /// had already charged.
+  func isOn(atChargeAt position: Int) -> Bool { wordsAtCharges[position]?.autoRenews ?? true }
 
   /// The words on auto-renew from a moment on and before another one.
   func switches(from start: Timestamp, before end: Timestamp?) -> ArraySlice<Switch> {
-    let first = switches.lowerBound(start, by: \.at)
-    let last = end.map { switches.lowerBound($0, by: \.at) } ?? switches.endIndex
-    return switches[first..<max(first, last)]
+    switches.elements(from: start, before: end, by: \.at)
+  }
+
+  /// The product for which Apple last announced what follows the charge at `position`; nil: none.
+  package func announcedProduct(after position: Int) -> ProductID? {
+    lastStatus(from: charges.speaksFrom(position)) { $0.autoRenewProductID != nil }?
+      .autoRenewProductID
+  }
+
+  /// The last status dated from `start` on and before `end` that satisfies a condition.
+  func lastStatus(
+    from start: Timestamp, before end: Timestamp? = nil, where condition: (RenewalStatus) -> Bool
+  ) -> RenewalStatus? {
+    statuses.elements(from: start, before: end, by: \.asOf).last(where: condition)
   }
 
   // MARK: Billing
+
+  /// Apple's last word on the phase, dated from `start` on and before `end`.
+  package func phaseWord(from start: Timestamp, before end: Timestamp? = nil) -> PhaseWord? {
+    phases.elements(from: start, before: end, by: \.at).last
+  }
 
   /// What Apple said of trouble with what should have followed a charge.
   ///
@@ -95,11 +155,9 @@ struct RenewalCourse {
   ///   - next: The date of the charge after it, from which on words are about that one.
   /// - Returns: Nil where nothing failed.
   func trouble(afterChargeAt position: Int, before next: Timestamp?) -> Trouble? {
-    let charge = autoRenewal.charges[position]
+    let charge = charges[position]
     guard let paidEnd = charge.end else { return nil }
-    let first = phases.lowerBound(charge.date, by: \.at)
-    let last = next.map { phases.lowerBound($0, by: \.at) } ?? phases.endIndex
-    let words = phases[first..<max(first, last)]
+    let words = phases.elements(from: charge.date, before: next, by: \.at)
 
     var trouble = Trouble()
     var rest = words
@@ -132,7 +190,7 @@ struct RenewalCourse {
   ///   what the words on auto-renew and on billing come to.
   func endCause(ofChargeAt position: Int, before next: Timestamp?) -> SubscriptionTimeline.EndCause
   {
-    let charge = autoRenewal.charges[position]
+    let charge = charges[position]
     for status in statuses.reversed() {
       if let next, status.asOf >= next { continue }
       guard status.asOf >= charge.date else { break }
@@ -170,9 +228,54 @@ private enum ExpirationIntent: Int {
   }
 }
 
+extension [Charge] {
+  /// From when on Apple's words can be about what follows the charge at `position`.
+  fileprivate func speaksFrom(_ position: Int) -> Timestamp {
+    let date = self[position].date
+    return isAutomatic(position) ? date - AutoRenewal.earlyCharge : date
+  }
+
+  /// What is left of the last word before the charge at `position`: an *off* dated before Apple's
+  /// words can be about what follows is over.
+  fileprivate func word(
+    _ word: RenewalCourse.AutoRenewWord?, outlivedByChargeAt position: Int
+  ) -> RenewalCourse.AutoRenewWord? {
+    guard var word, let offSince = word.offSince, offSince < speaksFrom(position) else {
+      return word
+    }
+    guard word.autoRenews else { return nil }
+    word.offSince = nil
+    return word
+  }
+
+  /// Whether the charge at `position` was made by Apple and not by the customer's hand, as far as
+  /// the charges alone show.
+  private func isAutomatic(_ position: Int) -> Bool {
+    let charge = self[position]
+    switch charge.kind {
+    case .renewal: return true
+    case .purchase: return false
+    case .unknown:
+      guard let previous = positionBefore(position), let end = self[previous].end else {
+        return false
+      }
+      return (charge.date - end).isWithin(.gapTolerance)
+    }
+  }
+}
+
 extension Array {
-  /// The first position whose element is at or after a moment, by dates that never fall.
-  fileprivate func lowerBound(_ moment: Timestamp, by date: (Element) -> Timestamp) -> Int {
+  /// The elements dated from `start` on and before `end`, by dates that never fall.
+  fileprivate func elements(
+    from start: Timestamp, before end: Timestamp?, by date: (Element) -> Timestamp
+  ) -> ArraySlice<Element> {
+    let first = lowerBound(start, by: date)
+    let last = end.map { lowerBound($0, by: date) } ?? endIndex
+    return self[first..<Swift.max(first, last)]
+  }
+
+  /// The first position whose element is at or after a moment.
+  private func lowerBound(_ moment: Timestamp, by date: (Element) -> Timestamp) -> Int {
     var (low, high) = (startIndex, endIndex)
     while low < high {
       let middle = (low + high) / 2

@@ -31,10 +31,10 @@ extension Line {
     // Beside a charge that is dated later and never began, it could be about either.
     guard let position = renewal.charges.indices.last,
       position == renewal.charges.latestPosition,
-      let word = renewal.autoRenewWord(after: position, before: nil), !word.autoRenews
+      let word = renewal.course.autoRenewWord(after: position), !word.autoRenews
     else { return nil }
     let latest = renewal.charges[position]
-    let margin = AutoRenewal.earlyCharge + AutoRenewal.periodEndTolerance
+    let margin = AutoRenewal.earlyCharge + .gapTolerance
     guard latest.isSubscription, let end = latest.end, word.since + margin < end,
       latest.date <= report.at, report.at < word.since,
       !history.statuses.contains(where: { status in

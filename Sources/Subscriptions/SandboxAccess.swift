@@ -5,14 +5,14 @@
 package enum SandboxAccess: Hashable, Sendable {
   case all
   case none
-  case accounts(Set<String>)
+  case accounts(Set<AccountID>)
 
   /// Whether purchases of an environment grant anything to an account.
   package func grants(_ environment: Environment, to accountID: String) -> Bool {
     switch (environment, self) {
     case (.production, _), (.sandbox, .all): true
     case (.sandbox, .none): false
-    case (.sandbox, .accounts(let ids)): ids.contains(accountID)
+    case (.sandbox, .accounts(let ids)): ids.contains(AccountID(accountID))
     }
   }
 }

@@ -12,17 +12,6 @@ package struct Dated<Value: Hashable & Sendable>: Hashable, Sendable {
   }
 }
 
-/// A charge that was taken back: the moment when what it granted ended, and Apple's reason.
-package struct Revocation: Hashable, Codable, Sendable {
-  package var at: Timestamp
-  package var reason: String?
-
-  package init(at: Timestamp, reason: String?) {
-    self.at = at
-    self.reason = reason
-  }
-}
-
 /// Everything that Apple's answers said about one transaction, merged.
 ///
 /// Merging is commutative, associative and idempotent, so the order in which answers arrive cannot
@@ -52,8 +41,7 @@ package struct StoreTransaction: Hashable, Sendable {
 
   package var expiresDate: Dated<Timestamp>?
   package var appAccountToken: Dated<UUID>?
-  /// Nil: no answer that could know has spoken; a value of nil: not revoked.
-  package var revocation: Dated<Revocation?>?
+  package var revocation: RevocationHistory
 
   /// Begins with the first answer about a transaction.
   package init(_ record: TransactionRecord, recorded: RecordingOrder) {
@@ -76,7 +64,7 @@ package struct StoreTransaction: Hashable, Sendable {
     upgradedAsOf = record.isUpgraded ? record.asOf : nil
     expiresDate = record.expiresDate.map { Dated($0, asOf: record.asOf) }
     appAccountToken = record.appAccountToken.map { Dated($0, asOf: record.asOf) }
-    revocation = record.datedRevocation
+    revocation = RevocationHistory(record)
   }
 
   /// Whether the ledger heard of this first; of one moment on linked lines, the identifiers decide.
@@ -113,14 +101,14 @@ package struct StoreTransaction: Hashable, Sendable {
     appAccountToken = latest(
       appAccountToken, record.appAccountToken.map { Dated($0, asOf: record.asOf) }
     ) { $0 < $1 }
-    revocation = latest(revocation, record.datedRevocation, Revocation.isWeaker)
+    revocation.merge(RevocationHistory(record))
   }
 
   /// Notes that Apple's answer of `asOf` says of this transaction just what is recorded.
   package mutating func confirm(asOf: Timestamp) {
     expiresDate = expiresDate.map { Dated($0.value, asOf: max($0.asOf, asOf)) }
     appAccountToken = appAccountToken.map { Dated($0.value, asOf: max($0.asOf, asOf)) }
-    revocation = revocation.map { Dated($0.value, asOf: max($0.asOf, asOf)) }
+    revocation.confirm(asOf: asOf)
   }
 
   /// Whether this holds the same facts as `other`, whatever the dates of the answers.
@@ -128,7 +116,7 @@ package struct StoreTransaction: Hashable, Sendable {
     var copy = self
     if let dated = other.expiresDate { copy.expiresDate?.asOf = dated.asOf }
     if let dated = other.appAccountToken { copy.appAccountToken?.asOf = dated.asOf }
-    if let dated = other.revocation { copy.revocation?.asOf = dated.asOf }
+    if copy.revocation.current == other.revocation.current { copy.revocation = other.revocation }
     return copy == other
   }
 }
@@ -149,36 +137,6 @@ package struct RecordingOrder: Hashable, Comparable, Codable, Sendable {
   }
 }
 
-extension TransactionRecord {
-  fileprivate var datedRevocation: Dated<Revocation?>? {
-    switch revocation {
-    case .notSaid: nil
-    case .notRevoked: Dated(nil, asOf: asOf)
-    case .revoked(let at, let reason): Dated(Revocation(at: at, reason: reason), asOf: asOf)
-    }
-  }
-}
-
-extension Revocation {
-  /// Which of two answers of one date yields: a revocation is the stronger word, then the earlier,
-  /// then one with a reason.
-  fileprivate static func isWeaker(_ lhs: Revocation?, _ rhs: Revocation?) -> Bool {
-    guard let lhs else { return rhs != nil }
-    guard let rhs else { return false }
-    if lhs.at != rhs.at { return rhs.at < lhs.at }
-    guard let reason = lhs.reason else { return rhs.reason != nil }
-    return rhs.reason.map { $0 < reason } ?? false
-  }
-}
-
-extension [StoreTransaction] {
-  /// Whether and when the charge that these report was taken back: the latest word on any of them
-  /// holds, for revoking an alias revokes its charge.
-  var revocation: Revocation? {
-    reduce(nil) { latest($0, $1.revocation, Revocation.isWeaker) }?.value ?? nil
-  }
-}
-
 /// The later of two dated values; of one date, the one that the order puts last.
 func latest<Value>(
   _ lhs: Dated<Value>?, _ rhs: Dated<Value>?, _ isBefore: (Value, Value) -> Bool
@@ -188,7 +146,7 @@ func latest<Value>(
   return isBefore(lhs.value, rhs.value) ? rhs : lhs
 }
 
-private func least<Value: Comparable>(_ lhs: Value?, _ rhs: Value?) -> Value? {
+func least<Value: Comparable>(_ lhs: Value?, _ rhs: Value?) -> Value? {
   least(lhs, rhs, by: <)
 }
 

@@ -15,8 +15,10 @@ extension SubscriptionTimeline {
     var trouble: RenewalCourse.Trouble?
     /// The date of the next charge.
     var next: Timestamp?
-    /// Whether it ended because it was taken back.
+    /// Whether it ended because it was revoked.
     var isRevoked: Bool
+    /// Whether money was refunded then.
+    var isRefunded: Bool
   }
 
   /// A stretch of time that one charge decides.
@@ -55,6 +57,7 @@ extension SubscriptionTimeline.Run {
     let cutOff = [charge.revocation?.at, charge.supersededAt].compactMap(\.self).min()
     end = max(start, min(naturalEnd, cutOff ?? naturalEnd))
     isRevoked = charge.revocation.map { $0.at == cutOff && $0.at <= naturalEnd } ?? false
+    isRefunded = isRevoked && charge.revocation?.isRefund == true
     if let cutOff, let retryEnd = trouble?.retryEnd {
       trouble?.retryEnd = cutOff > naturalEnd ? min(retryEnd, cutOff) : nil
     }
@@ -123,7 +126,8 @@ extension SubscriptionTimeline.Run {
   }
 
   func endCause(_ course: RenewalCourse) -> SubscriptionTimeline.EndCause {
-    isRevoked ? .refunded : course.endCause(ofChargeAt: position, before: next)
+    if isRefunded { return .refunded }
+    return isRevoked ? .unknown : course.endCause(ofChargeAt: position, before: next)
   }
 
   // MARK: Switches
@@ -176,7 +180,7 @@ extension SubscriptionTimeline.Stretch {
         index + 1 < stretches.count, stretches[index + 1].isRunning
       else { return true }
       let gap = stretches[index + 1].start - stretches[index].start
-      return gap > SubscriptionTimeline.gapTolerance
+      return gap > .gapTolerance
     }.map { stretches[$0] }
   }
 }

@@ -71,9 +71,6 @@ package struct SubscriptionTimeline: Hashable, Sendable {
     package var terms: ChargeTerms
   }
 
-  /// How far apart two periods may lie and still be one subscription without a gap.
-  package static let gapTolerance: Duration = .seconds(60)
-
   /// Each ends where the next begins; none for a line without subscriptions.
   package private(set) var spans: [Span] = []
   /// By date.
@@ -86,7 +83,7 @@ extension SubscriptionTimeline {
   ///   - rule: Its charges and decisions.
   ///   - all: The terms of the rule's charges, in their order.
   init(of line: Line, rule: OwnershipRule, terms all: [ChargeTerms]) {
-    let course = RenewalCourse(line.history, charges: rule.charges)
+    let course = rule.course
     let runs = Run.runs(of: rule.charges, course)
     let stretches = Stretch.stretches(of: runs)
     for (index, stretch) in stretches.enumerated() {

@@ -45,6 +45,12 @@ extension Duration {
   /// How far apart two clocks may be: ours, an app server's and Apple's, whose seconds are whole.
   package static let clockTolerance: Duration = .minutes(5)
 
+  /// How far apart two periods may lie and still follow each other without a gap.
+  ///
+  /// A renewal begins where the last period ends, give or take this; a purchase by hand so close to
+  /// the end, of a kind that Apple does not name, counts as one.
+  package static let gapTolerance: Duration = .seconds(60)
+
   /// This duration in whole milliseconds, rounded towards zero.
   package var inMilliseconds: Int64 {
     components.seconds * 1000 + components.attoseconds / 1_000_000_000_000_000

@@ -1,5 +1,6 @@
 import AppStore
 import AppStoreSimulator
+import JSONText
 import Subscriptions
 import Testing
 

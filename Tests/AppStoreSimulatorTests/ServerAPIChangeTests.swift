@@ -1,6 +1,7 @@
 import AppStore
 import AppStoreSimulator
 import Foundation
+import JSONText
 import Subscriptions
 import Testing
 
@@ -166,7 +167,7 @@ struct ServerAPIChangeTests {
     ] as [(String, JSONValue, Int64)] {
       guard case .object(let members) = body else { return }
       let wrong = JSONValue.object(
-        members.map { $0.key == key ? JSONValue.Member(key: key, value: value) : $0 })
+        members.map { $0.key.rawValue == key ? JSONValue.Member(key: key, value: value) : $0 })
       #expect(
         try error("POST", "/inApps/v1/subscriptions/extend/mass", body: wrong) == code, "\(key)")
     }
@@ -192,7 +193,7 @@ struct ServerAPIChangeTests {
     ] as [(String, JSONValue, Int64)] {
       guard case .object(let members) = report else { return }
       let wrong = JSONValue.object(
-        members.map { $0.key == key ? JSONValue.Member(key: key, value: value) : $0 })
+        members.map { $0.key.rawValue == key ? JSONValue.Member(key: key, value: value) : $0 })
       #expect(try error("PUT", path, body: wrong) == code, "\(key)")
     }
     #expect(try error("PUT", "/inApps/v2/transactions/consumption/1", body: report) == 4_040_010)

@@ -1,5 +1,6 @@
 import AppStore
 import AppStoreSimulator
+import JSONText
 import Logging
 import ServiceLifecycle
 import Subscriptions

@@ -2,6 +2,7 @@ import AppStore
 import AppStoreSimulator
 import Crypto
 import Foundation
+import JSONText
 import Subscriptions
 import Synchronization
 import Testing
@@ -134,7 +135,7 @@ struct APIToken {
     -> [JSONValue.Member]
   {
     members.compactMap { member in
-      guard member.key == name else { return member }
+      guard member.key.rawValue == name else { return member }
       return value.map { JSONValue.Member(key: name, value: $0) }
     }
   }

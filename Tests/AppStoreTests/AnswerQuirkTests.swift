@@ -54,7 +54,7 @@ struct AnswerQuirkTests {
           purchaseDate: Timestamp(milliseconds: 1000),
           originalPurchaseDate: Timestamp(milliseconds: 900),
           expiresDate: Timestamp(milliseconds: 4000), webOrderLineItemID: "900",
-          revocation: .notRevoked)
+          revocation: .notMentioned)
       ])
   }
 
@@ -167,7 +167,43 @@ struct AnswerQuirkTests {
     let other = month.with(["transaction_id": "99"])
     let receipt = try await receipt(answer(latest: [month.with(change), other]))
     #expect(receipt.records.map(\.key.transactionID) == ["99"])
-    #expect(receipt.unreadable == [UnreadableRecord(list: "latest_receipt_info", reason: fault)])
+    #expect(receipt.unreadable.map(\.description) == ["latest_receipt_info: \(fault)"])
+  }
+
+  // swift-format-ignore
+  @Test(arguments: [
+    (["quantity": "many"],                                "1000",  nil,    true),
+    (["quantity": "many"],                                "2001",  nil,    true),
+    (["quantity": "many"],                                "2000",  "2000", false),
+    (["quantity": "many"],                                "1999",  "2000", false),
+    (["transaction_id": .null, "original_transaction_id": .null], "2001", "2000", true),
+    (["purchase_date": .null],                            nil,     "2000", true),
+  ] as [([String: JSON], String?, String?, Bool)])
+  func `an entry that cannot be read can hide a purchase that is newer than what was read`(
+    change: [String: JSON], date: String?, newest: String?, isHidden: Bool
+  ) async throws {
+    let unreadable = month.with(change).with([
+      "purchase_date": .null, "purchase_date_ms": date.map { .text($0) } ?? .null,
+    ])
+    let other = month.with([
+      "transaction_id": "99", "purchase_date_ms": newest.map { .text($0) } ?? .null,
+    ])
+    let items = [unreadable] + (newest == nil ? [] : [other])
+    let receipt = try await receipt(answer(latest: .array(items)))
+    #expect(receipt.unreadable.count == 1)
+    #expect(
+      receipt.unreadable[0].hidesPurchase(after: receipt.records.map(\.purchaseDate).max())
+        == isHidden)
+  }
+
+  @Test(arguments: ["0", ""])
+  func `a line item id that names no charge leaves the one of the other list`(none: String)
+    async throws
+  {
+    let listed = month.with(["web_order_line_item_id": .text(none)])
+    #expect(try await receipt(answer(latest: [listed])).records[0].webOrderLineItemID == nil)
+    let both = try await receipt(answer(inApp: [month], latest: [listed]))
+    #expect(both.records.map(\.webOrderLineItemID) == ["900"])
   }
 
   @Test func `entries that are no objects`() async throws {
@@ -198,7 +234,7 @@ struct AnswerQuirkTests {
     #expect(record.offerID == "back")
     #expect(record.periodType == .offer)
     // The refund that the receipt held has been reversed since.
-    #expect(record.revocation == .notRevoked)
+    #expect(record.revocation == .notMentioned)
     #expect(record.asOf == Timestamp(milliseconds: 5000))
   }
 

@@ -1,4 +1,5 @@
 import AppStore
+import Secrets
 import Subscriptions
 import Testing
 
@@ -17,7 +18,7 @@ struct AppStoreSettingsTests {
   @Test(arguments: ["", "ab cd", "abcd\n"])
   func `no shared secret, and it is not repeated`(text: String) {
     let error = #expect(throws: AppStoreSettingError.self) {
-      try AppStoreApp(bundleID: "a", sharedSecret: text)
+      try AppStoreApp(bundleID: "a", sharedSecret: Secret(text))
     }
     #expect(text.isEmpty || error?.description.contains(text) == false)
   }

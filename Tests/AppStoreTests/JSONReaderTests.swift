@@ -1,4 +1,5 @@
 import AppStore
+import JSONText
 import Testing
 
 /// What is JSON (RFC 8259), and what two readers could understand differently.
@@ -53,7 +54,7 @@ struct JSONReaderTests {
     "{", "}", "{\"a\"", "{\"a\":", "{\"a\":1", "{\"a\":1,", "{\"a\":1,}", "{,}", "{a:1}", "{1:1}", "{\"a\" 1}", "{\"a\":1]",
     "{} {}", "1 2", "null,", "[]]", "{}\u{0}", "/**/1", "1//", "#1", "\u{feff}1", "\u{a0}1",
     #"{"a":1,"a":1}"#, #"{"a":1,"b":2,"\u0061":3}"#, #"[{"x":{"a":1,"a":2}}]"#,
-    "{\"\u{e9}\":1,\"e\u{301}\":2}",
+    "{\"" + String(repeating: "n", count: 257) + "\":1}",
   ])
   func `refused`(text: String) {
     #expect(throws: JSONError.self) { try JSONValue(parsing: text.utf8) }
@@ -88,6 +89,65 @@ struct JSONReaderTests {
     let text = "{" + members.joined(separator: ",")
     #expect(try JSONValue(parsing: (text + "}").utf8).keys.count == 50_000)
     #expect(throws: JSONError.self) { try JSONValue(parsing: (text + ",\"49999\":0}").utf8) }
+  }
+
+  @Test func `members are told apart by bytes`() throws {
+    let json = try JSONValue(parsing: "{\"caf\u{e9}\":1,\"cafe\u{301}\":2}".utf8)
+    #expect(json["caf\u{e9}"] == 1)
+    #expect(json["cafe\u{301}"] == 2)
+    #expect(JSONValue.string("caf\u{e9}") != .string("cafe\u{301}"))
+    let name = String(repeating: "n", count: JSONValue.longestName)
+    #expect(try JSONValue(parsing: "{\"\(name)\":1}".utf8)[name] == 1)
+    let twice = "{\"a\":\"\u{301}\u{323}\",\"a\":\"\u{323}\u{301}\"}"
+    #expect(throws: JSONError.self) {
+      try JSONValue(parsing: twice.utf8, toleratesRepetitions: true)
+    }
+  }
+
+  /// What is decoded from JSON, and the ways to what is not.
+  private struct Decoded: Decodable, Equatable {
+    struct Part: Decodable, Equatable {
+      var text: String
+      var flag: Bool?
+    }
+    var number: Int
+    var long: Int64?
+    var parts: [Part]
+  }
+
+  // swift-format-ignore
+  @Test(arguments: [
+    (#"{"number":9.99,"parts":[]}"#,                    "number"),
+    (#"{"number":1e30,"parts":[]}"#,                    "number"),
+    (#"{"number":"9","parts":[]}"#,                     "number"),
+    (#"{"number":null,"parts":[]}"#,                    "number"),
+    (#"{"parts":[]}"#,                                  "number"),
+    (#"{"number":1,"long":9223372036854775808,"parts":[]}"#, "long"),
+    (#"{"number":1,"parts":{}}"#,                       "parts"),
+    (#"{"number":1,"parts":[{"text":"a"},{"text":1}]}"#, "parts.1.text"),
+    (#"{"number":1,"parts":[{"text":"a","flag":"x"}]}"#, "parts.0.flag"),
+    (#"{"number":1,"parts":[null]}"#,                   "parts.0"),
+    (#"[]"#,                                            ""),
+  ])
+  func `another type than is expected is named`(text: String, path: String) throws {
+    let json = try JSONValue(parsing: text.utf8)
+    let error = #expect(throws: DecodingError.self) { try json.decode(Decoded.self) }
+    let found: [any CodingKey] =
+      switch error {
+      case .keyNotFound(let key, let context)?: context.codingPath + [key]
+      case .typeMismatch(_, let context)?, .valueNotFound(_, let context)?: context.codingPath
+      default: []
+      }
+    #expect(found.map(\.stringValue).joined(separator: ".") == path)
+  }
+
+  @Test func `values are decoded`() throws {
+    let text =
+      #"{"other":{},"number":3.0,"long":null,"parts":[{"text":"é","flag":true},{"text":""}]}"#
+    let decoded = try JSONValue(parsing: text.utf8).decode(Decoded.self)
+    #expect(
+      decoded
+        == Decoded(number: 3, parts: [Decoded.Part(text: "é", flag: true), Decoded.Part(text: "")]))
   }
 
   @Test func `an error says what is wrong, and never what stands there`() {

@@ -1,5 +1,6 @@
 import AppStore
 import Foundation
+import Secrets
 import Subscriptions
 import Testing
 

@@ -1,4 +1,6 @@
 import Foundation
+import JSONText
+import Secrets
 import Subscriptions
 import Testing
 

@@ -18,6 +18,7 @@ struct ReceiptOwnerTests {
   static let listed = answer(latest: [month.with(["bid": "a"])], receipt: ["bundle_id": .null])
   static let appReceipt = answer(latest: [month], receipt: ["bundle_id": "a"])
   static let unnamed = answer(latest: [month], receipt: ["bundle_id": .null])
+  static let empty = answer(latest: [month], receipt: ["bundle_id": ""])
   static let both = answer(latest: [month.with(["bid": "b"])], receipt: ["bundle_id": "a"])
 
   // swift-format-ignore
@@ -36,6 +37,8 @@ struct ReceiptOwnerTests {
     (unnamed,    ["a", "b"], "b", "b"),
     (unnamed,    ["a", "b"], nil, nil),
     (both,       ["a", "b"], nil, nil),
+    (empty,      ["a"],      nil, nil),
+    (empty,      ["a"],      "a", nil),
   ] as [(JSON, [String], String?, String?)])
   func `only the receipts of served apps are accepted`(
     answer: JSON, served: [String], named: String?, owner: String?

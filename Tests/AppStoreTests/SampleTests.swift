@@ -29,7 +29,7 @@ struct SampleTests {
     #expect(record.key.line == line)
     #expect(record.key.transactionID == "123456789012345@1432400579000")
     #expect(record.expiresDate == (try Timestamp("2015-05-23T17:05:59Z")))
-    #expect(record.revocation == .notRevoked)
+    #expect(record.revocation == .notMentioned)
     #expect(receipt.unreadable.count == 2)
     #expect(
       receipt.statuses == [
@@ -49,7 +49,7 @@ struct SampleTests {
     #expect(record.expiresDate == (try Timestamp("2019-08-20T04:28:57Z")))
     #expect(record.purchaseDate == Timestamp(milliseconds: 1_534_739_337_000))
     #expect(record.originalPurchaseDate == Timestamp(milliseconds: 1_534_739_338_000))
-    #expect(record.revocation == .notRevoked)
+    #expect(record.revocation == .notMentioned)
     #expect(record.asOf == receipt.requestDate)
     #expect(receipt.statuses.keys.sorted() == [line])
     #expect(receipt.statuses[line]?.autoRenews == true)
@@ -109,7 +109,7 @@ struct SampleTests {
     #expect(last.webOrderLineItemID == "1000000054044800")
     #expect(last.subscriptionGroup == "20662382")
     #expect(last.asOf == receipt.requestDate)
-    #expect(last.revocation == .notRevoked)
+    #expect(last.revocation == .notMentioned)
     #expect(
       receipt.statuses == [
         LineID(.sandbox, "1000000692878476"): RenewalStatus(

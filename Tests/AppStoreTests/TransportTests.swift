@@ -1,6 +1,7 @@
 import AppStore
 import AsyncHTTPClient
 import Foundation
+import Secrets
 import Subscriptions
 import Testing
 

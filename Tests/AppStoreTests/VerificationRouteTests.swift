@@ -1,4 +1,5 @@
 import AppStore
+import Secrets
 import Subscriptions
 import Synchronization
 import Testing

@@ -34,6 +34,14 @@ struct ForbiddenWordTests {
     ("Sources/Subscriptions/X.swift", "let clockTolerance: CalendarDate", false),
     ("Sources/Subscriptions/X.swift", "UUID()", true),
     ("Sources/Subscriptions/X.swift", "Int.random(in: 0...1)", true),
+    ("Sources/Subscriptions/X.swift", "var a: [String: Int] = [:]", true),
+    ("Sources/Subscriptions/X.swift", "var a: [ExactText: Int] = [:]", false),
+    ("Sources/JSONText/X.swift", "throw mismatch([String: Any].self)", false),
+    ("Sources/HTTPAPI/Input/X.swift", "let a = Set<String>()", true),
+    ("Sources/HTTPAPI/Metrics/X.swift", "let a = Set<String>()", false),
+    ("Sources/HTTPAPI/Orders/X.swift", "JSONDecoder().decode(A.self, from: data)", true),
+    ("Sources/HTTPAPI/Admin/X.swift", "request.cookies[name]", true),
+    ("Sources/tenure/Demo/X.swift", "JSONDecoder().decode(A.self, from: data)", false),
   ])
   func canFail(path: String, code: String, isFinding: Bool) throws {
     let source = SwiftSource(path: path, text: code)

@@ -2,8 +2,8 @@
 struct ForbiddenWord: Sendable {
   /// A regular expression, matched against code without comments and literals.
   var pattern: String
-  /// The only folders in which it is forbidden; nil: everywhere.
-  var within: String?
+  /// The only folders in which it is forbidden; empty: everywhere.
+  var within: [String] = []
   /// The folders in which it is allowed all the same.
   var except: [String] = []
   /// What is wrong with it, and what would be right.
@@ -16,7 +16,10 @@ struct ForbiddenWord: Sendable {
     // Also `UnsafePointer`, `withUnsafeBytes` and `nonisolated(unsafe)`.
     ForbiddenWord(
       pattern: #"\b\w*Unsafe[A-Z]\w*|\bunsafe\w*|@safe\b|@unchecked\b"#,
-      except: ["Sources/Postgres/", "Tests/PostgresTests/"],
+      // A task executor has no other way to run its jobs.
+      except: [
+        "Sources/Postgres/", "Tests/PostgresTests/", "Sources/Intake/VerificationQueue.swift",
+      ],
       fault: "only libpq's own target does what the compiler cannot check"),
     ForbiddenWord(
       pattern: #"\.detached\b"#,
@@ -31,12 +34,27 @@ struct ForbiddenWord: Sendable {
     ForbiddenWord(
       pattern:
         #"\b(Date|\w*Clock|FileManager|FileHandle|Process|URLSession)\b|\.random\b|\bUUID\(\)"#,
-      within: "Sources/Subscriptions/",
+      within: ["Sources/Subscriptions/"],
       fault: "the rules are pure: time and chance are parameters"),
+    ForbiddenWord(
+      pattern: #"\[String: (?!Any\])|\bSet<String>"#, within: foreignText,
+      fault: "strings are compared by their canonical form: text from outside is an ExactText"),
+    ForbiddenWord(
+      pattern: #"\bJSONDecoder\b|\bremovingPercentEncoding\b|\.queryParameters\b|\.cookies\b"#,
+      within: ["Sources/HTTPAPI/", "Sources/JSONText/"],
+      fault: "what callers send is read by bytes: JSONValue, EncodedFields, Request.cookie"),
+  ]
+
+  /// The folders in which text from outside is taken in, or is what a rule is about.
+  private static let foreignText = [
+    "Sources/Subscriptions/", "Sources/JSONText/", "Sources/HTTPAPI/Input/",
+    "Sources/AppStore/JSON/", "Sources/AppStore/LocalReceipt/", "Sources/AppStore/Notifications/",
+    "Sources/tenure/Moving/",
   ]
 
   func findings(in source: SwiftSource) throws -> [Finding] {
-    guard source.path.hasPrefix(within ?? ""), !except.contains(where: source.path.hasPrefix)
+    guard within.isEmpty || within.contains(where: source.path.hasPrefix),
+      !except.contains(where: source.path.hasPrefix)
     else { return [] }
     return try source.findings(of: pattern, fault: fault)
   }

@@ -6,30 +6,34 @@ enum ImportTable {
   static let rows: [(target: String, mayImport: Set<String>)] = [
     ("Subscriptions", []),
     ("JSONText", ["Subscriptions"]),
+    ("Secrets", []),
     ("PrometheusMetrics", []),
-    ("OpenTelemetryTraces", ["JSONText"]),
+    ("OpenTelemetryTraces", ["JSONText", "Secrets"]),
     ("CLibpq", []),
-    ("Postgres", ["CLibpq"]),
+    ("Postgres", ["CLibpq", "Secrets"]),
     ("PrivatePostgres", []),
     ("LedgerStorage", ["JSONText", "Postgres", "Subscriptions"]),
     ("Reports", ["JSONText", "Postgres", "Subscriptions"]),
-    ("AppStore", ["Subscriptions"]),
-    ("AppStoreSimulator", ["AppStore", "Subscriptions"]),
-    ("Intake", ["AppStore", "LedgerStorage", "Subscriptions"]),
-    ("BackgroundJobs", ["Intake", "LedgerStorage", "Subscriptions"]),
+    ("AppStore", ["JSONText", "Secrets", "Subscriptions"]),
+    ("AppStoreSimulator", ["AppStore", "JSONText", "Subscriptions"]),
+    ("Intake", ["AppStore", "JSONText", "LedgerStorage", "Subscriptions"]),
+    ("BackgroundJobs", ["Intake", "LedgerStorage", "Secrets", "Subscriptions"]),
     (
       "HTTPAPI",
-      ["Intake", "JSONText", "LedgerStorage", "PrometheusMetrics", "Reports", "Subscriptions"]
+      [
+        "Intake", "JSONText", "LedgerStorage", "PrometheusMetrics", "Reports", "Secrets",
+        "Subscriptions",
+      ]
     ),
     (
       "tenure",
       [
         "AppStore", "AppStoreSimulator", "BackgroundJobs", "HTTPAPI", "Intake", "LedgerStorage",
         "JSONText", "OpenTelemetryTraces", "Postgres", "PrivatePostgres", "PrometheusMetrics",
-        "Reports", "Subscriptions",
+        "Reports", "Secrets", "Subscriptions",
       ]
     ),
-    ("ScratchDatabases", ["LedgerStorage", "Postgres", "PrivatePostgres"]),
+    ("ScratchDatabases", ["LedgerStorage", "Postgres", "PrivatePostgres", "Secrets"]),
   ]
 
   /// What every test target may import beside what it tests.

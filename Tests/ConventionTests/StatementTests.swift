@@ -2,12 +2,13 @@ import Testing
 
 /// SQL has one home: whoever looks for what is asked of PostgreSQL looks there.
 struct StatementTests {
-  /// The targets that know tables, the client itself, and what the benchmarks compare with.
+  /// The targets that know tables, the client itself, what the benchmarks compare with, and the
+  /// schema step that the rehearsal makes up.
   ///
   /// In tests SQL may stand anywhere.
   private static let homes = [
     "Sources/LedgerStorage/", "Sources/Reports/", "Sources/Postgres/", "Sources/tenure/Bench/",
-    "Tests/",
+    "Sources/tenure/Rehearsal/", "Tests/",
   ]
 
   private static func findings(in source: SwiftSource) throws -> [Finding] {

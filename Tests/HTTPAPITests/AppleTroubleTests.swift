@@ -2,6 +2,7 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import Intake
+import JSONText
 import Logging
 import Postgres
 import Subscriptions
@@ -147,7 +148,7 @@ struct AppleTroubleTests {
       api.apple.answer(Self.receipt, with: Self.answer([unreadable]))
       let answer = try await api.submit("4711", receipt: Self.receipt)
       #expect(answer.status == 200)
-      #expect(answer["warnings"] == [])
+      #expect(answer["warnings"] == ["unreadable_transaction"])
       #expect(log.lines.contains { $0.level == .error && $0.message.contains("can't be read") })
 
       let id = try #require(answer["submission_id"]?.string)
@@ -157,6 +158,82 @@ struct AppleTroubleTests {
       #expect(try await api.intake.resume(uuid) != nil)
       let decided = try await api.get("/v1/receipts/\(id)")
       #expect(decided["transactions"]?[0]["newly_owned"] == true)
+      #expect(try await api.intake.resume(uuid) == nil)
+    }
+  }
+
+  @Test func `an unreadable purchase is looked at again beside older ones that can be read`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      let newer = Self.month.with([
+        "transaction_id": "12", "web_order_line_item_id": "901",
+        "purchase_date_ms": "1767225660000", "expires_date_ms": "1769904060000",
+      ])
+      api.apple.answer(
+        Self.receipt, with: Self.answer([Self.month, newer.with(["quantity": "0"])]))
+      let answer = try await api.submit("4711", receipt: Self.receipt)
+      #expect(answer["warnings"] == ["unreadable_transaction", "unknown_product"])
+      #expect(answer["transactions"]?[0]["newly_owned"] == true)
+
+      let id = try #require(answer["submission_id"]?.string)
+      api.apple.answer(Self.receipt, with: Self.answer([Self.month, newer]))
+      #expect(try await api.intake.resume(try #require(UUID(uuidString: id))) != nil)
+      let decided = try await api.get("/v1/receipts/\(id)")
+      #expect(decided["warnings"] == ["unknown_product"])
+      #expect(try await api.get("/v1/transactions/12")["owner_account_id"] == "4711")
+      #expect(try await api.intake.resume(try #require(UUID(uuidString: id))) == nil)
+
+      // An old one has been unreadable all along.
+      api.apple.answer(
+        Self.receipt, with: Self.answer([newer, Self.month.with(["quantity": "0"])]))
+      let other = try await api.submit("4711", receipt: Self.receipt)
+      #expect(other["warnings"] == ["unknown_product"])
+      let old = try #require(other["submission_id"]?.string.flatMap(UUID.init(uuidString:)))
+      #expect(try await api.intake.resume(old) == nil)
+    }
+  }
+
+  @Test(arguments: ["latest_receipt_info", "latest_expired_receipt_info", "pending_renewal_info"])
+  func `a text where a list should be is no answer`(list: String) async throws {
+    try await TestAPI.run { api in
+      let answer = Self.answer([Self.month], more: .object([.init(key: list, value: "none")]))
+      api.apple.answer(Self.receipt, with: answer)
+      let submitted = try await api.submit("4711", receipt: Self.receipt)
+      #expect(submitted.status == 202, "\(submitted)")
+    }
+  }
+
+  @Test func `a transaction can be named by an alias that the ledger knows`() async throws {
+    try await TestAPI.run { api in
+      let alias = Self.month.with(["transaction_id": "12"])
+      api.apple.answer(Self.receipt, with: Self.answer([Self.month, alias]))
+      let unclaimed = try await api.submit("4711", receipt: Self.receipt, ["transaction_id": "99"])
+      #expect(unclaimed["transactions"] == [])
+      api.apple.answer(Self.receipt, with: Self.answer([Self.month]))
+      let named = try await api.submit("4711", receipt: Self.receipt, ["transaction_id": "12"])
+      #expect(named["warnings"] == ["unknown_product"])
+      #expect(named["transactions"]?.array?.count == 1)
+      #expect(named["transactions"]?[0]["newly_owned"] == true)
+      #expect(named["transactions"]?[0]["submitted_transaction_id"] == "12")
+    }
+  }
+
+  @Test func `a named transaction that is not listed for a day counts as not named`() async throws {
+    try await TestAPI.run { api in
+      api.apple.answer(Self.receipt, with: Self.answer([Self.month]))
+      let answer = try await api.submit("4711", receipt: Self.receipt, ["transaction_id": "12"])
+      #expect(answer["warnings"] == ["transaction_not_in_receipt"])
+      let id = try #require(answer["submission_id"]?.string)
+      let uuid = try #require(UUID(uuidString: id))
+      api.apple.simulation.advance(by: .hours(23))
+      #expect(try await api.intake.resume(uuid) != nil)
+      #expect(try await api.get("/v1/transactions/11")["owner_account_id"] == .null)
+      api.apple.simulation.advance(by: .hours(1))
+      #expect(try await api.intake.resume(uuid) != nil)
+      let decided = try await api.get("/v1/receipts/\(id)")
+      #expect(decided["transactions"]?[0]["newly_owned"] == true)
+      #expect(decided["warnings"] == ["transaction_not_in_receipt", "unknown_product"])
       #expect(try await api.intake.resume(uuid) == nil)
     }
   }
@@ -180,13 +257,31 @@ struct AppleTroubleTests {
       let future = Self.month.with(["purchase_date_ms": "1767226200001"])
       api.apple.answer(Self.receipt, with: Self.answer([future]))
       let answer = try await api.submit("4711", receipt: Self.receipt, ["transaction_id": "11"])
-      #expect(answer["warnings"] == [])
+      #expect(answer["warnings"] == ["purchased_later"])
       #expect(answer["transactions"] == [])
+      // It is looked at again for a day.
       let id = try #require(answer["submission_id"]?.string.flatMap(UUID.init(uuidString:)))
+      #expect(try await api.intake.resume(id) != nil)
+      api.apple.simulation.advance(by: .days(1))
+      #expect(try await api.intake.resume(id) != nil)
       #expect(try await api.intake.resume(id) == nil)
+      #expect(try await api.get("/v1/transactions/11")["owner_account_id"] == .null)
 
       let missing = try await api.submit("4711", receipt: Self.receipt, ["transaction_id": "12"])
       #expect(missing["warnings"] == ["transaction_not_in_receipt"])
+    }
+  }
+
+  @Test func `Apple's answer shows that our clock is slow`() async throws {
+    try await TestAPI.run { api in
+      // Bought ten minutes ahead of our clock, which Apple's answer says is as slow.
+      let late = Self.month.with(["purchase_date_ms": "1767226200001"])
+      api.apple.answer(
+        Self.receipt,
+        with: Self.answer([late], receipt: ["request_date_ms": "1767226205000"]))
+      let answer = try await api.submit("4711", receipt: Self.receipt)
+      #expect(answer["warnings"] == ["unknown_product"])
+      #expect(answer["transactions"]?[0]["newly_owned"] == true)
     }
   }
 
@@ -269,7 +364,7 @@ extension JSONValue {
   }
 
   fileprivate func with(_ others: [Member]) -> JSONValue {
-    let names = Set(others.map(\.key))
+    let names = Set(others.map(\.key.rawValue))
     let kept = members.filter { !names.contains($0.key) }
       .map { Member(key: $0.key, value: $0.value) }
     return .object(kept + others.filter { $0.value != .null })

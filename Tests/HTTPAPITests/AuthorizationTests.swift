@@ -2,6 +2,7 @@ import AppStore
 import Hummingbird
 import AppStoreSimulator
 import HTTPTypes
+import JSONText
 import Testing
 
 @testable import HTTPAPI

@@ -1,6 +1,7 @@
 import AppStore
 import AppStoreSimulator
 import HTTPTypes
+import JSONText
 import Subscriptions
 import Testing
 

@@ -1,6 +1,7 @@
 import AppStoreSimulator
 import Foundation
 import HummingbirdTesting
+import JSONText
 import Logging
 import NIOCore
 import Postgres
@@ -14,7 +15,7 @@ import Testing
 /// The read that is answered in front of the router, over a real socket.
 struct EntitlementHandlerTests {
   private static let composed = "jos\u{E9}"
-  private static let key = "Authorization: Bearer app-secret"
+  private static let key = "Authorization: Bearer app-secret-for-trying"
 
   /// Gives `anna` one subscription and `ben` three holdings, and others what the tests need.
   private static func fill(_ database: ConnectionPool) async throws {
@@ -60,7 +61,8 @@ struct EntitlementHandlerTests {
       let longest = String(repeating: "x", count: 255)
       for account in ["anna", "ben", "nobody", "a@b.c+d", "{x}", "..", "a\\\"b", longest] {
         for fields in [
-          [Self.key], ["Authorization: Bearer admin-secret"], ["authorization: bearer app-secret"],
+          [Self.key], ["Authorization: Bearer admin-secret-for-trying"],
+          ["authorization: bearer app-secret-for-trying"],
           [Self.key, "X-Request-ID: 4711-abc"], ["x-request-id: ~!", Self.key, "Accept: */*"],
           [Self.key, "User-Agent: test", "Content-Type: text/plain", "Cookie: a=b; c=d"],
         ] {
@@ -113,7 +115,10 @@ struct EntitlementHandlerTests {
     ("capitals", RawConnection.get("/v1/accounts/anna/Entitlements")),
     ("no key", RawConnection.get(path("anna"), [])),
     ("an unknown key", RawConnection.get(path("anna"), ["Authorization: Bearer nothing"])),
-    ("another scheme", RawConnection.get(path("anna"), ["Authorization: Basic app-secret"])),
+    (
+      "another scheme",
+      RawConnection.get(path("anna"), ["Authorization: Basic app-secret-for-trying"])
+    ),
     ("two keys", RawConnection.get(path("anna"), [key, key])),
     ("an unusable request id", RawConnection.get(path("anna"), [key, "X-Request-ID: a b"])),
     ("an empty request id", RawConnection.get(path("anna"), [key, "X-Request-ID: "])),
@@ -312,7 +317,8 @@ struct EntitlementHandlerTests {
     let timeout = Duration.milliseconds(400)
     try await withScratchDatabase { database in
       try await Self.fill(database)
-      try await LiveAPI.run(on: database, idleTimeout: .milliseconds(400)) { live in
+      try await LiveAPI.run(on: database, limits: ConnectionLimits(idle: .milliseconds(400))) {
+        live in
         // On a busy machine a pause can grow longer than the timeout: then it is tried again.
         var wasLong = true
         for _ in 0..<50 where wasLong {
@@ -362,7 +368,7 @@ struct EntitlementHandlerTests {
       for seconds in [4, 3, 4, 2, 4, 3] {
         let timeout = Duration.seconds(seconds)
         let isAnswered = try await LiveAPI.run(
-          on: database, idleTimeout: .seconds(Int64(seconds))
+          on: database, limits: ConnectionLimits(idle: .seconds(Int64(seconds)))
         ) { live in
           do {
             return try await RawConnection.to(live.port) { connection in

@@ -1,6 +1,7 @@
 import AppStore
 import AppStoreSimulator
 import HTTPTypes
+import JSONText
 import LedgerStorage
 import Postgres
 import Testing
@@ -30,7 +31,7 @@ struct HealthTests {
   @Test func `a schema of another version is not ready, and says what to do`() async throws {
     try await TestAPI.run { api in
       _ = try await api.database.execute(
-        "INSERT INTO tenure.schema_version (version, applied_at) VALUES (1000, now())")
+        "INSERT INTO tenure.schema_version VALUES (1000, now(), 1000)")
       let answer = try await api.get("/readyz", as: .nobody)
       #expect(answer.status == 503)
       #expect(answer.code == "unavailable")

@@ -3,6 +3,7 @@ import AppStoreSimulator
 import Foundation
 import HTTPTypes
 import Intake
+import JSONText
 import LedgerStorage
 import Postgres
 import Subscriptions

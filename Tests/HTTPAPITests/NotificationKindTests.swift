@@ -1,4 +1,5 @@
 import AppStore
+import JSONText
 import LedgerStorage
 import Subscriptions
 import Testing

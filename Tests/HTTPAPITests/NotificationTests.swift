@@ -3,6 +3,7 @@ import AppStoreSimulator
 import Foundation
 import HTTPTypes
 import Intake
+import JSONText
 import LedgerStorage
 import Postgres
 import Subscriptions
@@ -62,7 +63,7 @@ struct NotificationTests {
     }
   }
 
-  @Test func `whom the token names owns it until somebody claims it`() async throws {
+  @Test func `what was bought with a token is its account's, whoever submits it`() async throws {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")
       let account = try await api.call(.put, "/v1/accounts/anna", [:])
@@ -77,8 +78,11 @@ struct NotificationTests {
       #expect(fulfilled["status"] == "fulfilled")
       #expect(fulfilled["transaction_id"] == "1")
       let claimed = try await api.claim(month, Self.on, by: "ben", on: 0.2)
-      #expect(claimed["warnings"] == ["app_account_token_of_another_account"])
-      #expect(try await api.standing() == "ben, active, on, until 30, access")
+      #expect(
+        claimed["warnings"] == ["owned_by_another_account", "app_account_token_of_another_account"])
+      #expect(claimed["transactions"]?[0]["owner_account_id"] == "anna")
+      #expect(claimed["entitlements"] == [])
+      #expect(try await api.standing() == "anna, active, on, until 30, access")
     }
   }
 
@@ -270,6 +274,10 @@ struct NotificationTests {
     Bad(name: "something else", code: "invalid_request", reason: "unreadable", version: nil) { _ in
       Array(#"{"event": "paid", "secret-content": 1}"#.utf8)
     },
+    Bad(name: "too many values", code: "invalid_request", reason: "unreadable", version: nil) { _ in
+      let values = String(repeating: "1,", count: NotificationBody.mostValues)
+      return Array(#"{"signedPayload":"a.b.c","a":[\#(values)1]}"#.utf8)
+    },
     Bad(name: "too long", code: "invalid_request", reason: "too_long", version: nil) { _ in
       Array(repeating: UInt8(ascii: " "), count: NotificationIntake.longestBody + 1)
     },
@@ -386,6 +394,22 @@ struct NotificationTests {
         #expect(!text.contains("secret-content"))
         #expect(!text.contains("eyJ"))
       }
+    }
+  }
+
+  @Test func `the first refusal of each reason in a minute is logged`() async throws {
+    let log = RecordedLog()
+    @Sendable func logged() -> Int {
+      log.lines.count { $0.message.hasPrefix("A notification is refused") }
+    }
+    try await TestAPI.run(logger: log.logger) { api async throws in
+      for _ in 0..<3 { #expect(try await api.post(["a": 1]).status == 400) }
+      #expect(logged() == 1)
+      #expect(try await api.post(["signedPayload": "a"]).status == 400)
+      #expect(logged() == 2)
+      api.apple.simulation.advance(by: .minutes(1))
+      #expect(try await api.post(["a": 1]).status == 400)
+      #expect(logged() == 3)
     }
   }
 

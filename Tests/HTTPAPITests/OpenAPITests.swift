@@ -3,6 +3,7 @@ import AppStoreSimulator
 import HTTPTypes
 import Hummingbird
 import Intake
+import JSONText
 import LedgerStorage
 import Subscriptions
 import Testing

@@ -1,8 +1,9 @@
 import AppStore
-import Subscriptions
-import HTTPTypes
 import AppStoreSimulator
 import Foundation
+import HTTPTypes
+import JSONText
+import Subscriptions
 import Testing
 
 @testable import HTTPAPI
@@ -51,6 +52,33 @@ struct OrderTests {
       let submitted = try await api.submit("4711", from: "anna")
       #expect(submitted["order"]?["order_id"]?.string == id)
       #expect(try await api.get("/v1/orders/\(id)")["status"] == "fulfilled")
+    }
+  }
+
+  @Test(arguments: [
+    ("order_unknown", "4711", "coins.100"), ("order_account_mismatch", "4712", "coins.100"),
+    ("order_product_mismatch", "4711", "monthly"), ("order_already_fulfilled", "4711", "coins.100"),
+  ])
+  func `a named order that the charge does not fulfil is warned of`(
+    warning: String, account: String, product: String
+  ) async throws {
+    try await TestAPI.run { api in
+      try await api.describe("coins.100", "coins", type: .consumable)
+      try await api.describe("monthly", "premium")
+      try api.addCustomer("anna")
+      let opened = try await api.call(
+        .post, "/v1/orders", ["account_id": .string(account), "product_id": .string(product)])
+      var id = try #require(opened["order_id"]?.string)
+      if warning == "order_unknown" { id = UUID().uuidString }
+      func buy() async throws -> JSONValue? {
+        let bought = try api.apple.simulation.buy("coins.100", on: "anna")
+        return try await api.submit(
+          "4711", from: "anna",
+          ["order_id": .string(id), "transaction_id": .string(bought.transactionID.rawValue)]
+        )["warnings"]
+      }
+      if warning == "order_already_fulfilled" { #expect(try await buy() == []) }
+      #expect(try await buy() == [.string(warning)])
     }
   }
 

@@ -1,9 +1,12 @@
 import AppStore
 import AppStoreSimulator
 import Foundation
+import HTTPTypes
 import Intake
+import JSONText
 import LedgerStorage
 import Postgres
+import Secrets
 import Subscriptions
 import Testing
 
@@ -88,7 +91,7 @@ struct PollJobTests {
       let app = SimulatedApp.sample
       let apps = try AppStoreApps([
         servesApp
-          ? AppStoreApp(bundleID: app.bundleID, sharedSecret: app.sharedSecret)
+          ? AppStoreApp(bundleID: app.bundleID, sharedSecret: Secret(app.sharedSecret))
           : AppStoreApp(bundleID: "com.example.other")
       ])
       let receipts = ReceiptVerifier(
@@ -349,6 +352,23 @@ struct PollJobTests {
       #expect(try await stage.charges(bought) == 2)
       try await stage.live(days: 30)
       #expect(try await stage.charges(bought) == 3)
+    }
+  }
+
+  @Test(arguments: ["anna", "ben"])
+  func `the line is asked about though one of those who sent its receipt is erased`(
+    erased: String
+  ) async throws {
+    try await withStage(byReceipt: true) { stage in
+      let bought = try stage.simulation.buy("monthly", on: "anna")
+      for account in ["anna", "ben"] {
+        _ = try await stage.api.submit(account, from: "anna")
+      }
+      let erasure = try await stage.api.call(
+        .delete, "/v1/accounts/\(erased)?reason=r", as: .admin)
+      #expect(erasure.status == 200)
+      try await stage.live(days: 40)
+      #expect(try await stage.charges(bought) == 2)
     }
   }
 

@@ -1,6 +1,7 @@
 import AppStore
 import HTTPTypes
 import AppStoreSimulator
+import JSONText
 import Subscriptions
 import Testing
 

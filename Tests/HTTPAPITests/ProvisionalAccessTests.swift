@@ -2,6 +2,7 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import Intake
+import JSONText
 import LedgerStorage
 import Postgres
 import Subscriptions
@@ -53,6 +54,20 @@ struct ProvisionalAccessTests {
       #expect(try await api.get("/v1/receipts/\(id)")["entitlements"] == answer["entitlements"])
       #expect(try await api.get("/v1/original-transactions/\(line)").status == 404)
       #expect(try await api.get("/v1/accounts/4711/transactions")["transactions"] == [])
+    }
+  }
+
+  @Test func `the product's newest description says what is granted`() async throws {
+    try await run { api in
+      try api.apple.simulation.buy("monthly", on: "anna")
+      api.apple.simulation.advance(by: .minutes(1))
+      try await api.describe("monthly", "basic")
+      api.apple.setDown(true)
+      let id = try await api.submitWithoutApple("4711", from: "anna")
+      #expect(try await api.sources(of: "4711") == ["basic": "provisional"])
+      api.apple.setDown(false)
+      _ = try await api.intake.resume(id)
+      #expect(try await api.sources(of: "4711") == ["basic": "app_store"])
     }
   }
 

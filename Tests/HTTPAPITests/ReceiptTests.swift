@@ -3,6 +3,7 @@ import Intake
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
+import JSONText
 import Subscriptions
 import Testing
 

@@ -1,5 +1,6 @@
 import AppStore
 import HTTPTypes
+import JSONText
 import LedgerStorage
 import Postgres
 import Subscriptions

@@ -1,4 +1,5 @@
 import HTTPTypes
+import JSONText
 import Postgres
 import ScratchDatabases
 import Testing
@@ -92,7 +93,7 @@ struct ReportFileTests {
         try await RawConnection.to(live.port) { connection in
           try await connection.send(
             "HEAD \(Self.items) HTTP/1.1\r\nHost: localhost\r\n"
-              + "Authorization: Bearer admin-secret\r\n\r\n")
+              + "Authorization: Bearer admin-secret-for-trying\r\n\r\n")
           let head = await connection.received(until: "\r\n\r\n")
           #expect(head.hasPrefix("HTTP/1.1 200"))
         }
@@ -126,7 +127,7 @@ struct ReportFileTests {
           try await RawConnection.to(live.port) { second in
             try await Self.begin(second)
             let third = try await live.exchange(
-              RawConnection.get(Self.items, ["Authorization: Bearer admin-secret"]))
+              RawConnection.get(Self.items, ["Authorization: Bearer admin-secret-for-trying"]))
             #expect(third?.status == 503)
           }
         }
@@ -138,7 +139,7 @@ struct ReportFileTests {
 
   /// Asks for a file, and reads no further than its first lines.
   private static func begin(_ connection: RawConnection) async throws {
-    try await connection.get(items, ["Authorization: Bearer admin-secret"])
+    try await connection.get(items, ["Authorization: Bearer admin-secret-for-trying"])
     let begun = await connection.received(until: "\r\n\r\n")
     #expect(begun.hasPrefix("HTTP/1.1 200"))
   }

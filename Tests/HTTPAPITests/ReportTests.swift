@@ -1,6 +1,7 @@
 import AppStore
 import AppStoreSimulator
 import HTTPTypes
+import JSONText
 import Reports
 import Testing
 

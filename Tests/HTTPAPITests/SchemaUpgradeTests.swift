@@ -2,7 +2,9 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
+import JSONText
 import Postgres
+import ScratchDatabases
 import Subscriptions
 import Synchronization
 import Testing
@@ -63,7 +65,7 @@ struct SchemaUpgradeTests {
         defer { laps.end() }
         try await laps.more(6)
         let migrator = SchemaMigrator(
-          database: api.database, logger: quietLogger, steps: [SchemaMigrator.nextStep],
+          database: api.database, logger: quietLogger, steps: [.sample],
           patience: .init(lock: .milliseconds(200), pause: .milliseconds(20)))
         #expect(try await migrator.migrate() == Self.current)
         try await laps.more(6)
@@ -77,7 +79,7 @@ struct SchemaUpgradeTests {
       let contraction = SchemaStep(
         version: Self.current + 2, sql: "ALTER TABLE tenure.submission DROP COLUMN rehearsals")
       _ = try await SchemaMigrator(
-        database: api.database, logger: quietLogger, steps: [SchemaMigrator.nextStep, contraction]
+        database: api.database, logger: quietLogger, steps: [.sample, contraction]
       ).migrate()
       let answer = try await api.get("/readyz", as: .nobody)
       #expect(answer.status == 503)

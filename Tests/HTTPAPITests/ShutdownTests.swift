@@ -1,4 +1,5 @@
 import AppStore
+import JSONText
 import NIOHTTP1
 import AppStoreSimulator
 import AsyncHTTPClient
@@ -49,7 +50,7 @@ struct ShutdownTests {
   {
     var request = HTTPClientRequest(url: url)
     request.method = .POST
-    request.headers.add(name: "Authorization", value: "Bearer app-secret")
+    request.headers.add(name: "Authorization", value: "Bearer app-secret-for-trying")
     request.headers.add(name: "Content-Type", value: "application/json")
     request.body = .bytes(ByteBuffer(bytes: body.bytes))
     let response = try await HTTPClient.shared.execute(request, timeout: .seconds(240))

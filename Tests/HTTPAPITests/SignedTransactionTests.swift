@@ -3,6 +3,7 @@ import AppStoreSimulator
 import Foundation
 import HTTPTypes
 import Intake
+import JSONText
 import LedgerStorage
 import Postgres
 import Subscriptions
@@ -363,6 +364,28 @@ struct SignedTransactionTests {
       for part in signed.split(separator: ".") {
         #expect(!log.text.contains(part.prefix(20)))
       }
+    }
+  }
+
+  @Test func `what was signed was signed before it was received, by a slow clock, too`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      try await api.describe("coins.100", "coins", type: .consumable)
+      try api.addCustomer("anna")
+      let (received, id) = (api.apple.simulation.now, UUID())
+      api.apple.simulation.advance(by: .minutes(6))
+      let bought = try api.apple.simulation.buy("coins.100", on: "anna")
+      let transaction = try api.apple.simulation.signedTransaction(of: bought.transactionID)
+      _ = try await api.ledger.store(
+        NewSubmission(
+          id: id, accountID: "4711", receivedAt: received,
+          payload: .signedData(transactions: [transaction], renewalInfo: []), transactionID: nil,
+          orderID: nil, isRestore: false, bundleID: nil), retryAt: received + .seconds(30))
+      _ = try await api.intake.resume(id)
+      let decided = try await api.get("/v1/receipts/\(id)")
+      #expect(decided["transactions"]?[0]["newly_owned"] == true, "\(decided)")
+      #expect(decided["warnings"] == [])
     }
   }
 

@@ -1,6 +1,7 @@
 import AppStore
 import HTTPTypes
 import AppStoreSimulator
+import JSONText
 import Subscriptions
 import Testing
 
@@ -104,6 +105,38 @@ struct TransactionTests {
         .post, "/v1/transactions/1/delivery", ["account_id": "a"])
       #expect(delivery.status == 404)
       #expect(delivery.code == "unknown_transaction")
+    }
+  }
+
+  @Test func `an answer says newly owned until the delivery is acknowledged`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("coins.100", "coins", type: .consumable)
+      try api.addCustomer("anna")
+      let bought = try api.apple.simulation.buy("coins.100", on: "anna")
+      let answer = try await api.submit("4711", from: "anna")
+      let id = try #require(answer["submission_id"]?.string)
+      let before = try await api.get("/v1/receipts/\(id)")
+      #expect(before["transactions"]?[0]["newly_owned"] == true)
+      _ = try await api.call(
+        .post, "/v1/transactions/\(bought.transactionID)/delivery", ["account_id": "4711"])
+      let after = try await api.get("/v1/receipts/\(id)")
+      #expect(after["transactions"]?[0]["newly_owned"] == false)
+    }
+  }
+
+  @Test func `the delivery of what was refunded is refused`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("coins.100", "coins", type: .consumable)
+      try api.addCustomer("anna")
+      let bought = try api.apple.simulation.buy("coins.100", on: "anna")
+      _ = try await api.submit("4711", from: "anna")
+      api.apple.simulation.advance(by: .days(1))
+      try api.apple.simulation.refund(bought.transactionID)
+      _ = try await api.submit("4711", from: "anna", ["restore": true])
+      let refused = try await api.call(
+        .post, "/v1/transactions/\(bought.transactionID)/delivery", ["account_id": "4711"])
+      #expect(refused.status == 409)
+      #expect(refused.code == "revoked")
     }
   }
 

@@ -1,6 +1,7 @@
 import AppStore
 import AppStoreSimulator
 import HTTPTypes
+import JSONText
 import Subscriptions
 import Testing
 
@@ -123,6 +124,7 @@ struct ValidationTests {
     Case(.put, "/v1/products/p", #"{"type":"consumable","entitlements":[],"price_milliunits":990}"#, "currency"),
     Case(.put, "/v1/products/p", #"{"type":"consumable","entitlements":[],"currency":"EUR"}"#, "price_milliunits"),
     Case(.put, "/v1/products/p", #"{"type":"consumable","entitlements":[],"price_milliunits":-1,"currency":"EUR"}"#, "price_milliunits"),
+    Case(.put, "/v1/products/p", #"{"type":"consumable","entitlements":[],"price_milliunits":1000000000001,"currency":"EUR"}"#, "price_milliunits"),
     Case(.put, "/v1/products/p", #"{"type":"consumable","entitlements":[],"price_milliunits":990,"currency":"eur"}"#, "currency"),
     Case(.put, "/v1/products/p", #"{"type":"consumable","entitlements":[],"level":0}"#, "level"),
     Case(.put, "/v1/products/p", #"{"type":"consumable","entitlements":[],"display_name":""}"#, "display_name"),

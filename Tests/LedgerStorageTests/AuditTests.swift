@@ -201,6 +201,42 @@ struct AuditTests {
     }
   }
 
+  @Test("two accounts whose ids are two spellings of one word are two accounts")
+  func spellings() async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      try await ledger.submit(
+        [charge("1", on: 0)], claiming: [key("1")], by: "caf\u{e9}", on: 0.1)
+      try await ledger.submit(
+        [charge("2", on: 40)], claiming: [key("2")], by: "cafe\u{301}", on: 40.1)
+      let holders = try await database.query(
+        "SELECT DISTINCT account_id FROM tenure.holding"
+      ).decode(String.self)
+      #expect(Set(holders.map(AccountID.init(_:))).count == 2)
+      #expect(try await ledger.audit().differences == [])
+      let (_, rewritten) = try await ledger.rebuild()
+      #expect(rewritten == 0)
+    }
+  }
+
+  @Test(
+    "an id that Apple signed is taken as it is, whatever it looks like",
+    arguments: ["-1", " 12", "\u{ff11}\u{ff12}", "=1+1", "00"])
+  func oddIdentifiers(id: String) async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      let line = LineID(.production, OriginalTransactionID(id))
+      try await ledger.submit(
+        [charge(TransactionID(id), on: 0, line: line)],
+        claiming: [key(TransactionID(id), line: line)], by: "anna", on: 0.1)
+      #expect(try await ledger.lines(of: TransactionID(id)) == [line])
+      for other in ["1", "12", "2", "0"] {
+        #expect(try await ledger.lines(of: TransactionID(other)) == [])
+      }
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
   @Test("what a line that is linked shows of itself is what both come to")
   func linked() async throws {
     try await withScratchDatabase { database in

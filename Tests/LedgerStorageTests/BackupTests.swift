@@ -3,6 +3,7 @@ import Logging
 import Postgres
 import PrivatePostgres
 import ScratchDatabases
+import Secrets
 import Subscriptions
 import Testing
 
@@ -37,7 +38,7 @@ struct BackupTests {
     let server = try await PrivatePostgres.start(in: directory, options: .temporary)
     do {
       let maintenance = ConnectionPool(
-        configuration: .init(uri: await server.uri()), logger: quiet)
+        configuration: .init(uri: Secret(await server.uri())), logger: quiet)
       // A dump of one database has no roles.
       try await maintenance.runScript(
         "CREATE ROLE tenure_program NOLOGIN; CREATE ROLE tenure_reader NOLOGIN")
@@ -47,7 +48,7 @@ struct BackupTests {
       try run(
         "pg_restore", "--exit-on-error", "--no-owner", "--dbname", uri,
         file.path(percentEncoded: false))
-      let pool = ConnectionPool(configuration: .init(uri: uri), logger: quiet)
+      let pool = ConnectionPool(configuration: .init(uri: Secret(uri)), logger: quiet)
       do {
         try await body(Ledger(database: pool))
         await pool.close()
@@ -98,7 +99,7 @@ struct BackupTests {
       defer { try? FileManager.default.removeItem(at: file) }
       try Self.run(
         "pg_dump", "--format", "custom", "--file", file.path(percentEncoded: false), "--dbname",
-        ledger.database.configuration.uri)
+        ledger.database.uri)
       let (rest, jobs) = (try await Self.page(ledger, after: begin), try await Self.jobs(ledger))
       // What is recorded after the backup is lost, and somebody has heard of it.
       for number in 5...6 { try await Self.sell(number, in: ledger) }

@@ -17,7 +17,7 @@ struct CurrentEntitlementTests {
       switch sandbox {
       case "all": .all
       case "none": .none
-      default: .accounts(Set(Self.accounts.prefix(200)))
+      default: .accounts(Set(Self.accounts.prefix(200).map { AccountID($0) }))
       }
     let seed = Double.random(in: -1...1)
     try await withScratchDatabase { database in
@@ -124,7 +124,10 @@ struct CurrentEntitlementTests {
       superseded_at, auto_renews, phase, grace_ends_at)
     SELECT account_id, environment, line, transaction, product,
       CASE WHEN line <> '9' AND linked < 0.3 THEN '9' END,
-      product_type, period_type, pg_temp.hour(starts),
+      product_type, period_type,
+      CASE WHEN near < 0.1 THEN now() + near * interval '2 hours' - interval '4 minutes'
+        ELSE pg_temp.hour(starts) + late::interval
+      END,
       CASE WHEN ends < 12 THEN pg_temp.hour(starts + ends) END,
       CASE WHEN revoked < 6 THEN pg_temp.hour(starts + revoked) END,
       CASE WHEN superseded < 6 THEN pg_temp.hour(starts + superseded) END,
@@ -144,7 +147,8 @@ struct CurrentEntitlementTests {
         random() * 24 AS superseded, random() AS renews,
         pg_temp.one(NULL, 'undisturbed', 'undisturbed', 'grace_period', 'billing_retry', 'expired')
           AS phase,
-        random() * 12 - 6 AS grace
+        random() * 12 - 6 AS grace, random() AS near,
+        pg_temp.one('0 s', '0 s', '0 s', '-30 s', '20 s', '60 s', '60.001 s', '61 s') AS late
       FROM generate_series(1, \(accounts.count)) AS account,
         generate_series(1, 1 + (account % 6)) AS row
     ) AS random

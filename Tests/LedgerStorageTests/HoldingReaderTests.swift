@@ -125,4 +125,41 @@ struct HoldingReaderTests {
       reader.read(accountIDs) { continuation.resume(with: $0) }
     }
   }
+
+  @Test("a read misses neither a provisional grant nor the purchase that replaces it")
+  func oneSnapshot() async throws {
+    try await withLedger { ledger in
+      try await ledger.database.runScript(
+        """
+        INSERT INTO tenure.account_grant (account_id, grant_id, entitlement, source, starts_at,
+          ends_at, reason, submission_id, environment, original_transaction_id)
+        VALUES ('anna', gen_random_uuid(), 'premium', 'provisional', now(), now() + '1 day', 'r',
+          gen_random_uuid(), 'production', '1000')
+        """)
+      try await ledger.database.withConnection { decision in
+        // The read stops at this table; everything is decided before it goes on.
+        try await decision.runScript(
+          "BEGIN; LOCK TABLE tenure.account_grant IN ACCESS EXCLUSIVE MODE")
+        async let held = ledger.holdings(of: "anna")
+        // Asked on this connection: the pool's may be behind the read that waits.
+        let waiting: SQL = """
+          SELECT count(*) FROM pg_locks
+          WHERE relation = 'tenure.account_grant'::regclass AND NOT granted
+          """
+        while try await decision.query(waiting).decodeOnly(Int.self) == 0 {
+          try await Task.sleep(for: .milliseconds(5))
+        }
+        try await decision.runScript(
+          """
+          DELETE FROM tenure.account_grant;
+          INSERT INTO tenure.holding (account_id, environment, original_transaction_id,
+            transaction_id, product_id, period_type, starts_at)
+          VALUES ('anna', 'production', '1000', '1', 'monthly', 'normal', now());
+          COMMIT
+          """)
+        let found = try await held
+        #expect(found.holdings.count + found.grants.count == 1)
+      }
+    }
+  }
 }

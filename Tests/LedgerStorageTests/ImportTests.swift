@@ -250,8 +250,9 @@ struct ImportTests {
   @Test("an owner from whom a claim could take the charge is recorded, and keeps it then")
   func provisionalOwner() async throws {
     try await withShop { ledger in
-      // Apple's word names anna, and nobody has claimed the charge yet.
+      // Apple's record repeats anna's old token, and no account has claimed the charge yet.
       let anna = try await ledger.findOrCreateAccount("anna", at: day(29))
+      try await hear([charge("0", on: -40, token: anna.appAccountToken)], on: 30, ledger)
       try await hear([charge("1", on: 30, token: anna.appAccountToken)], on: 30, ledger)
       #expect(try await ledger.owner(of: "1") == "anna")
       #expect(

@@ -70,59 +70,6 @@ struct JournalTests {
     }
   }
 
-  @Test("what version 5 of the schema said of trials and returns is replaced by what is said now")
-  func writtenByVersionFive() async throws {
-    try await withLedger { ledger in
-      let retry = RenewalStatus(asOf: day(7.1), autoRenews: true, phase: .billingRetry)
-      func trial(_ id: TransactionID, _ line: LineID) -> Evidence {
-        .transaction(
-          TransactionRecord(
-            key: key(id, line: line), asOf: day(0), purchaseDate: day(0), expiresDate: day(7),
-            periodType: .trial))
-      }
-      // One is in its trial, the other one was charged for only after five days of trying.
-      let (running, recovered) = (LineID(.production, "1000"), LineID(.production, "2000"))
-      try await ledger.submit([trial("1", running)], claiming: [], by: "anna", on: 0.1)
-      try await ledger.submit(
-        [
-          trial("2", recovered), .renewalStatus(retry, line: recovered),
-          charge("3", on: 12, line: recovered),
-        ], claiming: [], by: "anna", on: 12.1)
-      // Their rows as version 5 wrote them.
-      try await ledger.database.runScript(
-        """
-        UPDATE tenure.movement SET rule = NULL, decided_at = NULL, corrected_at = NULL,
-          has_moved = NULL, moved_from_key = NULL, shared_with_key = NULL, is_renewal = NULL,
-          expires_at = NULL;
-        UPDATE tenure.movement SET cause = 'lapsed'
-        WHERE kind = 'trial_ended' AND original_transaction_id = '1000';
-        DELETE FROM tenure.movement WHERE kind = 'trial_ended' AND cause = 'billing';
-        UPDATE tenure.movement SET at = '2026-01-08Z'
-        WHERE kind = 'trial_ended' AND cause = 'converted';
-        """)
-      #expect(try await ledger.audit().differences.isEmpty == false)
-      // The first is converted; and of the second something else changes.
-      try await ledger.submit(
-        [charge("4", on: 7, line: running)], claiming: [key("4", line: running)], by: "anna",
-        on: 13)
-      try await ledger.submit(
-        [charge("3", on: 12, line: recovered, asOf: 14, revokedOn: 13.5)], claiming: [],
-        by: "anna", on: 14)
-      #expect(
-        try await ledger.journal(knownAt: 15, of: "1000").filter { $0.contains("trial_ended") }
-          == ["7 trial_ended converted 1 -1"])
-      // What did not change is left to a survey.
-      _ = try await ledger.rebuild()
-      #expect(
-        try await ledger.journal(knownAt: 400, of: "2000").filter { $0.contains("trial_ended") }
-          == [
-            "7 trial_ended billing 2 -1", "12 trial_ended billing 2 +1",
-            "12 trial_ended converted 2 -1",
-          ])
-      #expect(try await ledger.audit().differences == [])
-    }
-  }
-
   @Test("a survey brings it up to date when the catalogue changes, and keeps what was known")
   func catalogue() async throws {
     try await withLedger { ledger in
@@ -240,6 +187,38 @@ struct JournalTests {
         "SELECT min(known_from) FROM tenure.movement WHERE price_source = 'catalogue'"
       ).decodeOnly(Timestamp.self)
       #expect(known == day(5) + .milliseconds(1))
+    }
+  }
+
+  @Test("a change that can't be folded does not stop the others")
+  func brokenChange() async throws {
+    try await withLedger { ledger in
+      func line(_ id: OriginalTransactionID) -> LineID { LineID(.production, id) }
+      func buy(_ id: OriginalTransactionID, on date: Double) async throws {
+        let transaction = TransactionID(id.rawValue)
+        try await ledger.submit(
+          [charge(transaction, on: date, line: line(id))],
+          claiming: [key(transaction, line: line(id))], by: "anna", on: date + 0.1)
+      }
+      func fold(on date: Double) async throws -> [PostgresError] {
+        let jobs = try await ledger.claimJobs(
+          limits: [.upkeep: 1], worker: "w", at: day(date), lease: .seconds(60))
+        return try await ledger.foldMovements(try #require(jobs.first), at: day(date))
+      }
+      try await ledger.seed([.foldMovements], at: day(0))
+      try await buy("1000", on: 0)
+      #expect(try await fold(on: 1).isEmpty)
+      try await ledger.database.runScript(
+        "UPDATE tenure.movement_day SET number = 9223372036854775807")
+      // Of the same sums as the first one, which have no room left, and of others.
+      try await buy("2000", on: 0)
+      for number in 3000..<3005 { try await buy(OriginalTransactionID("\(number)"), on: 5) }
+      let faults = try await fold(on: 10)
+      #expect(faults.map(\.sqlState?.errorClass) == ["22"])
+      let left = try await ledger.database.query(
+        "SELECT DISTINCT original_transaction_id FROM tenure.movement_change"
+      ).decode(OriginalTransactionID.self)
+      #expect(Array(left) == ["2000"])
     }
   }
 

@@ -128,6 +128,19 @@ struct NewsTests {
     }
   }
 
+  /// Names an order for a charge that was matched with a later one.
+  private func reopenOrder(in ledger: Ledger) async throws {
+    let line = LineID(.production, "5001")
+    let named = try await ledger.openOrder(accountID: "anna", productID: "coins", at: day(0.2))
+    _ = try await ledger.openOrder(accountID: "anna", productID: "coins", at: day(0.3))
+    for order in [nil, named.order.id] {
+      try await ledger.submit(
+        [charge("52", on: 0.4, days: 0, line: line, product: "coins")],
+        claiming: [key("52", line: line, product: "coins")], by: "anna", on: 0.5, order: order,
+        terms: .shop)
+    }
+  }
+
   @Test("every kind of event is told by a story, and telling the same story again tells nothing")
   func everyKind() async throws {
     try await withScratchLedger { ledger in
@@ -143,6 +156,7 @@ struct NewsTests {
         try await ledger.submit(
           [coin], claiming: [key("51", line: coins, product: "coins")], by: "anna", on: 0.1,
           terms: .shop)
+        if round == 1 { try await reopenOrder(in: ledger) }
         try await ledger.hear([refunded], on: 2)
         try await ledger.hear([restored], on: 3)
         try await ledger.submit(

@@ -1,6 +1,7 @@
 import Foundation
 import Postgres
 import ScratchDatabases
+import Secrets
 import Subscriptions
 import Testing
 
@@ -253,6 +254,32 @@ struct RecordingTests {
         on: 0.2)
       #expect(try await ledger.owner(of: "1") == "anna")
       #expect(try await ledger.owner(of: "1", line: sandbox) == "ben")
+    }
+  }
+
+  @Test(
+    "concurrent submissions are all recorded, whatever the database's default isolation level",
+    arguments: ["repeatable read", "serializable"])
+  func defaultIsolation(level: String) async throws {
+    let value = level.replacingOccurrences(of: " ", with: "%5C%20")
+    try await withScratchDatabase {
+      let uri = $0.uri.revealed
+      $0.uri = Secret(
+        uri + (uri.contains("?") ? "&" : "?")
+          + "options=-c%20default_transaction_isolation%3D\(value)")
+    } _: { database in
+      let ledger = Ledger(database: database)
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for number in 0..<40 {
+          group.addTask {
+            try await ledger.submit(
+              [charge("1", on: 0)], claiming: [key("1")], by: "account-\(number % 10)", on: 0.1)
+          }
+        }
+        try await group.waitForAll()
+      }
+      #expect(try await ledger.owner(of: "1")?.hasPrefix("account-") == true)
+      #expect(try await ledger.audit().differences == [])
     }
   }
 

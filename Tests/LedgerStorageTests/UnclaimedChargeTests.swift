@@ -46,9 +46,6 @@ struct UnclaimedChargeTests {
       #expect(try await wasOver(knownAt: nil) == [false])
       #expect(try await wasOver(knownAt: 34) == [false])
       #expect(try await wasOver(knownAt: 32) == [true])
-      // What was known before version 7 of the schema did not note it.
-      try await ledger.database.runScript("UPDATE tenure.movement SET expires_at = NULL")
-      #expect(try await wasOver(knownAt: 32) == [false])
       #expect(try await ledger.audit().differences == [])
     }
   }

@@ -1,4 +1,5 @@
 import CoreMetrics
+import Secrets
 import Synchronization
 import Testing
 

@@ -1,6 +1,7 @@
 import Foundation
 import Logging
 import PrivatePostgres
+import Secrets
 import Synchronization
 
 @testable import Postgres
@@ -32,7 +33,7 @@ enum TestServer {
     _ body: (ConnectionPool) async throws -> Value
   ) async throws -> Value {
     let address = if let uri { uri } else { try await Self.uri() }
-    var configuration = ConnectionPool.Configuration(uri: address)
+    var configuration = ConnectionPool.Configuration(uri: Secret(address))
     configuration.acquireTimeout = patience
     configuration.statementDeadline = patience
     configuration.lockTimeout = patience

@@ -1,3 +1,5 @@
+import Foundation
+import Secrets
 import Testing
 
 @testable import Postgres
@@ -134,6 +136,40 @@ import Testing
     }
   }
 
+  @Test(arguments: [("repeatable read", "tallied"), ("serializable", "counted_again")])
+  func theDatabasesDefaultIsolationDoesNotMatter(level: String, table: String) async throws {
+    let value = level.replacingOccurrences(of: " ", with: "%5C%20")
+    try await TestServer.withPool {
+      let uri = $0.uri.revealed
+      $0.uri = Secret(
+        uri + (uri.contains("?") ? "&" : "?")
+          + "options=-c%20default_transaction_isolation%3D\(value)")
+    } _: { pool in
+      let isolation: SQL = "SELECT current_setting('transaction_isolation')"
+      #expect(try await pool.query(isolation).decodeOnly(String.self) == level)
+      let inside = try await pool.withTransaction {
+        try await $0.query(isolation).decodeOnly(String.self)
+      }
+      #expect(inside == "read committed")
+
+      // Statements outside of transactions that collide are sent again.
+      try await pool.runScript("CREATE TABLE \(table) AS SELECT 0 AS n")
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for _ in 0..<4 {
+          group.addTask {
+            for _ in 0..<10 {
+              _ = try await pool.batch(
+                ["SELECT pg_sleep(0.002)", "UPDATE \(unescaped: table) SET n = n + 1"],
+                deadline: nil)
+            }
+          }
+        }
+        try await group.waitForAll()
+      }
+      #expect(try await pool.query("SELECT n FROM \(unescaped: table)").decodeOnly(Int.self) == 40)
+    }
+  }
+
   @Test func savepointsUndoTheirPartOnly() async throws {
     try await TestServer.withPool { pool in
       try await pool.execute("CREATE TABLE saved (id int PRIMARY KEY)")
@@ -206,7 +242,8 @@ import Testing
         }
         try await group.waitForAll()
       }
-      #expect(await attempts.count == 3)
+      // On a busy machine the victim can be back before the other one has woken, and collide again.
+      #expect(await attempts.count >= 3)
       #expect(try await pool.query("SELECT sum(n) FROM locked").count == 1)
       #expect(try await pool.query("SELECT n FROM locked").decode(Int.self) == [2, 2])
     }
@@ -223,7 +260,8 @@ import Testing
         }
       }
       #expect(error?.sqlState == .serializationFailure)
-      #expect(await attempts.count == 3)
+      // On a busy machine the victim can be back before the other one has woken, and collide again.
+      #expect(await attempts.count >= 3)
     }
   }
 

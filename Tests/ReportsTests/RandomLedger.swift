@@ -96,7 +96,11 @@ struct RandomLedger: Sendable {
         charges.append(key)
         if chance(30) {
           let owner = try await ledger.findOrCreateAccount(account, at: day(date)).key
-          _ = try await ledger.acknowledgeDelivery(of: key, by: owner, at: day(date + 0.01))
+          do {
+            _ = try await ledger.acknowledgeDelivery(of: key, by: owner, at: day(date + 0.01))
+          } catch LedgerError.revokedCharge {
+            // What was refunded is not delivered.
+          }
         }
       case 8:
         let product = Self.catalogue[Int.random(in: 0..<4, using: &random)].id

@@ -3,6 +3,7 @@ import LedgerStorage
 import Logging
 package import Postgres
 import PrivatePostgres
+import Secrets
 
 /// Runs a test on a database of its own: a clone of a template that was made from `schema.sql`.
 ///
@@ -35,7 +36,7 @@ private func withClone<Value: Sendable>(
   _ body: @Sendable (ConnectionPool) async throws -> Value
 ) async throws -> Value {
   let uri = try await ScratchServer.shared.makeDatabase()
-  var configuration = ConnectionPool.Configuration(uri: uri)
+  var configuration = ConnectionPool.Configuration(uri: Secret(uri))
   // Hundreds of tests share two cores: waiting for one's turn is no failure here.
   configuration.acquireTimeout = .seconds(120)
   configuration.statementDeadline = .seconds(120)
@@ -184,7 +185,7 @@ private actor ScratchServer {
     _ uri: String, _ body: (ConnectionPool) async throws -> Void
   ) async throws {
     let pool = ConnectionPool(
-      configuration: ConnectionPool.Configuration(uri: uri), logger: quiet)
+      configuration: ConnectionPool.Configuration(uri: Secret(uri)), logger: quiet)
     do {
       try await body(pool)
       await pool.close()
@@ -193,4 +194,9 @@ private actor ScratchServer {
       throw error
     }
   }
+}
+
+extension ConnectionPool {
+  /// The database's address, for a test that gives it to a program.
+  package var uri: String { configuration.uri.revealed }
 }

@@ -263,6 +263,62 @@ struct AutoRenewalTests {
     #expect(ground == (speaks ? .autoRenewOff : .renewedAtPeriodEnd))
   }
 
+  struct OlderOff: Sendable, CustomTestStringConvertible {
+    var name: String
+    /// The charge that follows the month from day 0 and the off of day 10, unheard of by Apple.
+    var kind: ChargeKind
+    var bought: Double
+    /// Words on auto-renew before the renewal, by the days from the charge's end.
+    var offs: [Double]
+    var ons: [Double] = []
+    var isOff: Bool
+
+    var testDescription: String { name }
+  }
+
+  // swift-format-ignore
+  static let olderOffs: [OlderOff] = [
+    OlderOff(name: "bought by hand, off 12 h before the renewal",  kind: .purchase, bought: 40, offs: [-0.5],           isOff: true),
+    OlderOff(name: "bought by hand, off 24 h before",              kind: .purchase, bought: 40, offs: [-1],             isOff: true),
+    OlderOff(name: "bought by hand, off 25 h before",              kind: .purchase, bought: 40, offs: [-25 / 24.0],     isOff: false),
+    OlderOff(name: "bought by hand, off for days, said again",     kind: .purchase, bought: 40, offs: [-5, -0.5],       isOff: false),
+    OlderOff(name: "bought by hand, off for days, said afterwards", kind: .purchase, bought: 40, offs: [-5, 1],         isOff: true),
+    OlderOff(name: "bought by hand, off, then on",                 kind: .purchase, bought: 40, offs: [-0.5], ons: [-0.2], isOff: false),
+    OlderOff(name: "renewed by Apple, off 12 h before the next",   kind: .renewal, bought: 30,  offs: [-0.5],           isOff: true),
+    OlderOff(name: "renewed by Apple, off for days, said again",   kind: .renewal, bought: 30,  offs: [-5, -0.5],       isOff: false),
+    OlderOff(name: "kind unknown after a gap, off 12 h before",    kind: .unknown, bought: 40,  offs: [-0.5],           isOff: true),
+    OlderOff(name: "kind unknown at the end, off 12 h before",     kind: .unknown, bought: 30,  offs: [-0.5],           isOff: true),
+    OlderOff(name: "no word but the old one",                      kind: .purchase, bought: 40, offs: [],               isOff: false),
+  ]
+
+  @Test("An off of the last day before a renewal, after one without an on", arguments: olderOffs)
+  func olderOff(_ test: OlderOff) {
+    var ledger = Ledger()
+    let end = test.bought + 30
+    ledger.hear(charge("1", from: day(0), to: day(30), kind: .purchase))
+    ledger.claim(key("1"), by: a)
+    ledger.hear([off(day(10))])
+    ledger.hear(charge("2", from: day(test.bought), to: day(end), kind: test.kind))
+    ledger.claim(key("2"), by: b)
+    ledger.hear(test.offs.map { off(day(end + $0)) } + test.ons.map { on(day(end + $0)) })
+    ledger.hear(charge("3", from: day(end), to: day(end + 30), kind: .renewal))
+    let rule = ledger.rule
+    let position = rule.charges.endIndex - 1
+    #expect(rule.renewal(ofChargeAt: position).autoRenews == !test.isOff)
+    let owner = ledger.owner("3") ?? b
+    let entitlement = ledger.premium(owner, at: day(end + 2))
+    #expect(entitlement?.willRenew == !test.isOff)
+    // What the forecast of renewals counts on.
+    let timeline = SubscriptionTimeline(of: ledger.line, rule: rule, in: catalogue)
+    #expect(
+      timeline.spans.last { $0.state != .expired }?.state
+        == (test.isOff ? .activeCancelled : .activeRenewing))
+    // The next charge is unknown to be a renewal: it is whoever submits it that bought it.
+    ledger.hear(charge("4", from: day(end + 30), to: day(end + 60)))
+    ledger.claim(key("4"), by: c)
+    #expect(ledger.owner("4") == (test.isOff ? c : owner))
+  }
+
   @Test("An off of more than a day before a purchase at the period's end is over")
   func offOutlivedByAPurchaseAtThePeriodEnd() {
     // A is off from day 5 on, as every poll says; B buys in the very second when A's month ends.

@@ -1,3 +1,4 @@
+import Foundation
 import Subscriptions
 import Testing
 
@@ -74,11 +75,94 @@ struct DecisionTableTests {
     #expect(ledger.owner("2") == a)
   }
 
+  // MARK: Row 1t
+
+  struct TokenCase: Sendable, CustomTestStringConvertible {
+    var name: String
+    var kind: ChargeKind = .purchase
+    /// The token of a month two months before, and of the charge.
+    var earlier: AccountKey?
+    var token: UUID? = issuedToken(t)
+    var erased: Timestamp?
+    /// Whether A owns a month that ends where the charge begins.
+    var isRenewed = false
+    /// Who owns it when it is heard of, and after B has claimed it.
+    var heard: AccountKey?
+    var claimed: AccountKey?
+    var rule: Decision.Rule
+
+    var testDescription: String { name }
+  }
+
+  // swift-format-ignore
+  static let tokens: [TokenCase] = [
+    TokenCase(name: "a purchase with a token of its own",              heard: t, claimed: t, rule: .appAccountToken),
+    TokenCase(name: "of a kind that Apple does not name", kind: .unknown, heard: t, claimed: t, rule: .appAccountToken),
+    TokenCase(name: "with another token than before",     earlier: c,  heard: t, claimed: t, rule: .appAccountToken),
+    TokenCase(name: "with the token of before",           earlier: t,  heard: t, claimed: b, rule: .submitter),
+    TokenCase(name: "which Apple calls a renewal",        kind: .renewal, heard: t, claimed: b, rule: .submitter),
+    TokenCase(name: "with a token that was never issued", token: strangeToken, heard: nil, claimed: b, rule: .submitter),
+    TokenCase(name: "T was erased before",                erased: day(-1), heard: nil, claimed: b, rule: .submitter),
+    TokenCase(name: "T was erased at the charge",         erased: day(0), heard: nil, claimed: b, rule: .submitter),
+    TokenCase(name: "T was erased after",                 erased: day(0, ms), heard: t, claimed: t, rule: .appAccountToken),
+    TokenCase(name: "the token of before, T was erased",  earlier: t, erased: day(-1), heard: nil, claimed: b, rule: .submitter),
+    TokenCase(name: "A is renewing",                      kind: .unknown, isRenewed: true, heard: a, claimed: a, rule: .activelyAutoRenewing),
+    TokenCase(name: "A's month is over, and it was bought again", isRenewed: true, heard: t, claimed: t, rule: .appAccountToken),
+  ]
+
+  @Test("The token that the buyer's app passed", arguments: tokens)
+  func tokenOfItsOwn(_ test: TokenCase) {
+    var ledger = Ledger(erasures: test.erased.map { [t: $0] } ?? [:])
+    if let earlier = test.earlier {
+      ledger.hear(charge("0", from: day(-60), to: day(-40), token: issuedToken(earlier)))
+    }
+    if test.isRenewed {
+      ledger.hear(charge("P", from: day(-30), to: day(0)))
+      ledger.claim(key("P"), by: a)
+    }
+    ledger.hear(charge("C", from: day(0), to: day(30), kind: test.kind, token: test.token))
+    #expect(ledger.owner("C") == test.heard)
+    ledger.claim(key("C"), by: b)
+    #expect(ledger.owner("C") == test.claimed)
+    #expect(ledger.decision("C")?.rule == test.rule)
+    #expect(ledger.decision("C")?.isProvisional == false)
+  }
+
+  @Test func aPurchaseWithATokenIsSettledAndSoAreItsRenewals() {
+    var ledger = Ledger()
+    ledger.hear(
+      charge("1", from: day(0), to: day(30), kind: .purchase, token: issuedToken(t)),
+      charge("2", from: day(30), to: day(60), token: issuedToken(t)))
+    #expect(ledger.decision("1")?.isProvisional == false)
+    #expect(ledger.decision("2")?.rule == .activelyAutoRenewing)
+    #expect(ledger.decision("2")?.isProvisional == false)
+    // The claim itself is the only entry.
+    #expect(ledger.claim(key("1"), by: b).count == 1)
+    #expect(ledger.claim(key("2"), by: b).count == 1)
+    #expect([ledger.owner("1"), ledger.owner("2")] == [t, t])
+  }
+
+  @Test func aClaimOfTheChargeBeforeCanShowWhoWasRenewing() {
+    // An upgrade with T's token, of a month that nobody has claimed yet.
+    var ledger = Ledger()
+    ledger.hear(
+      Self.month,
+      charge("2", .quarterly, from: day(10), to: day(100), kind: .unknown, token: issuedToken(t)))
+    #expect(ledger.owner("2") == t)
+    #expect(ledger.decision("2")?.isProvisional == true)
+    ledger.claim(key("1"), by: a)
+    #expect(ledger.owner("2") == a)
+    #expect(ledger.lastAction("2") == .decided)
+  }
+
   // MARK: Row 3
+
+  /// A lapsed month with T's token, which later purchases of the line repeat.
+  static let oldMonth = charge("0", from: day(-60), to: day(-30), token: issuedToken(t))
 
   @Test func theTokenNamesTheOwnerUntilTheFirstClaim() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), token: issuedToken(t)))
+    ledger.hear(Self.oldMonth, charge("1", from: day(0), to: day(30), token: issuedToken(t)))
     #expect(ledger.owner("1") == t)
     #expect(ledger.decision("1")?.rule == .appAccountToken)
     #expect(ledger.decision("1")?.isProvisional == true)
@@ -108,7 +192,8 @@ struct DecisionTableTests {
 
   @Test func renewalsOfATokensOwnerYieldTogetherWithIt() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), token: issuedToken(t)), Self.renewal)
+    ledger.hear(
+      Self.oldMonth, charge("1", from: day(0), to: day(30), token: issuedToken(t)), Self.renewal)
     #expect(ledger.owner("2") == t)
     #expect(ledger.decision("2")?.isProvisional == true)
     ledger.claim(key("1"), by: b)
@@ -118,7 +203,8 @@ struct DecisionTableTests {
 
   @Test func aClaimOfTheRenewalSettlesItForTheTokensOwner() {
     var ledger = Ledger()
-    ledger.hear(charge("1", from: day(0), to: day(30), token: issuedToken(t)), Self.renewal)
+    ledger.hear(
+      Self.oldMonth, charge("1", from: day(0), to: day(30), token: issuedToken(t)), Self.renewal)
     ledger.claim(key("2"), by: b)
     #expect(ledger.owner("2") == t)
     ledger.claim(key("1"), by: b)

@@ -8,12 +8,12 @@ struct EntitlementNewsTests {
   /// What was told, what there is on day 10, and what is told of it.
   struct Case: Sendable, CustomTestStringConvertible {
     let testDescription: String
-    let told: [String: Timestamp?]
+    let told: [ExactText: Timestamp?]
     let has: [Entitlement]
     let news: [String]
 
     init(
-      _ name: String, told: [String: Timestamp?], has: [Entitlement], news: [String]
+      _ name: String, told: [ExactText: Timestamp?], has: [Entitlement], news: [String]
     ) {
       testDescription = name
       self.told = told
@@ -80,8 +80,8 @@ struct EntitlementNewsTests {
     forAll("The replayed events are the entitlements", iterations: 200) { generator in
       let history = RandomHistory(isHostile: generator.once(in: 2), using: &generator)
       var ledger = history.ledger
-      var told: [AccountKey: [String: Timestamp?]] = [:]
-      var heard: [AccountKey: [String: Timestamp?]] = [:]
+      var told: [AccountKey: [ExactText: Timestamp?]] = [:]
+      var heard: [AccountKey: [ExactText: Timestamp?]] = [:]
       var now = day(-1)
       var remaining = batches(rearranged(history.items, using: &generator), using: &generator)[...]
       while true {
@@ -100,17 +100,19 @@ struct EntitlementNewsTests {
             kinds[event.kind, default: 0] += 1
             if event.occurredAt > now { return "told ahead of its time: \(event.inWords)" }
             guard let entitlement = event.data.entitlement else { return "tells nothing" }
-            let known = heard[account]?[entitlement.name]
+            let known = heard[account]?[ExactText(entitlement.name)]
             switch event.kind {
             case .entitlementGranted:
               if known != nil { return "granted twice" }
-              heard[account, default: [:]][entitlement.name] = .some(entitlement.accessEndsAt)
+              heard[account, default: [:]][ExactText(entitlement.name)] = .some(
+                entitlement.accessEndsAt)
             case .entitlementExtended, .entitlementShortened:
               if known == nil { return "changed without having been granted" }
-              heard[account, default: [:]][entitlement.name] = .some(entitlement.accessEndsAt)
+              heard[account, default: [:]][ExactText(entitlement.name)] = .some(
+                entitlement.accessEndsAt)
             default:
               if known == nil { return "ended without having been granted" }
-              heard[account]?[entitlement.name] = nil
+              heard[account]?[ExactText(entitlement.name)] = nil
             }
           }
           if !(heard[account] ?? [:]).isSame(as: active(entitlements)) {
@@ -187,12 +189,14 @@ struct EntitlementNewsTests {
   }
 }
 
-private func active(_ entitlements: [Entitlement]) -> [String: Timestamp?] {
+private func active(_ entitlements: [Entitlement]) -> [ExactText: Timestamp?] {
   Dictionary(
-    uniqueKeysWithValues: entitlements.filter(\.isActive).map { ($0.name, $0.accessEndsAt) })
+    uniqueKeysWithValues: entitlements.filter(\.isActive).map {
+      (ExactText($0.name), $0.accessEndsAt)
+    })
 }
 
-extension [String: Timestamp?] {
+extension [ExactText: Timestamp?] {
   /// Dictionaries of optionals are not compared by `==`.
   fileprivate func isSame(as other: Self) -> Bool {
     count == other.count

@@ -50,6 +50,13 @@ struct EntitlementTests {
     holding(id, .monthly, start, end, revoked: revoked, superseded: superseded, renewal: renewal)
   }
 
+  /// A month that begins a minute and `more` after day 30.
+  static func minuteLater(_ more: Duration) -> Holding {
+    var month = month("2", 30, 60, then: on)
+    month.startsAt = day(30, .seconds(60) + more)
+    return month
+  }
+
   static func renewal(_ autoRenews: Bool, _ phase: RenewalStatus.Phase = .undisturbed)
     -> Holding.Renewal
   {
@@ -64,7 +71,8 @@ struct EntitlementTests {
 
   // swift-format-ignore
   static let states: [Case] = [
-    Case("not begun",                        [month()], at: day(0, minus(ms)),                          nil),
+    Case("not begun",                        [month()], at: day(0, minus(.minutes(5) + ms)),            nil),
+    Case("begins in 5 minutes",              [month()], at: day(0, minus(.minutes(5))),                 .active,  expires: day(30)),
     Case("just begun",                       [month()], at: day(0),                                     .active,  expires: day(30)),
     Case("the last millisecond",             [month()], at: day(30, minus(ms)),                         .active,  expires: day(30)),
     Case("the millisecond of the expiry",    [month()], at: day(30),                                    .expired, expires: day(30)),
@@ -113,6 +121,11 @@ struct EntitlementTests {
     Case("several renewals on",              [month("1"), month("2", 30, 60), month("3", 60, 90, then: off)], at: day(29), .active, expires: day(90)),
     Case("a gap is a gap",                   [month("1"), month("2", 30.001, 60, then: on)], at: day(29),     .active,  expires: day(30)),
     Case("in the gap",                       [month("1"), month("2", 31, 60, then: on)], at: day(30.5),       .expired, expires: day(30)),
+    Case("60 seconds are no gap",            [month("1"), minuteLater(.zero)], at: day(29),             .active,  expires: day(60), willRenew: true),
+    Case("60 seconds and a millisecond are", [month("1"), minuteLater(ms)], at: day(29),                .active,  expires: day(30)),
+    Case("within the 60 seconds",            [month("1"), minuteLater(.zero)], at: day(30, .seconds(30)), .active, expires: day(60), willRenew: true),
+    Case("in retry, paid 8 seconds ahead",   [month("1"), month("2", 40, 70, then: on)], at: day(40, minus(.seconds(8))), .active, expires: day(70), willRenew: true),
+    Case("another product in 4 minutes",     [month("1"), holding("2", "basic", 30, 60)], at: day(30, minus(.minutes(4))), .active, expires: day(30)),
     Case("one that overlaps",                [month("1"), month("2", 20, 50)], at: day(10),             .active,  expires: day(50)),
     Case("one that ends earlier",            [month("1"), month("2", 20, 25)], at: day(10),             .active,  expires: day(30)),
     Case("a revoked one does not",           [month("1"), month("2", 30, 60, revoked: 29)], at: day(29), .active, expires: day(30)),

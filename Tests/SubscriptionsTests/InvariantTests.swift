@@ -128,7 +128,7 @@ struct InvariantTests {
           guard let charge, ledger.line.decisions[charge.id]?.decision.owner == account else {
             return "not that account's"
           }
-          if charge.date > moment { return "not begun" }
+          if charge.date > moment + .clockTolerance { return "not begun" }
           if let revocation = charge.revocation, revocation.at <= moment { return "revoked" }
           if let supersededAt = charge.supersededAt, supersededAt <= moment { return "superseded" }
           if let end = entitlement.accessEndsAt, end <= moment { return "over" }

@@ -35,11 +35,24 @@ struct LineNewsTests {
       ]),
     ]),
 
-    Story("The token's holder yields to a claim", [
+    Story("What was bought with a token of its own is its account's", [
       ({ $0.hear(charge("1", from: day(0), to: day(30), token: issuedToken(t))) }, [
         "transaction.recorded T 1",
         "transaction.owner_decided T 1 gained by app_account_token",
         "binding.opened T 1 by app_account_token beside nobody",
+      ]),
+      ({ $0.claim(key("1"), by: a) }, []),
+    ]),
+
+    Story("The holder of a repeated token yields to a claim", [
+      ({ $0.hear(charge("0", from: day(-60), to: day(-30), token: issuedToken(t))) }, [
+        "transaction.recorded T 0",
+        "transaction.owner_decided T 0 gained by app_account_token",
+        "binding.opened T 0 by app_account_token beside nobody",
+      ]),
+      ({ $0.hear(charge("1", from: day(0), to: day(30), token: issuedToken(t))) }, [
+        "transaction.recorded T 1",
+        "transaction.owner_decided T 1 gained by app_account_token",
       ]),
       ({ $0.claim(key("1"), by: a) }, [
         "transaction.owner_corrected T 1 lost by submitter beside another_account",

@@ -125,6 +125,10 @@ struct ExplanationTests {
         == "Nobody was auto-renewing (it is the first charge of its original transaction), and "
         + "nobody has submitted it yet.")
     #expect(
+      Self.sentence(.appAccountToken, a, .noEarlierCharge)
+        == "It was bought with the token issued to “alice”, and no account was auto-renewing: it "
+        + "is the first charge of its original transaction.")
+    #expect(
       Self.sentence(.administrator, nil, .lapsed) == "An administrator placed it with nobody.")
     #expect(
       Self.sentence(.unclaimed, nil, .reportsAnotherCharge)

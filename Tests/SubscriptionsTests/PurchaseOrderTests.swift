@@ -43,15 +43,17 @@ struct PurchaseOrderTests {
     var name: String
     var order: PurchaseOrder
     var payments: [PurchaseOrder.Payment?]
+    var yielding: Set<UUID>
     var outcome: PurchaseOrder.NamedOrder
 
     init(
       _ name: String, _ order: PurchaseOrder, _ payments: [PurchaseOrder.Payment?],
-      _ outcome: PurchaseOrder.NamedOrder
+      yielding: Set<UUID> = [], _ outcome: PurchaseOrder.NamedOrder
     ) {
       self.name = name
       self.order = order
       self.payments = payments
+      self.yielding = yielding
       self.outcome = outcome
     }
 
@@ -65,15 +67,19 @@ struct PurchaseOrderTests {
     Named("expired, then paid",           order(is: .expired),         [payment()],                              .fulfilled(by: key("1"))),
     Named("another account's",            order(by: b),            [payment()],                              .accountMismatch),
     Named("another product's",            order(of: .gems),         [payment()],                              .productMismatch),
-    Named("fulfilled before",             order(is: .fulfilled),       [payment()],                              .notAwaitingPayment),
-    Named("refunded",                     order(is: .refunded),        [payment()],                              .notAwaitingPayment),
-    Named("nothing submitted",            order(),                 [],                                       .stillOpen),
-    Named("the charge is another's",      order(),                 [payment(of: b)],                         .stillOpen),
-    Named("the charge is nobody's",       order(),                 [payment(of: nil)],                       .stillOpen),
-    Named("the charge paid for another",  order(),                 [payment(fulfils: order(2).id)],          .stillOpen),
-    Named("the charge is refunded",       order(),                 [payment(revocation: refund)],            .stillOpen),
-    Named("the charge is upgraded from",  order(),                 [payment(isUpgraded: true)],              .stillOpen),
-    Named("Apple calls it a renewal",     order(),                 [payment(.renewal, ground: .renewedByApple)], .stillOpen),
+    Named("fulfilled before",             order(is: .fulfilled),   [payment()],                              .alreadyFulfilled),
+    Named("refunded",                     order(is: .refunded),    [payment()],                              .alreadyFulfilled),
+    Named("fulfilled by this charge",     order(is: .fulfilled),   [payment(fulfils: order().id)],           .fulfilled(by: key("1"))),
+    Named("this charge was refunded",     order(is: .refunded),    [payment(fulfils: order().id, revocation: refund)], .fulfilled(by: key("1"))),
+    Named("nothing submitted",            order(),                 [],                                       .productMismatch),
+    Named("the charge is another's",      order(),                 [payment(of: b)],                         .accountMismatch),
+    Named("the charge is unclaimed",      order(),                 [payment(of: nil)],                       .accountMismatch),
+    Named("the charge paid for another",  order(),                 [payment(fulfils: order(2).id)],          .alreadyFulfilled),
+    Named("another that was not named",   order(),                 [payment(fulfils: order(2).id)], yielding: [order(2).id], .fulfilled(by: key("1"))),
+    Named("expired, another not named",   order(is: .expired),     [payment(fulfils: order(2).id)], yielding: [order(2).id], .fulfilled(by: key("1"))),
+    Named("the charge is refunded",       order(),                 [payment(revocation: refund)],            .productMismatch),
+    Named("the charge is upgraded from",  order(),                 [payment(isUpgraded: true)],              .productMismatch),
+    Named("Apple calls it a renewal",     order(),                 [payment(.renewal, ground: .renewedByApple)], .productMismatch),
     Named("bought at the period's end",   order(),                 [payment(ground: .renewedAtPeriodEnd)],   .fulfilled(by: key("1"))),
     Named("a renewal, on by its order",   order(),                 [payment(.renewal, ground: .orderedByAnotherAccount)], .fulfilled(by: key("1"))),
     Named("a renewal, on by its token",   order(),                 [payment(.renewal, ground: .tokenOfAnotherAccount)], .fulfilled(by: key("1"))),
@@ -83,7 +89,9 @@ struct PurchaseOrderTests {
   @Test("Named", arguments: named)
   func theNamedOrder(_ test: Named) {
     #expect(
-      test.order.match(submittedBy: a, among: test.payments.compactMap(\.self)) == test.outcome)
+      test.order.match(
+        submittedBy: a, among: test.payments.compactMap(\.self), yielding: test.yielding)
+        == test.outcome)
   }
 
   // MARK: Not named
@@ -112,8 +120,13 @@ struct PurchaseOrderTests {
   // swift-format-ignore
   static let unnamed: [Unnamed] = [
     Unnamed("the only one",                 payment(),                                           [order()],                               order()),
-    Unnamed("the oldest",                   payment(),                                           [order(1, at: day(0.5)), order(2)],      order(2)),
-    Unnamed("of one age, the smaller id",   payment(),                                           [order(2), order(1)],                    order(1)),
+    Unnamed("the latest",                   payment(),                                           [order(1, at: day(0.5)), order(2)],      order(1)),
+    Unnamed("of one age, the larger id",    payment(),                                           [order(2), order(1)],                    order(2)),
+    Unnamed("the open one before expired",  payment(),                                           [order(1, at: day(0.5), is: .expired), order(2)], order(2)),
+    Unnamed("the latest expired one",       payment(),                                           [order(1, is: .expired), order(2, at: day(0.5), is: .expired)], order(2)),
+    Unnamed("expired, 60 days before",      payment(),                                           [order(at: day(-59), is: .expired)],     order()),
+    Unnamed("expired, 60 days and 1 ms",    payment(),                                           [order(at: day(-59, minus(ms)), is: .expired)], nil),
+    Unnamed("open for 90 days",             payment(),                                           [order(at: day(-89))],                   order()),
     Unnamed("5 min after the purchase",     payment(),                                           [order(at: day(1, five))],               order()),
     Unnamed("5 min and 1 ms after",         payment(),                                           [order(at: day(1, five + ms))],          nil),
     Unnamed("expired, then paid",           payment(),                                           [order(is: .expired)],                       order()),
@@ -133,8 +146,8 @@ struct PurchaseOrderTests {
   ]
 
   @Test("Not named", arguments: unnamed)
-  func theOldestOpenOrder(_ test: Unnamed) throws {
+  func theLatestOrder(_ test: Unnamed) throws {
     let payment = try #require(test.payment)
-    #expect(PurchaseOrder.oldestOpen(among: test.orders, for: payment)?.id == test.fulfilled)
+    #expect(PurchaseOrder.latest(among: test.orders, for: payment)?.id == test.fulfilled)
   }
 }

@@ -118,7 +118,7 @@ struct ReportedSwitchOffTests {
   /// What Apple does not do: renewing in the middle of a period.
   private static func isRenewal(_ item: Item, before end: Timestamp) -> Bool {
     guard case .evidence(.transaction(let record)) = item else { return false }
-    return record.kind == .renewal && record.chargedAt < end - AutoRenewal.periodEndTolerance
+    return record.kind == .renewal && record.chargedAt < end - .gapTolerance
   }
 
   private static func date(of item: Item) -> Timestamp {

@@ -31,6 +31,89 @@ struct RevocationTests {
     }
   }
 
+  struct Lifting: Sendable, CustomTestStringConvertible {
+    var name: String
+    /// What answers said, by the days of the answers; revocations are of the day given.
+    var words: [(asOf: Timestamp, word: RevocationStatus)]
+    var revokedAt: Timestamp?
+
+    var testDescription: String { name }
+  }
+
+  static func refund(_ at: Timestamp) -> RevocationStatus { .revoked(at: at, reason: "1") }
+
+  // swift-format-ignore
+  static let liftings: [Lifting] = [
+    Lifting(name: "silence is none",            words: [(day(7), .notSaid), (day(6), refund(day(5)))], revokedAt: day(5)),
+    Lifting(name: "a signed answer lifts it",   words: [(day(6), refund(day(5))), (day(6, ms), .notRevoked)], revokedAt: nil),
+    Lifting(name: "a receipt right after it",   words: [(day(6), refund(day(5))), (day(6, ms), .notMentioned)], revokedAt: day(5)),
+    Lifting(name: "a receipt within 24 h",      words: [(day(6), refund(day(5))), (day(7, minus(ms)), .notMentioned)], revokedAt: day(5)),
+    Lifting(name: "a receipt after 24 h",       words: [(day(6), refund(day(5))), (day(7), .notMentioned)], revokedAt: nil),
+    Lifting(name: "24 h after the first answer, not the last", words: [(day(6), refund(day(5))), (day(6.9), refund(day(5))), (day(7), .notMentioned)], revokedAt: nil),
+    Lifting(name: "said again after the receipt", words: [(day(6), refund(day(5))), (day(8), .notMentioned), (day(9), refund(day(5)))], revokedAt: day(5)),
+    Lifting(name: "refunded again, receipt right after it", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(12), refund(day(12))), (day(12.5), .notMentioned)], revokedAt: day(12)),
+    Lifting(name: "refunded again, receipt after 24 h", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(12), refund(day(12))), (day(13), .notMentioned)], revokedAt: nil),
+    Lifting(name: "lifted before it was said",  words: [(day(4), .notRevoked), (day(4), .notMentioned), (day(6), refund(day(5)))], revokedAt: day(5)),
+  ]
+
+  @Test("What lifts a revocation, in whatever order answers come", arguments: liftings)
+  func lifts(_ test: Lifting) {
+    var generator = SeededGenerator(seed: 11)
+    for _ in 0..<12 {
+      var ledger = Ledger()
+      for (asOf, word) in test.words.shuffled(using: &generator) {
+        ledger.hear(charge("1", from: day(0), to: day(30), asOf: asOf, revocation: word))
+      }
+      #expect(ledger.charge("1")?.revocation?.at == test.revokedAt)
+      #expect(ledger.folded.history.transactions == ledger.line.history.transactions)
+    }
+  }
+
+  @Test(
+    "The silence of an alias lifts nothing",
+    arguments: [RevocationStatus.notMentioned, .notRevoked])
+  func silentAlias(_ word: RevocationStatus) {
+    for records in [
+      [Self.month("1", asOf: 6, refundedAt: 5, item: "w")],
+      [Self.month("1", asOf: 1, item: "w"), Self.month("1", asOf: 6, refundedAt: 5, item: "w")],
+    ] {
+      var ledger = Ledger()
+      for record in records { ledger.hear(record) }
+      ledger.hear(
+        charge("9", from: day(0), to: day(30), asOf: day(20), item: "w", revocation: word))
+      #expect(ledger.charge("1")?.revocation?.at == day(5))
+      // What lifts it is a word about the transaction that was refunded.
+      ledger.hear(
+        charge("1", from: day(0), to: day(30), asOf: day(20), item: "w", revocation: word))
+      #expect(ledger.charge("1")?.revocation == nil)
+    }
+  }
+
+  @Test(
+    "What was refunded of a price",
+    arguments: [
+      (nil, nil, -10_000 as Int64?), ("REFUND_FULL", 100_000, -10_000),
+      ("REFUND_PRORATED", 30_000, -3_000), ("REFUND_PRORATED", 67_932, -6_793),
+      ("REFUND_PRORATED", nil, -10_000), ("REFUND_PRORATED", 0, 0), ("FAMILY_REVOKE", nil, nil),
+      ("FAMILY_REVOKE", 100_000, nil), ("NEW_TYPE", 50_000, -5_000),
+    ] as [(String?, Int64?, Int64?)])
+  func share(_ type: String?, _ percentage: Int64?, _ refunded: Int64?) {
+    var record = charge("1", from: day(0), to: day(30), asOf: day(12))
+    record.priceMilliunits = 10_000
+    record.currency = "EUR"
+    record.revocation = .revoked(
+      Revocation(at: day(12), reason: "1", type: type, percentage: percentage))
+    var ledger = Ledger()
+    ledger.hear(record)
+    ledger.claim(key("1"), by: a)
+    #expect(ledger.charge("1")?.revocation?.percentage == percentage)
+    #expect(ledger.premium(a, at: day(13))?.state == .revoked, "access ends all the same")
+    let movements = ledger.movements(in: catalogue)
+    #expect(movements.first { $0.kind == .refunded }?.amountMilliunits == refunded)
+    #expect(
+      movements.first { $0.kind == .ended }?.cause == (refunded == nil ? "unknown" : "refunded"))
+  }
+
   @Test func ofOneDateTheRevocationIsTheStrongerWord() {
     for answers in [
       [Self.month(asOf: 6, refundedAt: 5), Self.month(asOf: 6)],

@@ -191,9 +191,9 @@ struct WorkedScenarioTests {
         .switches(on: false),    .polls(10),
         .buys("2", .monthly, 40, to: 70, token: t), .notifies("2", .purchase, 40), .submits(b, 41),
       ],
-      owners: ["1": (a, .submitter), "2": (b, .submitter)],
-      bindings: [(a, 0), (b, 40)],
-      holds: [.init(t, 41, nil), .init(b, 41, .active, until: 70)]),
+      owners: ["1": (a, .submitter), "2": (t, .appAccountToken)],
+      bindings: [(a, 0), (t, 40)],
+      holds: [.init(t, 41, .active, until: 70), .init(b, 41, nil)]),
 
     Scenario("11: B restores A's non-consumable under a new id", [
         .buys("1", .lifetime, 0), .submits(a, 0),
@@ -274,6 +274,50 @@ struct WorkedScenarioTests {
       owners: ["1": (a, .submitter), "2": (nil, .unclaimed)],
       bindings: [(a, -40), (nil, 15)],
       holds: [.init(a, 20, .expired)]),
+
+    Scenario("20: A buys with A's token and uses it; B's session sends what the device holds", [
+        .buys("1", .monthly, 0, to: 30, token: a), .notifies("1", .purchase, 0), .submits(b, 10),
+      ],
+      owners: ["1": (a, .appAccountToken)],
+      bindings: [(a, 0)],
+      holds: [.init(a, 11, .active, until: 30), .init(b, 11, nil)]),
+
+    Scenario("20, and the renewal, which inherits the token", [
+        .buys("1", .monthly, 0, to: 30, token: a), .notifies("1", .purchase, 0), .submits(b, 10),
+        .renews("2", .monthly, 30, to: 60, token: a), .submits(b, 31),
+      ],
+      owners: ["1": (a, .appAccountToken), "2": (a, .activelyAutoRenewing)],
+      bindings: [(a, 0)],
+      holds: [.init(a, 31, .active, until: 60), .init(b, 31, nil)]),
+
+    Scenario("21: A lapsed, B buys again with B's token, A's session submits it", [
+        .buys("1", .monthly, 0, to: 30, token: a), .submits(a, 0),
+        .switches(on: false),    .polls(10),
+        .buys("2", .monthly, 40, to: 70, token: b), .switches(on: true), .submits(a, 41),
+      ],
+      owners: ["1": (a, .appAccountToken), "2": (b, .appAccountToken)],
+      bindings: [(a, 0), (b, 40)],
+      holds: [.init(a, 41, .expired), .init(b, 41, .active, until: 70)]),
+
+    Scenario("22: as 21, but Apple's record repeats A's token", [
+        .buys("1", .monthly, 0, to: 30, token: a), .submits(a, 0),
+        .switches(on: false),    .polls(10),
+        .buys("2", .monthly, 40, to: 70, token: a), .switches(on: true),
+        .notifies("2", .purchase, 40), .submits(b, 41),
+      ],
+      owners: ["1": (a, .appAccountToken), "2": (b, .submitter)],
+      bindings: [(a, 0), (b, 40)],
+      holds: [.init(a, 41, .expired), .init(b, 41, .active, until: 70)]),
+
+    Scenario("22, before anybody submits", [
+        .buys("1", .monthly, 0, to: 30, token: a), .submits(a, 0),
+        .switches(on: false),    .polls(10),
+        .buys("2", .monthly, 40, to: 70, token: a), .switches(on: true),
+        .notifies("2", .purchase, 40),
+      ],
+      owners: ["1": (a, .appAccountToken), "2": (a, .appAccountToken)],
+      bindings: [(a, 0)],
+      holds: [.init(a, 41, .active, until: 70)]),
   ]
 
   @Test("In the story's order", arguments: scenarios)

@@ -15,7 +15,7 @@ struct AccountCommandTests {
   ) async throws -> ChildProcess.Outcome {
     try await ChildProcess.run(
       try TenureProgram.executable, arguments,
-      environment: ["DATABASE_URL": database.configuration.uri].merging(settings) { $1 },
+      environment: ["DATABASE_URL": database.uri].merging(settings) { $1 },
       in: directory)
   }
 

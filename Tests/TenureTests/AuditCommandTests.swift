@@ -104,6 +104,6 @@ struct AuditCommandTests {
     -> ChildProcess.Outcome
   {
     try await TenureProgram.run(
-      command, environment: ["DATABASE_URL": database.configuration.uri])
+      command, environment: ["DATABASE_URL": database.uri])
   }
 }

@@ -2,6 +2,7 @@ import AppStore
 import AppStoreSimulator
 import ArgumentParser
 import Foundation
+import JSONText
 import NIOCore
 import NIOPosix
 import Postgres
@@ -77,7 +78,8 @@ struct CommandTests {
 
   /// Nobody listens there: a setting that is let through shows in another error.
   static let settings = [
-    "DATABASE_URL": "postgresql://127.0.0.1:1/none", "TENURE_API_KEYS": "shop:app:s3cr3t",
+    "DATABASE_URL": "postgresql://127.0.0.1:1/none",
+    "TENURE_API_KEYS": "shop:app:s3cr3t-for-trying",
     "TENURE_BUNDLE_IDS": "com.example.app",
   ]
 
@@ -93,7 +95,7 @@ struct CommandTests {
     WrongSettings(["TENURE_API_KEYS": ""],                                     "TENURE_API_KEYS"),
     WrongSettings(["TENURE_API_KEYS": "shop:s3cr3t"],                          "TENURE_API_KEYS"),
     WrongSettings(["TENURE_API_KEYS": "shop:owner:s3cr3t"],                    "TENURE_API_KEYS"),
-    WrongSettings(["TENURE_API_KEYS": "a:app:x,a:app:y"],                      "TENURE_API_KEYS"),
+    WrongSettings(["TENURE_API_KEYS": "a:app:long-enough-for-a-key,a:app:another-long-enough"],                      "TENURE_API_KEYS"),
     WrongSettings(["TENURE_API_KEYS_FILE": "/dev/null"],                       "TENURE_API_KEYS_FILE"),
     WrongSettings(["TENURE_READ_DATABASE_URL": "standby"],                     "TENURE_READ_DATABASE_URL"),
     WrongSettings(["TENURE_READ_MAX_STALENESS": "5"],                          "TENURE_READ_MAX_STALENESS"),
@@ -285,7 +287,7 @@ struct CommandTests {
       let serve = try await TenureProgram.run(
         "serve", "--port", port,
         environment: Self.settings.merging([
-          "DATABASE_URL": database.configuration.uri, "TENURE_LOG_LEVEL": "error",
+          "DATABASE_URL": database.uri, "TENURE_LOG_LEVEL": "error",
         ]) { $1 })
       #expect(serve.status == 1)
       #expect(
@@ -294,7 +296,7 @@ struct CommandTests {
       let elsewhere = try await TenureProgram.run(
         "serve", "--host", "192.0.2.1", "--port", "0",
         environment: Self.settings.merging([
-          "DATABASE_URL": database.configuration.uri, "TENURE_LOG_LEVEL": "error",
+          "DATABASE_URL": database.uri, "TENURE_LOG_LEVEL": "error",
         ]) { $1 })
       #expect(elsewhere.errors.hasPrefix("Error: TENURE_HTTP_HOST: "), "\(elsewhere.errors)")
     }

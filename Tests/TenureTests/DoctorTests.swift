@@ -2,6 +2,7 @@ import Crypto
 import Foundation
 import Postgres
 import ScratchDatabases
+import Secrets
 import Subscriptions
 import Testing
 
@@ -31,7 +32,7 @@ struct DoctorTests {
   ) -> [String: String] {
     let appStore = apple.settings["TENURE_APPSTORE_API_URL"] ?? ""
     return apple.settings.merging([
-      "DATABASE_URL": database.configuration.uri, "TENURE_API_KEYS": "ops:admin:secret",
+      "DATABASE_URL": database.uri, "TENURE_API_KEYS": "ops:admin:secret-for-trying",
       "TENURE_APPSTORE_SHARED_SECRET": "secret",
       "TENURE_APPSTORE_VERIFY_RECEIPT_URL": "\(appStore)/verifyReceipt",
       "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": "\(appStore)/sandbox/verifyReceipt",
@@ -129,7 +130,7 @@ struct DoctorTests {
     try await withScratchDatabase { database in
       try await SimulatedApple.serving(from: .now) { apple in
         try await database.execute(
-          "INSERT INTO tenure.schema_version (version, applied_at) VALUES (1000, now())")
+          "INSERT INTO tenure.schema_version VALUES (1000, now(), 1000)")
         let (report, status) = try await Self.examine(Self.settings(apple, database))
         #expect(status == 1)
         let fault = report.findings.first { $0.check == "database.schema" }
@@ -144,7 +145,7 @@ struct DoctorTests {
     try await withScratchDatabase { database in
       try await SimulatedApple.serving(from: .now) { apple in
         // A role that every server has, and that has no right here.
-        let uri = database.configuration.uri + "&options=-c%20role%3Dpg_signal_backend"
+        let uri = database.uri + "&options=-c%20role%3Dpg_signal_backend"
         let settings = Self.settings(apple, database).merging(["DATABASE_URL": uri]) { $1 }
         let (report, status) = try await Self.examine(settings)
         #expect(status == 1)
@@ -164,7 +165,7 @@ struct DoctorTests {
         return try await transaction.query("SELECT pg_jit_available()").decodeOnly(Bool.self)
       }
       try await SimulatedApple.serving(from: .now) { apple in
-        let uri = database.configuration.uri + "&options=-c%20jit%3Don"
+        let uri = database.uri + "&options=-c%20jit%3Don"
         let settings = Self.settings(apple, database).merging(["DATABASE_URL": uri]) { $1 }
         let (report, status) = try await Self.examine(settings)
         #expect(status == 0)
@@ -182,8 +183,8 @@ struct DoctorTests {
     ("postgres://u:p@a,b/db?sslmode=require&target_session_attrs=any",         ["a": "postgres://u:p@a/db?sslmode=require", "b": "postgres://u:p@b/db?sslmode=require"]),
   ] as [(String, [String: String])])
   func hosts(uri: String, hosts: [String: String]) {
-    let found = DatabaseHost.hosts(in: uri)
-    #expect(Dictionary(uniqueKeysWithValues: found.map { ($0.name, $0.uri) }) == hosts)
+    let found = DatabaseHost.hosts(in: Secret(uri))
+    #expect(Dictionary(uniqueKeysWithValues: found.map { ($0.name, $0.uri.revealed) }) == hosts)
   }
 
   @Test(

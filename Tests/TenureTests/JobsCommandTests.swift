@@ -28,7 +28,7 @@ struct JobsCommandTests {
         try await withTemporaryDirectory { directory in
           try await ChildProcess.run(
             try TenureProgram.executable, ["jobs"] + arguments,
-            environment: ["DATABASE_URL": database.configuration.uri], in: directory)
+            environment: ["DATABASE_URL": database.uri], in: directory)
         }
       }
     }

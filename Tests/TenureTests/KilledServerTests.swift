@@ -35,7 +35,7 @@ struct KilledServerTests {
         }
       }
       let audit = try await TenureProgram.run(
-        "audit", environment: ["DATABASE_URL": database.configuration.uri])
+        "audit", environment: ["DATABASE_URL": database.uri])
       #expect(audit.status == 0, "TENURE_TEST_SEED=\(seed): \(audit.output)")
     }
   }

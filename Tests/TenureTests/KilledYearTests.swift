@@ -46,7 +46,7 @@ struct KilledYearTests {
       let hand = ClockHand(in: directory)
       try hand.move(to: plan.start)
       let programs = try await MortalPrograms(
-        databaseURL: database.configuration.uri,
+        databaseURL: database.uri,
         settings: DemoSettings(
           in: directory, simulation: simulation, port: try await appStore.port
         ).values,

@@ -26,7 +26,7 @@ struct MetricsCommandTests {
     try await withScratchDatabase { database in
       try await SimulatedApple.serving(from: .now) { apple in
         try await withTemporaryDirectory { directory in
-          let uri = database.configuration.uri
+          let uri = database.uri
           let server = try await ServeProcess.start(
             try TenureProgram.executable, databaseURL: uri,
             environment: apple.settings.merging(["TENURE_READ_DATABASE_URL": uri]) { $1 },

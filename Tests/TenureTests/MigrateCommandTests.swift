@@ -14,7 +14,7 @@ struct MigrateCommandTests {
   func createsOnce() async throws {
     try await withScratchDatabase { database in
       try await database.runScript("DROP SCHEMA tenure CASCADE")
-      let environment = ["DATABASE_URL": database.configuration.uri]
+      let environment = ["DATABASE_URL": database.uri]
 
       let missing = try await TenureProgram.run("migrate", "--check", environment: environment)
       #expect(missing.status == 1)
@@ -69,8 +69,8 @@ struct MigrateCommandTests {
   func refusesNewer() async throws {
     try await withScratchDatabase { database in
       try await database.execute(
-        "INSERT INTO tenure.schema_version (version, applied_at) VALUES (1000, now())")
-      let environment = ["DATABASE_URL": database.configuration.uri]
+        "INSERT INTO tenure.schema_version VALUES (1000, now(), 1000)")
+      let environment = ["DATABASE_URL": database.uri]
       for arguments in [["migrate"], ["migrate", "--check"], ["audit"]] {
         let outcome = try await withTemporaryDirectory { directory in
           try await ChildProcess.run(

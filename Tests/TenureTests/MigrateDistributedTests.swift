@@ -12,7 +12,7 @@ struct MigrateDistributedTests {
     _ database: ConnectionPool, _ flags: String...
   ) async throws -> (status: Int32, output: String, errors: String) {
     let outcome = try await TenureProgram.run(
-      arguments: ["migrate"] + flags, environment: ["DATABASE_URL": database.configuration.uri])
+      arguments: ["migrate"] + flags, environment: ["DATABASE_URL": database.uri])
     return (Int32(outcome.status), outcome.output, outcome.errors)
   }
 

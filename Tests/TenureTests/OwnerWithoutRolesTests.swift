@@ -2,6 +2,7 @@ import Foundation
 import Logging
 import Postgres
 import PrivatePostgres
+import Secrets
 import Testing
 
 @testable import tenure
@@ -16,7 +17,8 @@ struct OwnerWithoutRolesTests {
     let directory = FileManager.default.temporaryDirectory
       .appending(path: "tenure-owner-\(UUID().uuidString)")
     let server = try await PrivatePostgres.start(in: directory, options: .temporary)
-    let superuser = ConnectionPool(configuration: .init(uri: await server.uri()), logger: quiet)
+    let superuser = ConnectionPool(
+      configuration: .init(uri: Secret(await server.uri())), logger: quiet)
     do {
       try await body(server, superuser)
       await superuser.close()
@@ -62,7 +64,7 @@ struct OwnerWithoutRolesTests {
       #expect(served.output.contains("ok       database.owner"), "\(served.output)")
 
       let program = ConnectionPool(
-        configuration: .init(uri: url(of: "app")), logger: Self.quiet)
+        configuration: .init(uri: Secret(url(of: "app"))), logger: Self.quiet)
       // What is the owner's alone is not the programs'.
       let rights = try await program.query(
         """

@@ -22,7 +22,7 @@ struct PgBouncerTests {
     try await withScratchDatabase { database in
       try await withTemporaryDirectory { directory in
         let bouncer = try await PgBouncer(
-          before: database.configuration.uri, in: directory.appending(path: "p"))
+          before: database.uri, in: directory.appending(path: "p"))
         do {
           try await body(bouncer, database, directory)
           await bouncer.stop()
@@ -43,7 +43,7 @@ struct PgBouncerTests {
       try simulation.rootCertificatePEM.write(to: roots, atomically: true, encoding: .utf8)
       let settings = [
         "DATABASE_URL": bouncer.uri, "TENURE_DATABASE_PREPARED_STATEMENTS": "off",
-        "TENURE_LISTEN_DATABASE_URL": database.configuration.uri,
+        "TENURE_LISTEN_DATABASE_URL": database.uri,
         "TENURE_BUNDLE_IDS": SimulatedApp.sample.bundleID, "TENURE_LOG_LEVEL": "error",
         "TENURE_APPSTORE_ROOT_CERTIFICATES": roots.path(percentEncoded: false),
       ]
@@ -129,7 +129,7 @@ struct PgBouncerTests {
     try await Self.withPgBouncer { bouncer, _, _ in
       let settings = [
         "DATABASE_URL": bouncer.uri, "TENURE_BUNDLE_IDS": "com.example.app",
-        "TENURE_API_KEYS": "shop:app:secret",
+        "TENURE_API_KEYS": "shop:app:secret-for-trying",
       ]
       for command in ["serve", "work", "migrate", "audit"] {
         let outcome = try await TenureProgram.run(command, environment: settings)

@@ -53,7 +53,7 @@ struct PollCommandTests {
     changing settings: [String: String] = [:]
   ) async throws -> ChildProcess.Outcome {
     let environment = apple.settings.merging(settings) { $1 }
-      .merging(["DATABASE_URL": database.configuration.uri]) { $1 }
+      .merging(["DATABASE_URL": database.uri]) { $1 }
     return try await withTemporaryDirectory { directory in
       try await ChildProcess.run(
         try TenureProgram.executable, ["poll"] + arguments, environment: environment,

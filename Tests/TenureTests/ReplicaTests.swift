@@ -44,7 +44,7 @@ struct ReplicaTests {
     let settings = try Settings(
       await SettingSource(
         flags: [
-          "TENURE_BUNDLE_IDS": "com.example.app", "TENURE_API_KEYS": "shop:admin:secret",
+          "TENURE_BUNDLE_IDS": "com.example.app", "TENURE_API_KEYS": "shop:admin:secret-for-trying",
           "TENURE_READ_DATABASE_URL": pair.standbyURI,
           // Nothing here takes so long, however busy the machine is.
           "TENURE_READ_MAX_STALENESS": "600s",
@@ -106,7 +106,7 @@ struct ReplicaTests {
       url: url
         + (way == .batch
           ? "/v1/entitlements/query" : way == .router ? path + "?active=true" : path))
-    request.headers.add(name: "Authorization", value: "Bearer secret")
+    request.headers.add(name: "Authorization", value: "Bearer secret-for-trying")
     if let cacheControl { request.headers.add(name: "Cache-Control", value: cacheControl) }
     if way == .batch {
       request.method = .POST

@@ -13,7 +13,7 @@ struct ReportCommandTests {
     try await withTemporaryDirectory { directory in
       try await ChildProcess.run(
         try TenureProgram.executable, ["report"] + arguments,
-        environment: ["DATABASE_URL": database.configuration.uri], in: directory)
+        environment: ["DATABASE_URL": database.uri], in: directory)
     }
   }
 

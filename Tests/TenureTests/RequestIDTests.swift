@@ -54,7 +54,7 @@ struct RequestIDTests {
         try apple.simulation.buy("monthly", on: "phone")
         let receipt = try apple.simulation.receipt(on: "phone")
         let settings = apple.settings.merging([
-          "DATABASE_URL": database.configuration.uri, "TENURE_LOG_FORMAT": "json",
+          "DATABASE_URL": database.uri, "TENURE_LOG_FORMAT": "json",
           "TENURE_LOG_LEVEL": "trace",
         ]) { $1 }
         try await withTemporaryDirectory { try await test(apple, receipt, settings, $0) }

@@ -44,7 +44,7 @@ struct SchemaWatchTests {
   @Test func `while an upgrade is under way the doctor, migrate and others say so`() async throws {
     try await withScratchDatabase { database in
       try await Self.bring(database, to: Self.current + 1, serving: Self.current)
-      let environment = ["DATABASE_URL": database.configuration.uri]
+      let environment = ["DATABASE_URL": database.uri]
       for outcome in [
         try await TenureProgram.run("migrate", environment: environment),
         try await TenureProgram.run("migrate", "--check", environment: environment),

@@ -1,3 +1,4 @@
+package import JSONText
 package import Subscriptions
 
 /// An object of Apple's, described by one list of its fields that serves reading and writing.
@@ -82,15 +83,15 @@ package struct JSONField<Payload: Sendable>: Sendable {
 /// The fields of an object, in the order in which they are written.
 package struct JSONFields<Payload: Sendable>: Sendable {
   let all: [JSONField<Payload>]
-  private let indices: [String: Int]
+  private let indices: [ExactText: Int]
 
   /// The fields in that order, each of another name.
   package init(_ fields: [JSONField<Payload>]) {
     all = fields
-    indices = Dictionary(uniqueKeysWithValues: fields.enumerated().map { ($1.name, $0) })
+    indices = Dictionary(uniqueKeysWithValues: fields.enumerated().map { (ExactText($1.name), $0) })
   }
 
-  func index(of name: String) -> Int? { indices[name] }
+  func index(of name: ExactText) -> Int? { indices[name] }
 }
 
 // MARK: - Values

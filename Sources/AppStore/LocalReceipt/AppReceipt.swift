@@ -68,13 +68,13 @@ package struct AppReceipt: Hashable, Sendable {
   ///
   /// What Xcode makes counts as sandbox, where it is accepted at all.
   package var environment: Environment? {
-    switch environmentName {
-    case "Production", "ProductionVPP": .production
-    case "ProductionSandbox", "ProductionVPPSandbox", "Xcode": .sandbox
+    switch environmentName.map(ExactText.init(_:)) {
+    case "Production"?, "ProductionVPP"?: .production
+    case "ProductionSandbox"?, "ProductionVPPSandbox"?, "Xcode"?: .sandbox
     default: nil
     }
   }
 
   /// Whether it comes from StoreKit Testing in Xcode, which Apple does not sign.
-  package var isFromXcode: Bool { environmentName == "Xcode" }
+  package var isFromXcode: Bool { environmentName.map(ExactText.init(_:)) == "Xcode" }
 }

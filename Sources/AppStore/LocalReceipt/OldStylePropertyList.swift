@@ -1,13 +1,17 @@
+import Subscriptions
+
 /// A property list in NeXTSTEP's style, as far as receipts use it: one dictionary of strings.
 ///
 /// `{ "key" = "value"; key = value; }`, with any white space between.
 struct OldStylePropertyList {
   /// In bytes: real ones have a few thousand.
   private static let longest = 1024 * 1024
+  /// In bytes: real ones have some twenty.
+  private static let longestKey = 256
 
-  private var values: [String: String] = [:]
+  private var values: [ExactText: String] = [:]
 
-  subscript(key: String) -> String? { values[key] }
+  subscript(key: String) -> String? { values[ExactText(key)] }
 
   /// Nil for anything else, for a key that stands twice, and for text that is not UTF-8.
   init?(_ bytes: [UInt8]) {
@@ -16,7 +20,8 @@ struct OldStylePropertyList {
     guard reader.skip("{") else { return nil }
     while !reader.skip("}") {
       guard let key = reader.string(), reader.skip("="), let value = reader.string(),
-        reader.skip(";"), values.updateValue(value, forKey: key) == nil
+        reader.skip(";"), key.utf8.count <= Self.longestKey,
+        values.updateValue(value, forKey: ExactText(key)) == nil
       else { return nil }
     }
     guard reader.isAtEnd else { return nil }

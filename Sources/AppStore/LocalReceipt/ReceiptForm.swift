@@ -39,12 +39,12 @@ package enum ReceiptForm: Hashable, Sendable {
       return [receipt.originalTransactionID ?? receipt.transactionID].compactMap { $0 }
         .map { TransactionID($0) }
     case .app(let receipt):
-      var newest: [String: Timestamp] = [:]
+      var newest: [TransactionID: Timestamp] = [:]
       for purchase in receipt.inApp {
-        let date = max(newest[purchase.line] ?? purchase.purchaseDate, purchase.purchaseDate)
-        newest[purchase.line] = date
+        let line = TransactionID(purchase.line)
+        newest[line] = max(newest[line] ?? purchase.purchaseDate, purchase.purchaseDate)
       }
-      return newest.map { (id: TransactionID($0.key), date: $0.value) }
+      return newest.map { (id: $0.key, date: $0.value) }
         .sorted { ($1.date, $1.id) < ($0.date, $0.id) }.map(\.id)
     }
   }

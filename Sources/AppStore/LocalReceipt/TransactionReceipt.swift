@@ -33,9 +33,9 @@ package struct TransactionReceipt: Hashable, Sendable {
 
   /// Where it was bought; nil for a word that is not known.
   package var environment: Environment? {
-    switch environmentName {
-    case nil, "Production": .production
-    case "Sandbox": .sandbox
+    switch environmentName.map(ExactText.init(_:)) {
+    case nil, "Production"?: .production
+    case "Sandbox"?: .sandbox
     default: nil
     }
   }

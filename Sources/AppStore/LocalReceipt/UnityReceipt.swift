@@ -1,14 +1,16 @@
+import JSONText
+
 /// Unity's wrapper around a receipt: JSON with the members `Store`, `TransactionID` and `Payload`.
 ///
 /// App servers of Unity apps pass it on as it is, or in base64. Apple knows only what is inside.
 package enum UnityReceipt {
   /// What Unity calls Apple's stores; other stores' receipts are left as they are.
-  private static let stores: Set = ["AppleAppStore", "MacAppStore"]
+  private static let stores: [JSONValue] = ["AppleAppStore", "MacAppStore"]
 
   /// The receipt inside of the wrapper, or the text itself where there is none.
   package static func unwrapping(_ text: String) -> String {
     guard let json = json(in: text), let payload = json["Payload"]?.string,
-      json["Store"]?.string.map(stores.contains) ?? false
+      json["Store"].map(stores.contains) ?? false
     else { return text }
     return payload
   }

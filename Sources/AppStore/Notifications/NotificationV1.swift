@@ -1,4 +1,5 @@
 import Crypto
+package import JSONText
 package import Subscriptions
 
 /// A notification of version 1, Apple's `responseBodyV1`.
@@ -68,7 +69,9 @@ package struct NotificationV1: Sendable {
   }
 
   private static func environment(_ value: JSONValue?) -> Environment? {
-    switch value?.string?.lowercased() {
+    // Longer ones are none of these, whatever they are.
+    guard let text = value?.string, text.utf8.count <= 16, text.isASCII else { return nil }
+    return switch text.lowercased() {
     case "prod", "production": .production
     case "sandbox": .sandbox
     default: nil
@@ -106,9 +109,8 @@ extension JSONValue {
   /// `true`, `"true"` or `"1"`, and their opposites.
   fileprivate func flag(_ key: String) -> Bool? {
     switch self[key] {
-    case .bool(let value): value
-    case .string("true"), .string("1"), .integer(1): true
-    case .string("false"), .string("0"), .integer(0): false
+    case true, "true", "1", 1: true
+    case false, "false", "0", 0: false
     default: nil
     }
   }

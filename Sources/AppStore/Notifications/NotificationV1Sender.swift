@@ -1,4 +1,5 @@
 import Crypto
+import Secrets
 
 /// Whether a notification of version 1 knows the shared secret of an app that is served.
 package enum NotificationV1Sender: Hashable, Sendable {
@@ -20,7 +21,7 @@ extension AppStoreApps {
     var matching: [AppStoreApp] = []
     for app in all {
       guard let secret = app.sharedSecret else { continue }
-      if SHA256.hash(data: Array(secret.utf8)) == password { matching.append(app) }
+      if SHA256.hash(data: Array(secret.revealed.utf8)) == password { matching.append(app) }
     }
     guard let bundleID = notification.bundleID else {
       switch matching.count {

@@ -1,4 +1,5 @@
 package import CoreMetrics
+import JSONText
 package import Logging
 package import Subscriptions
 

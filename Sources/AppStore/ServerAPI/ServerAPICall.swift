@@ -1,4 +1,5 @@
 import Foundation
+import JSONText
 
 /// One request, before it is known which environment is asked and with which token.
 struct ServerAPICall: Sendable {

@@ -1,3 +1,4 @@
+import JSONText
 package import Subscriptions
 
 /// What Apple has signed of a subscription's future.
@@ -38,7 +39,7 @@ package struct SignedRenewalInfo: Hashable, Sendable {
   }
 
   /// What a transaction has, and no renewal info.
-  private static let otherFields: Set = ["transactionId", "purchaseDate"]
+  private static let otherFields: Set<ExactText> = ["transactionId", "purchaseDate"]
 
   /// What it says about the line's future.
   ///

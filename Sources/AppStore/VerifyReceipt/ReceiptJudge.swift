@@ -1,4 +1,5 @@
 import Logging
+import Secrets
 import Subscriptions
 
 /// Judges what Apple answers about one receipt; asks nothing itself.
@@ -9,7 +10,7 @@ struct ReceiptJudge {
   let logger: Logger
   /// Where the receipt is to be asked about next.
   private(set) var route: VerificationRoute
-  private let secrets: [String?]
+  private let secrets: [Secret<String>?]
 
   init(apps: AppStoreApps, namedBundleID: String?, logger: Logger) {
     self.apps = apps
@@ -20,7 +21,7 @@ struct ReceiptJudge {
   }
 
   /// The secret to send next; nil: none.
-  var secret: String? { secrets[route.secret] }
+  var secret: Secret<String>? { secrets[route.secret] }
 
   /// The verdict on what was answered; nil: ask where the route leads now.
   mutating func verdict(on exchange: Exchange) -> ReceiptVerdict? {

@@ -1,3 +1,5 @@
+import Subscriptions
+
 /// The app that a receipt belongs to, as far as it can be told.
 enum ReceiptOwner: Hashable {
   case app(AppStoreApp)
@@ -20,10 +22,11 @@ extension AppStoreApps {
     guard bundleIDs.count == 1 else {
       return .refused("The receipt names several apps: \(bundleIDs.sorted()).")
     }
+    guard !bundleID.isEmpty else { return .refused("The receipt's bundle id is empty.") }
     guard let app = self[bundleID] else {
       return .refused("The receipt belongs to \(bundleID), which is not served here.")
     }
-    guard named == nil || named == bundleID else {
+    guard named.map({ ExactText($0) == ExactText(bundleID) }) ?? true else {
       return .refused("The receipt belongs to \(bundleID), not to \(named ?? "another app").")
     }
     return .app(app)

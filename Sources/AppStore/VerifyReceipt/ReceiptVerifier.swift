@@ -1,6 +1,7 @@
 package import CoreMetrics
 import Foundation
 package import Logging
+import Secrets
 package import Subscriptions
 
 /// Asks Apple about receipts by way of verifyReceipt.
@@ -56,7 +57,7 @@ package struct ReceiptVerifier: Sendable {
     var judge = ReceiptJudge(apps: apps, namedBundleID: bundleID, logger: logger)
     var exchanges: [Exchange] = []
     while true {
-      let request = VerifyReceiptRequest(receiptData: receiptData, password: judge.secret)
+      let request = VerifyReceiptRequest(receiptData: receiptData, password: judge.secret?.revealed)
       let (exchange, failure) = await ask(judge.route.endpoint, request)
       exchanges.append(exchange)
       if let verdict = failure ?? judge.verdict(on: exchange) {

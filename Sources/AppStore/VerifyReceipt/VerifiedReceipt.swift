@@ -10,6 +10,8 @@ package struct VerifiedReceipt: Hashable, Sendable {
   package var status: Int
   /// When Apple said so: `request_date_ms`, or the moment of the answer where that is missing.
   package var requestDate: Timestamp
+  /// How far Apple's clock was ahead of ours when the answer came, at least.
+  package var clockSkew: Duration
   /// Every transaction once, by purchase date.
   package var records: [TransactionRecord]
   /// At most one status per line.
@@ -21,7 +23,8 @@ package struct VerifiedReceipt: Hashable, Sendable {
 
   package init(
     environment: Environment, bundleID: String, status: Int = 0, requestDate: Timestamp,
-    records: [TransactionRecord], statuses: [LineID: RenewalStatus] = [:],
+    clockSkew: Duration = .zero, records: [TransactionRecord],
+    statuses: [LineID: RenewalStatus] = [:],
     unreadable: [UnreadableRecord] = [],
     unusableAppAccountTokens: Int = 0
   ) {
@@ -29,6 +32,7 @@ package struct VerifiedReceipt: Hashable, Sendable {
     self.bundleID = bundleID
     self.status = status
     self.requestDate = requestDate
+    self.clockSkew = clockSkew
     self.records = records
     self.statuses = statuses
     self.unreadable = unreadable
@@ -48,15 +52,26 @@ package struct UnreadableRecord: Hashable, Comparable, Sendable, CustomStringCon
   package var list: String
   /// What is wrong with it, without its values.
   package var reason: String
+  /// Nil if that can't be read either.
+  package var purchaseDate: Timestamp?
 
-  package init(list: String, reason: String) {
+  package init(list: String, reason: String, purchaseDate: Timestamp? = nil) {
     self.list = list
     self.reason = reason
+    self.purchaseDate = purchaseDate
   }
 
   package var description: String { "\(list): \(reason)" }
 
   package static func < (lhs: UnreadableRecord, rhs: UnreadableRecord) -> Bool {
-    (lhs.list, lhs.reason) < (rhs.list, rhs.reason)
+    (lhs.list, lhs.reason, lhs.purchaseDate?.milliseconds ?? .max)
+      < (rhs.list, rhs.reason, rhs.purchaseDate?.milliseconds ?? .max)
+  }
+
+  /// Whether a purchase can be in it that is newer than everything that could be read.
+  package func hidesPurchase(after newest: Timestamp?) -> Bool {
+    guard !["pending_renewal_info", "top level"].contains(list) else { return false }
+    guard let newest, let purchaseDate else { return true }
+    return purchaseDate > newest
   }
 }

@@ -1,4 +1,5 @@
 import AppStore
+import JSONText
 import Subscriptions
 
 import Foundation
@@ -75,7 +76,7 @@ struct AnswerItem {
 }
 
 extension JSONValue {
-  private static let nativeNumbers: Set<String> = [
+  private static let nativeNumbers: Set<ExactText> = [
     "quantity", "transaction_id", "original_transaction_id", "web_order_line_item_id",
     "auto_renew_status", "is_in_billing_retry_period", "expiration_intent",
   ]
@@ -89,7 +90,7 @@ extension JSONValue {
         var member = member
         if text == "true" || text == "false" {
           member.value = .bool(text == "true")
-        } else if member.key.hasSuffix("_ms") || Self.nativeNumbers.contains(member.key),
+        } else if member.key.rawValue.hasSuffix("_ms") || Self.nativeNumbers.contains(member.key),
           let number = Int64(text)
         {
           member.value = .integer(number)

@@ -1,4 +1,5 @@
 import AppStore
+import JSONText
 import Subscriptions
 
 /// Answers in the shape that verifyReceipt has had since iOS 7.

@@ -1,4 +1,5 @@
 import AppStore
+import JSONText
 import Subscriptions
 
 /// Answers in the shape that verifyReceipt had until iOS 6: one transaction, flat.

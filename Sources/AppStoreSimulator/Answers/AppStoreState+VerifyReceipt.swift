@@ -1,4 +1,5 @@
 import AppStore
+import JSONText
 import Subscriptions
 
 /// verifyReceipt, from the request's bytes to the answer's JSON.

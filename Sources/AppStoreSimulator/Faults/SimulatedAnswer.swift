@@ -1,4 +1,5 @@
-package import AppStore
+import AppStore
+package import JSONText
 
 /// An answer of the simulated App Store, together with how it reaches the client.
 package struct SimulatedAnswer: Hashable, Sendable {

@@ -1,4 +1,5 @@
 import AppStore
+import JSONText
 import Subscriptions
 
 /// Notifications of version 1: unsigned, with everything that the receipt would say.

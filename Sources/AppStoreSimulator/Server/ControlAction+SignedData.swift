@@ -1,4 +1,5 @@
 import AppStore
+import JSONText
 import Subscriptions
 
 /// The control interface to what Apple signs, tells by itself and answers to servers.

@@ -1,4 +1,5 @@
 import AppStore
+import JSONText
 import Subscriptions
 
 /// One thing that can be done at `/simulator/NAME`.

@@ -1,6 +1,7 @@
 import AppStore
 import HTTPTypes
 import Hummingbird
+import JSONText
 import NIOCore
 
 import Foundation

@@ -1,4 +1,5 @@
-package import AppStore
+import AppStore
+package import JSONText
 package import Subscriptions
 
 import struct Foundation.Date

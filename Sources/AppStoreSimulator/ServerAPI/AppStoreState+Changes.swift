@@ -1,4 +1,5 @@
 import AppStore
+import JSONText
 import Subscriptions
 
 import struct Foundation.UUID

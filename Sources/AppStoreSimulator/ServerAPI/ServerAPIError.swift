@@ -1,4 +1,5 @@
 import AppStore
+import JSONText
 
 /// A "no" of the App Store Server API, with Apple's number and sentence.
 ///

@@ -1,5 +1,6 @@
 import AppStore
 import Crypto
+import JSONText
 import Subscriptions
 
 import Foundation

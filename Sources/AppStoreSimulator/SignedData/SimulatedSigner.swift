@@ -1,5 +1,6 @@
-package import AppStore
+import AppStore
 import Crypto
+package import JSONText
 import SwiftASN1
 import X509
 

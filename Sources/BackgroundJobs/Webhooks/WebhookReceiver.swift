@@ -1,4 +1,5 @@
 import Foundation
+package import Secrets
 
 /// Where events are pushed, and what they are signed with.
 package struct WebhookReceiver: Sendable {
@@ -24,19 +25,21 @@ package struct WebhookReceiver: Sendable {
   /// While one secret takes another's place, both are valid.
   private static let mostSecrets = 2
 
-  let url: String
+  let url: Secret<String>
   /// As it stands in the URL, without the brackets of an address.
   let host: String
-  let secrets: [String]
+  let secrets: [Secret<String>]
   let allowsPrivateAddresses: Bool
 
   /// - Parameters:
-  ///   - url: Where to post events. It can hold a secret itself, so it is never logged.
+  ///   - url: Where to post events. It can contain a token, so it is a secret, too.
   ///   - secrets: One or two; each signs everything, the first one first.
   ///   - allowsPrivateAddresses: Whether the receiver may be in this machine or its networks.
   /// - Throws: ``Fault``.
-  package init(url: String, secrets: [String], allowsPrivateAddresses: Bool) throws {
-    guard let parts = URL(string: url), let scheme = parts.scheme?.lowercased(),
+  package init(
+    url: Secret<String>, secrets: [Secret<String>], allowsPrivateAddresses: Bool
+  ) throws {
+    guard let parts = URL(string: url.revealed), let scheme = parts.scheme?.lowercased(),
       ["http", "https"].contains(scheme), (1...65_535).contains(parts.port ?? 443),
       let host = parts.host(percentEncoded: true), !host.isEmpty
     else { throw Fault(url: "it is no address of a receiver: write https://HOST/PATH") }
@@ -61,7 +64,7 @@ package struct WebhookReceiver: Sendable {
         secrets: "there are \(secrets.count) of them: write one, or two while one takes the "
           + "other's place")
     }
-    guard secrets.allSatisfy({ $0.utf8.count >= Self.shortestSecret }) else {
+    guard secrets.allSatisfy({ $0.revealed.utf8.count >= Self.shortestSecret }) else {
       throw Fault(
         secrets: "it is shorter than \(Self.shortestSecret) characters: `openssl rand -hex 32` "
           + "makes a good one")

@@ -5,6 +5,7 @@ import NIOCore
 import NIOHTTP1
 import NIOPosix
 import NIOSSL
+import Secrets
 package import Subscriptions
 
 /// Pushes events to a receiver.
@@ -103,7 +104,7 @@ package struct WebhookSender: Sendable {
 
   private func head(at address: String) async throws -> Int {
     try await clients.withClient(for: address) { client in
-      var request = HTTPClientRequest(url: receiver.url)
+      var request = HTTPClientRequest(url: receiver.url.revealed)
       request.method = .HEAD
       request.headers = ["User-Agent": "Tenure"]
       let answer = try await client.execute(
@@ -165,7 +166,7 @@ package struct WebhookSender: Sendable {
     _ body: [UInt8], signature: String, to address: String
   ) async throws -> Int {
     try await clients.withClient(for: address) { client in
-      var request = HTTPClientRequest(url: receiver.url)
+      var request = HTTPClientRequest(url: receiver.url.revealed)
       request.method = .POST
       request.headers = [
         "Content-Type": "application/json", "User-Agent": "Tenure",

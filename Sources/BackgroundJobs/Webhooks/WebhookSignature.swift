@@ -1,5 +1,6 @@
 import Crypto
 import Foundation
+import Secrets
 import Subscriptions
 
 /// How a receiver knows that an event is ours, and new.
@@ -9,10 +10,10 @@ import Subscriptions
 enum WebhookSignature {
   static let field = "Tenure-Signature"
 
-  static func value(of body: [UInt8], secrets: [String], at now: Timestamp) -> String {
+  static func value(of body: [UInt8], secrets: [Secret<String>], at now: Timestamp) -> String {
     let second = "\(now.milliseconds / 1000)"
     let signatures = secrets.map { secret in
-      var code = HMAC<SHA256>(key: SymmetricKey(data: Data(secret.utf8)))
+      var code = HMAC<SHA256>(key: SymmetricKey(data: Data(secret.revealed.utf8)))
       code.update(data: Data((second + ".").utf8))
       code.update(data: body)
       return "v1="

@@ -8,7 +8,7 @@ extension API {
       router.get(RouterPath(file.path), use: file.serve)
     }
     let login = LoginController(
-      keys: keys, throttle: loginThrottle, templates: templates, now: now)
+      keys: keys, brake: brake, ledger: ledger, templates: templates, now: now)
     router
       .get("/admin/login", use: login.show)
       .post("/admin/login", use: login.logIn)

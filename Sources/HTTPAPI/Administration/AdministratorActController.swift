@@ -13,7 +13,7 @@ struct AdministratorActController: Sendable {
     let page = try Page(request.uri)
     let last = try page.after.map { text in
       guard let id = Int64(text), id > 0 else {
-        throw Problem.invalid("after", "must be what a page before gave as `next`")
+        throw Page.malformedCursor
       }
       return id
     }

@@ -62,7 +62,7 @@ private struct ProductDescription: Decodable {
   }
 
   private func checkedType() throws -> ProductType {
-    guard let type = ProductType(rawValue: type) else {
+    guard let type = ProductType(exactly: type) else {
       let types = ProductType.allCases.map(\.rawValue).joined(separator: ", ")
       throw Problem.invalid("type", "must be one of \(types)")
     }
@@ -73,10 +73,11 @@ private struct ProductDescription: Decodable {
     guard entitlements.count <= Self.maximumEntitlements else {
       throw Problem.invalid("entitlements", "may have up to \(Self.maximumEntitlements) elements")
     }
-    guard Set(entitlements).count == entitlements.count else {
+    let checked = try entitlements.map(TextField.entitlements.checked)
+    guard Set(checked.map { ExactText($0) }).count == checked.count else {
       throw Problem.invalid("entitlements", "must not have the same element twice")
     }
-    return try entitlements.map(TextField.entitlements.checked)
+    return checked
   }
 
   private func checkedLevel() throws -> Int? {
@@ -113,8 +114,9 @@ private struct ProductDescription: Decodable {
       }
       return nil
     }
-    guard priceMilliunits >= 0 else {
-      throw Problem.invalid("price_milliunits", "must not be negative")
+    guard ChargePrice.believable.contains(priceMilliunits) else {
+      throw Problem.invalid(
+        "price_milliunits", "must be from 0 to \(ChargePrice.believable.upperBound)")
     }
     return priceMilliunits
   }

@@ -14,16 +14,26 @@ struct EntitlementChannel: ServerChildChannel {
   /// Nil: the router answers everything.
   let desks: EntitlementDesks?
   let metrics: RequestMetrics
-  let idleTimeout: TimeAmount
+  let limits: ConnectionLimits
+  let count: ConnectionCount
+
+  /// How much is read from a connection at once.
+  ///
+  /// What was read is decoded before it is taken: 64 KB of pipelined requests would be megabytes of
+  /// heads.
+  private static let readBytes = 4096
 
   func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<HTTP1Channel.Value> {
     http.setup(channel: channel, logger: logger).flatMapThrowing { value in
       let pipeline = channel.pipeline.syncOperations
       let handler = EntitlementHandler(
         desk: desks?.desk(of: channel.eventLoop), keys: keys, metrics: metrics,
-        idleTimeout: idleTimeout)
+        limits: limits, count: count)
       let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)
       try pipeline.addHandler(handler, position: .after(decoder))
+      try channel.syncOptions?.setOption(.maxMessagesPerRead, value: 1)
+      try channel.syncOptions?.setOption(
+        .recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: Self.readBytes))
       return value
     }
   }

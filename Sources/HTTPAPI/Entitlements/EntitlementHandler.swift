@@ -27,6 +27,8 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     case begun(EntitlementRequest, HTTPRequestHead)
     /// It is complete, and being read from the database.
     case asked(EntitlementRequest, HTTPRequestHead)
+    /// The last request is answered, and the rest of its body dropped until the deadline.
+    case draining(until: NIODeadline, bytes: Int)
   }
 
   /// What came while a request was being read.
@@ -39,11 +41,14 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
   /// So many parts may be held back before reading stops.
   private static let heldLimit = 32
+  /// How much of an answer counts as taken: less is not worth a connection.
+  private static let leastTaken = 64 * 1024
 
   private let desk: EntitlementDesk?
   private let keys: APIKeys
   private let metrics: RequestMetrics
-  private let idleTimeout: TimeAmount
+  private let limits: ConnectionLimits
+  private let count: ConnectionCount
 
   private var context: ChannelHandlerContext?
   /// Where answers are written: in front of the encoder, for they are bytes already.
@@ -62,34 +67,58 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   /// Whether one of them was the connection's last.
   private var isRouterClosing = false
 
+  private var isOneTooMany = false
+  /// Whether the connection is closed after the answer that is being written, because its request
+  /// has not been read to its end.
+  private var closesAfterAnswer = false
   private var lastActive = NIODeadline.now()
-  private var idleCheck: Scheduled<Void>?
+  /// When the router's current request began.
+  private var requestBegan = NIODeadline.now()
+  /// Since when an answer has not been taken, and how much of it was left then.
+  private var stall: (since: NIODeadline, bytes: Int)?
+  private var nextCheck: Scheduled<Void>?
 
   /// - Parameters:
   ///   - desk: The event loop's; nil: the router answers everything.
   ///   - keys: Who may ask.
   ///   - metrics: Where it is counted what is answered here.
-  ///   - idleTimeout: When to close a connection on which nothing happens.
+  ///   - limits: When to close the connection.
+  ///   - count: The connections that are open with this one.
   init(
-    desk: EntitlementDesk?, keys: APIKeys, metrics: RequestMetrics, idleTimeout: TimeAmount
+    desk: EntitlementDesk?, keys: APIKeys, metrics: RequestMetrics, limits: ConnectionLimits,
+    count: ConnectionCount
   ) {
     self.metrics = metrics
     self.desk = desk
     self.keys = keys
-    self.idleTimeout = idleTimeout
+    self.limits = limits
+    self.count = count
   }
 
   func handlerAdded(context: ChannelHandlerContext) {
     self.context = context
     encoder = try? context.pipeline.syncOperations.context(handlerType: HTTPResponseEncoder.self)
-    checkIdleness(in: idleTimeout)
+    isOneTooMany = !count.add()
+    scheduleCheck(in: min(limits.idle, limits.interval))
+  }
+
+  /// Says that there are too many connections, in front of the router.
+  func channelActive(context: ChannelHandlerContext) {
+    context.fireChannelActive()
+    guard isOneTooMany else { return }
+    let answer = ByteBuffer(
+      string: "HTTP/1.1 503 Service Unavailable\r\nRetry-After: \(Problem.retryAfterSeconds)\r\n"
+        + "Content-Length: 0\r\nConnection: close\r\n\r\n")
+    encoder?.writeAndFlush(NIOAny(IOData.byteBuffer(answer)), promise: nil)
+    context.close(promise: nil)
   }
 
   /// The channel is closed: an answer that comes now finds nobody.
   func handlerRemoved(context: ChannelHandlerContext) {
     if case .asked = phase { metrics.inFlight.decrement() }
-    idleCheck?.cancel()
-    idleCheck = nil
+    count.remove()
+    nextCheck?.cancel()
+    nextCheck = nil
     self.context = nil
     encoder = nil
     held.removeAll()
@@ -107,6 +136,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   }
 
   func channelReadComplete(context: ChannelHandlerContext) {
+    if case .draining = phase { context.read() }
     guard hasForwarded else { return }
     hasForwarded = false
     context.fireChannelReadComplete()
@@ -157,6 +187,11 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
       } else {
         forward(part, context)
       }
+    case (.draining(let deadline, let bytes), .body(let body)):
+      phase = .draining(until: deadline, bytes: bytes + body.readableBytes)
+      if bytes > limits.drainedBytes { context.close(promise: nil) }
+    case (.draining, _):
+      context.close(promise: nil)
     case (.open, .body), (.open, .end), (.asked, _):
       lastActive = .now()
       forward(part, context)
@@ -178,6 +213,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     switch part {
     case .head(let head):
       // What follows the connection's last request is not answered.
+      if routerRequests <= 0 { requestBegan = .now() }
       if !isRouterClosing { routerRequests += 1 }
       isRouterReading = true
       isRouterClosing = isRouterClosing || !head.isKeepAlive
@@ -254,26 +290,72 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     return buffer
   }
 
-  /// Counts the router's answers.
+  /// Counts the router's answers, and ends the connection with one whose request is not read.
   func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-    if case .end = unwrapOutboundIn(data) {
+    switch unwrapOutboundIn(data) {
+    case .head(var head) where isRouterReading && routerRequests == 1:
+      closesAfterAnswer = true
+      head.headers.replaceOrAdd(name: "Connection", value: "close")
+      context.write(wrapOutboundOut(.head(head)), promise: promise)
+    case .end:
       routerRequests -= 1
-      lastActive = .now()
+      (lastActive, requestBegan) = (.now(), .now())
+      context.write(data, promise: promise)
+      if closesAfterAnswer { drain(context) }
+    default:
+      context.write(data, promise: promise)
     }
-    context.write(data, promise: promise)
   }
 
-  // MARK: Idle connections
+  /// Drops the rest of the request.
+  ///
+  /// Closed at once, the connection would be reset while bytes arrive, and the answer lost.
+  private func drain(_ context: ChannelHandlerContext) {
+    context.flush()
+    guard isRouterReading else {
+      context.close(promise: nil)
+      return
+    }
+    phase = .draining(until: .now() + limits.drain, bytes: 0)
+    context.read()
+  }
 
-  private func checkIdleness(in delay: TimeAmount) {
-    idleCheck = context?.eventLoop.assumeIsolated().scheduleTask(in: delay) { [self] in
-      let idle = isAnswering ? .zero : NIODeadline.now() - lastActive
-      if idle < idleTimeout {
-        checkIdleness(in: idleTimeout - idle)
+  // MARK: Time limits
+
+  private func scheduleCheck(in delay: TimeAmount) {
+    nextCheck = context?.eventLoop.assumeIsolated().scheduleTask(in: delay) { [self] in
+      guard let context else { return }
+      let now = NIODeadline.now()
+      if isOverdue(context, at: now) {
+        context.close(promise: nil)
       } else {
-        context?.close(promise: nil)
+        let idleLeft = isAnswering ? limits.idle : limits.idle - (now - lastActive)
+        scheduleCheck(in: min(idleLeft, limits.interval))
       }
     }
+  }
+
+  /// Whether the client has not got on with its request, its answer or its next request.
+  private func isOverdue(_ context: ChannelHandlerContext, at now: NIODeadline) -> Bool {
+    if case .draining(let deadline, _) = phase { return now >= deadline }
+    if isStalled(context, at: now) { return true }
+    if isRouterReading, routerRequests == 1, now - requestBegan >= limits.request { return true }
+    return !isAnswering && now - lastActive >= limits.idle
+  }
+
+  /// Whether the client takes nothing of its answers, of which more are written only once it does.
+  private func isStalled(_ context: ChannelHandlerContext, at now: NIODeadline) -> Bool {
+    guard !context.channel.isWritable,
+      let left = try? context.channel.syncOptions?.getOption(.bufferedWritableBytes)
+    else {
+      stall = nil
+      return false
+    }
+    guard let stall, left > stall.bytes - Self.leastTaken else {
+      stall = (now, left)
+      return false
+    }
+    return now - stall.since >= limits.answer
   }
 
   private var isAnswering: Bool {

@@ -1,4 +1,6 @@
 import Hummingbird
+import Intake
+import JSONText
 import LedgerStorage
 import NIOCore
 import Reports
@@ -15,12 +17,16 @@ extension Problem {
       self.init(error)
     case let error as DecodingError:
       self.init(error)
+    case let error as JSONError:
+      self.init(.invalidRequest, "The body is not JSON that is accepted: it \(error).")
     case is NIOTooManyBytesError:
       self.init(.contentTooLarge, "The body is too large.")
     case let error as any HTTPResponseError:
       self.init(error)
     case is CancellationError:
       self = .unavailable("The server is stopping. Try again.")
+    case is NotificationQueueFull:
+      self = .unavailable("Too many notifications are being verified. Send it again.")
     case is TooManyFiles:
       self = .unavailable("Too many files are being sent. Try again.")
     case _ where Ledger.isUnavailable(error):
@@ -36,6 +42,7 @@ extension Problem {
     case .unknownSubmission: self.init(.unknownSubmission, error.description)
     case .unknownAccount: self.init(.unknownAccount, error.description)
     case .unknownTransaction: self.init(.unknownTransaction, error.description)
+    case .revokedCharge: self.init(.revoked, error.description)
     case .unknownGrant: self.init(.unknownGrant, error.description)
     case .erasedAccount: self.init(.accountErased, error.description)
     case .mergedAccount: self.init(.accountMerged, error.description)
@@ -55,8 +62,6 @@ extension Problem {
       self = .invalid(context.codingPath.fieldName, "must not be null")
     case .typeMismatch(let type, let context) where !context.codingPath.isEmpty:
       self = .invalid(context.codingPath.fieldName, "must be \(Self.name(of: type))")
-    case .dataCorrupted(let context) where !context.codingPath.isEmpty:
-      self = .invalid(context.codingPath.fieldName, "has a value that can't be read")
     case .typeMismatch, .valueNotFound:
       self.init(.invalidRequest, "The body must be a JSON object.")
     default:
@@ -70,7 +75,7 @@ extension Problem {
     case is Bool.Type: "true or false"
     case is Int.Type, is Int64.Type: "a whole number"
     case is [Any].Type: "an array"
-    default: "of another type"
+    default: "an object"
     }
   }
 

@@ -18,6 +18,7 @@ enum ProblemCode: String, CaseIterable, Sendable {
   case methodNotAllowed = "method_not_allowed"
   case ambiguous
   case notTheOwner = "not_the_owner"
+  case revoked
   case accountErased = "account_erased"
   case accountMerged = "account_merged"
   case grantDiffers = "grant_differs"
@@ -43,7 +44,8 @@ enum ProblemCode: String, CaseIterable, Sendable {
       .unknownReport:
       .notFound
     case .methodNotAllowed: .methodNotAllowed
-    case .ambiguous, .notTheOwner, .accountErased, .accountMerged, .grantDiffers, .webhooksOff:
+    case .ambiguous, .notTheOwner, .revoked, .accountErased, .accountMerged, .grantDiffers,
+      .webhooksOff:
       .conflict
     case .cursorExpired, .cursorUnknown: .gone
     case .contentTooLarge: .contentTooLarge
@@ -73,12 +75,13 @@ enum ProblemCode: String, CaseIterable, Sendable {
     case .methodNotAllowed: "The path does not have this method"
     case .ambiguous: "More than one thing goes by this id"
     case .notTheOwner: "The account does not own the transaction"
+    case .revoked: "The transaction is revoked"
     case .accountErased: "The account's person was erased"
     case .accountMerged: "The account was merged into another"
     case .grantDiffers: "A grant of this id exists, and is another one"
     case .webhooksOff: "Events are not pushed"
     case .cursorExpired: "The feed can't be read on from there"
-    case .cursorUnknown: "The feed was set back, and does not know the cursor"
+    case .cursorUnknown: "Unknown cursor"
     case .contentTooLarge: "The request's body is too large"
     case .unsupportedMediaType: "The request's body is not JSON"
     case .receiptRejected: "The receipt was rejected"

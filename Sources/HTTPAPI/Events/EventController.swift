@@ -3,11 +3,12 @@ import HummingbirdCore
 import JSONText
 import LedgerStorage
 import ServiceLifecycle
+import Subscriptions
 
 /// The feed of changes.
 struct EventController: Sendable {
   /// Shorter than what load balancers and clients usually wait for an answer, and than
-  /// ``API/idleTimeout``.
+  /// ``ConnectionLimits.idle``.
   static let longestWaitSeconds = 60
 
   let ledger: Ledger
@@ -31,9 +32,9 @@ struct EventController: Sendable {
       case .cursorUnknown:
         throw Problem(
           .cursorUnknown,
-          "The feed does not have the event behind which \(cursor?.text ?? "") reads on: the "
-            + "database was restored from a backup that is older. Take in what there is now, then "
-            + "read on without `after`, from the oldest event that is kept.")
+          "The feed has no event at \(cursor?.text ?? ""): the database was restored from an older "
+            + "backup, or this feed never gave the cursor. Take in what there is now, then read on "
+            + "without `after`, from the oldest event that is kept.")
       }
       let left = deadline - .now
       guard found.events.isEmpty, left > .zero, !Task.isShuttingDownGracefully else {
@@ -48,15 +49,13 @@ struct EventController: Sendable {
   }
 
   private static func cursor(_ text: String) throws -> FeedCursor {
-    guard let cursor = FeedCursor(text) else {
-      throw Problem.invalid("after", "must be what a page before gave as `next`")
-    }
+    guard let cursor = FeedCursor(text) else { throw Page.malformedCursor }
     return cursor
   }
 
   private static func waitSeconds(_ uri: URI) throws -> Int {
     guard let text = Query(uri)?["wait"] else { return 0 }
-    guard let seconds = Int(text), (0...longestWaitSeconds).contains(seconds) else {
+    guard let seconds = Int(text.rawValue), (0...longestWaitSeconds).contains(seconds) else {
       throw Problem.invalid("wait", "must be a number of seconds from 0 to \(longestWaitSeconds)")
     }
     return seconds

@@ -18,7 +18,7 @@ extension APIContext {
   private func parameter(_ name: String) throws -> String {
     let text = try parameters.require(name)
     guard text.utf8.contains(UInt8(ascii: "%")) else { return text }
-    guard let decoded = text.removingPercentEncoding else {
+    guard let decoded = String(percentEncoded: text.utf8) else {
       throw Problem.invalid(name, "is not percent-encoded UTF-8")
     }
     return decoded
@@ -27,24 +27,22 @@ extension APIContext {
 
 /// The query of a request; parameters that nobody asks for are ignored.
 struct Query {
-  private let parameters: FlatDictionary<Substring, Substring>
+  private let fields: EncodedFields
 
   /// Nil where there is no query, so that nothing is read on the way of most requests.
   init?(_ uri: URI) {
-    guard uri.query != nil else { return nil }
-    parameters = uri.queryParameters
+    guard let query = uri.query else { return nil }
+    fields = EncodedFields(query, .query)
   }
 
-  subscript(name: String) -> String? {
-    parameters[name[...]].map(String.init)
-  }
+  subscript(name: String) -> ExactText? { fields[name] }
 
   func text(_ field: TextField) throws -> String? {
-    try self[field.name].map(field.checked)
+    try self[field.name].map { try field.checked($0.rawValue) }
   }
 
   func moment(_ name: String) throws -> Timestamp? {
-    try self[name].map { try Timestamp(parsing: $0, field: name) }
+    try self[name].map { try Timestamp(parsing: $0.rawValue, field: name) }
   }
 
   func flag(_ name: String) throws -> Bool? {
@@ -59,7 +57,7 @@ struct Query {
 
   func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int? {
     try self[name].map { text in
-      guard let number = Int(text), range.contains(number) else {
+      guard let number = Int(text.rawValue), range.contains(number) else {
         throw Problem.invalid(
           name, "must be a number from \(range.lowerBound) to \(range.upperBound)")
       }
@@ -69,7 +67,7 @@ struct Query {
 
   func environment() throws -> Subscriptions.Environment? {
     try self["environment"].map { text in
-      guard let environment = Subscriptions.Environment(rawValue: text) else {
+      guard let environment = Subscriptions.Environment(exactly: text.rawValue) else {
         throw Problem.invalid("environment", "must be production or sandbox")
       }
       return environment

@@ -43,6 +43,8 @@ final class RequestMetrics: Sendable {
   /// The route that is answered most.
   let entitlements: Route
   let inFlight: Meter
+  let connections: Meter
+  let refusedConnections: Counter
   private let routes = Mutex<[Key: Route]>([:])
   private let factory: any MetricsFactory
 
@@ -50,6 +52,9 @@ final class RequestMetrics: Sendable {
     self.factory = factory
     entitlements = Route("GET", Self.entitlementRoute, factory)
     inFlight = Meter(label: "tenure_http_requests_in_flight", factory: factory)
+    connections = Meter(label: "tenure_http_connections", factory: factory)
+    refusedConnections = Counter(
+      label: "tenure_http_connections_refused_total", factory: factory)
   }
 
   private static let entitlementRoute = "/v1/accounts/{account_id}/entitlements"

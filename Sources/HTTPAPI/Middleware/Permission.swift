@@ -1,14 +1,23 @@
+import HTTPTypes
 import Hummingbird
+import Subscriptions
 
 /// Lets only those pass whose key has a role.
 struct Permission: RouterMiddleware {
   let role: APIKeys.Role
+  let brake: FailureBrake
+  let now: @Sendable () -> Timestamp
 
   func handle(
     _ request: Request, context: APIContext,
     next: @concurrent (Request, APIContext) async throws -> Response
   ) async throws -> Response {
-    guard let caller = context.caller else { throw Problem.unauthorized }
+    guard let caller = context.caller else {
+      if request.headers[.authorization] != nil {
+        await brake.delay(.bearer(request, context), at: now())
+      }
+      throw Problem.unauthorized
+    }
     guard caller.role >= role else { throw Problem.forbidden(needed: role) }
     return try await next(request, context)
   }

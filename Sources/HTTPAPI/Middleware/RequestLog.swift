@@ -12,6 +12,8 @@ struct RequestLog: RouterMiddleware {
   private static let quietRoutes: Set<String> = [
     "/v1/accounts/{account_id}/entitlements", "/v1/entitlements/query", "/healthz", "/readyz",
     "/metrics",
+    // Anybody can call it, as often as they like. The intake logs what it stores.
+    "/v1/appstore/notifications",
   ]
 
   func handle(

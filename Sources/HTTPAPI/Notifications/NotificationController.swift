@@ -3,6 +3,7 @@ import Hummingbird
 import Intake
 import JSONText
 import NIOCore
+import Subscriptions
 
 /// What Apple sends without being asked.
 ///
@@ -11,6 +12,8 @@ import NIOCore
 /// every answer but 200 for a failure and sends the notification again.
 struct NotificationController: Sendable {
   let intake: NotificationIntake
+  let brake: FailureBrake
+  let now: @Sendable () -> Timestamp
 
   @Sendable
   func receive(_ request: Request, context: APIContext) async throws -> Response {
@@ -18,6 +21,9 @@ struct NotificationController: Sendable {
     case .stored(let id, _):
       return Response(StoredNotificationAnswer(id: id))
     case .refused(let refusal):
+      // A flood of them would keep the cores from answering others.
+      BodyShare.current?.giveBack()
+      await brake.delay(.notification(context), at: now())
       throw Problem(refusal)
     }
   }
@@ -29,8 +35,8 @@ struct NotificationController: Sendable {
     }
     let buffer: ByteBuffer
     do {
-      buffer = try await request.body.collect(upTo: limit)
-    } catch is NIOTooManyBytesError {
+      buffer = try await request.wholeBody(upTo: limit)
+    } catch let problem as Problem where problem.code == .contentTooLarge {
       return await intake.refuseTooLong(bytes: limit + 1)
     }
     return try await intake.receive(Array(buffer.readableBytesView))

@@ -12,7 +12,7 @@ struct ReportController: Sendable {
   let now: @Sendable () -> Timestamp
 
   /// The forms that HTTP has; tables are for terminals.
-  private enum Format: String {
+  private enum Format: String, CaseIterable {
     case json
     case csv
 
@@ -40,7 +40,7 @@ struct ReportController: Sendable {
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    guard let report = Report(rawValue: try context.parameter(.reportName)) else {
+    guard let report = Report(exactly: try context.parameter(.reportName)) else {
       throw Problem(.unknownReport, "There is no such report; GET /v1/reports lists them.")
     }
     let query = Query(request.uri)
@@ -86,7 +86,7 @@ struct ReportController: Sendable {
 
   private static func format(_ query: Query?) throws -> Format {
     guard let text = query?["format"] else { return .json }
-    guard let format = Format(rawValue: text) else {
+    guard let format = Format(exactly: text.rawValue) else {
       throw Problem.invalid("format", "must be json or csv")
     }
     return format
@@ -101,7 +101,7 @@ extension HTTPFields {
   ///
   /// Nil: it does not say. See <https://www.rfc-editor.org/rfc/rfc7240#section-4.3>.
   fileprivate var preferredWait: Duration? {
-    let preferences = filter { $0.name.canonicalName == "prefer" }.flatMap {
+    let preferences = filter { $0.name.canonicalName == "prefer" && $0.value.isASCII }.flatMap {
       $0.value.lowercased().split { ",;".contains($0) }.map {
         $0.filter { !$0.isWhitespace }
       }

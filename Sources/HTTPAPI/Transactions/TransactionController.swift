@@ -59,7 +59,7 @@ struct TransactionController: Sendable {
     let id = TransactionID(try context.parameter(.transactionID))
     let query = Query(request.uri)
     let environment = try query?.environment()
-    let productID = try query?.text(.productID)
+    let productID = try query?.text(.productID).map { ProductID($0) }
     let lines = try await ledger.lines(of: id)
       .filter { environment == nil || $0.environment == environment }
     guard let line = lines.first else {
@@ -75,7 +75,7 @@ struct TransactionController: Sendable {
       throw Problem(.unknownTransaction, "Transaction \(id) was never recorded.")
     }
     let keys = family.line.history.transactions.map(\.key).filter {
-      $0.transactionID == id && (productID == nil || $0.productID.rawValue == productID)
+      $0.transactionID == id && (productID == nil || $0.productID == productID)
     }
     let positions = Set(keys.compactMap(family.rule.position(of:)))
     guard positions.count <= 1 else {

@@ -1,3 +1,5 @@
+import Secrets
+
 /// Makes connections without blocking the loop or the cooperative pool.
 ///
 /// On a thread of its own for each attempt, with libpq's blocking call. Its non-blocking pair
@@ -8,7 +10,7 @@
 enum Connecting {
   /// Connects, then calls back on the loop.
   static func start(
-    _ configuration: ConnectionPool.Configuration, uri: String,
+    _ configuration: ConnectionPool.Configuration, uri: Secret<String>,
     then finished: @escaping @Sendable @PostgresLoop (Result<Backend, PostgresError>) -> Void
   ) {
     let isStarted = Threads.start(named: "postgres-open") {

@@ -24,6 +24,7 @@ package struct SQLState: RawRepresentable, Hashable, Sendable, CustomStringConve
   package static let invalidStatementName = SQLState(rawValue: "26000")
   package static let serializationFailure = SQLState(rawValue: "40001")
   package static let deadlockDetected = SQLState(rawValue: "40P01")
+  package static let duplicateSchema = SQLState(rawValue: "42P06")
   package static let insufficientPrivilege = SQLState(rawValue: "42501")
   package static let syntaxError = SQLState(rawValue: "42601")
   package static let undefinedColumn = SQLState(rawValue: "42703")
@@ -32,4 +33,5 @@ package struct SQLState: RawRepresentable, Hashable, Sendable, CustomStringConve
   package static let queryCanceled = SQLState(rawValue: "57014")
   package static let adminShutdown = SQLState(rawValue: "57P01")
   package static let databaseDropped = SQLState(rawValue: "57P04")
+  package static let internalError = SQLState(rawValue: "XX000")
 }

@@ -21,4 +21,9 @@ struct Backoff {
     let doubled = first * Double(1 << min(attempt, 16))
     return min(doubled, longest) * (0.5 + jitter / 2)
   }
+
+  /// Waits before another attempt, for the delay of `attempt` with a random jitter.
+  func wait(attempt: Int) async throws {
+    try await Task.sleep(for: delay(attempt: attempt, jitter: .random(in: 0...1)))
+  }
 }

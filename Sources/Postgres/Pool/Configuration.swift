@@ -1,10 +1,12 @@
+package import Secrets
+
 extension ConnectionPool {
   /// How to reach the server, and the pool's limits.
   package struct Configuration: Sendable {
     /// A libpq connection URI or `key=value` string; several hosts and `target_session_attrs` work.
-    package var uri: String
+    package var uri: Secret<String>
     /// Where to listen, when ``uri`` leads to a PgBouncer, which cannot LISTEN.
-    package var listenURI: String?
+    package var listenURI: Secret<String>?
     /// The most connections kept, those of listeners apart.
     ///
     /// Few are faster than many: requests share them. Where there are several, transactions leave
@@ -40,7 +42,7 @@ extension ConnectionPool {
     /// place, where the URI can tell: a frozen one would be waited for until the deadline.
     package var suspicionAfter = Duration.seconds(3)
 
-    package init(uri: String) {
+    package init(uri: Secret<String>) {
       self.uri = uri
     }
 
@@ -57,7 +59,7 @@ extension ConnectionPool {
     }
 
     /// The parameters for libpq; later ones win, so what stands before the URI is a default.
-    func parameters(uri: String) -> [(name: String, value: String)] {
+    func parameters(uri: Secret<String>) -> [(name: String, value: String)] {
       [
         ("connect_timeout", String(max(2, connectTimeout.components.seconds))),
         // A machine that is gone says nothing, not even that it is: this is how soon the system
@@ -67,7 +69,7 @@ extension ConnectionPool {
         ("keepalives_interval", "5"),
         ("keepalives_count", "3"),
         ("fallback_application_name", applicationName),
-        ("dbname", uri),
+        ("dbname", uri.revealed),
         ("client_encoding", "UTF8"),
       ]
     }

@@ -33,9 +33,23 @@ package final class ConnectionPool: StatementRunner {
     PostgresLoop.submit { [driver] in driver.closeNow() }
   }
 
+  /// Sends statements together, as one implicit transaction.
+  ///
+  /// It has the database's default isolation level. Where that is stricter than read committed, the
+  /// server can refuse the statements because of concurrent ones; they are then sent again.
   package func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows] {
     guard !statements.isEmpty else { return [] }
-    return try await run(Request(statements, timeout: timeout(deadline)))
+    var attempt = 1
+    while true {
+      do {
+        return try await run(Request(statements, timeout: timeout(deadline)))
+      } catch let error as PostgresError
+        where error.isRetryableTransaction && attempt < Self.transactionAttempts
+      {
+        try await Backoff.retrying.wait(attempt: attempt - 1)
+        attempt += 1
+      }
+    }
   }
 
   /// Sends statements together, for those who have no task that could wait.

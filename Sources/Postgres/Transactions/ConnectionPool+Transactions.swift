@@ -6,6 +6,8 @@ extension ConnectionPool {
   /// Runs a body in a transaction; commits when it returns, unless it has done so itself, and rolls
   /// back when it throws.
   ///
+  /// The isolation level is always stated, so the database's default does not matter.
+  ///
   /// The body is run again from its beginning when the transaction was a victim of others
   /// (serialization failure, deadlock), or when its connection was lost before COMMIT was sent, so
   /// that nothing can have happened: it should do nothing that cannot be repeated.
@@ -14,7 +16,7 @@ extension ConnectionPool {
   /// ``Transaction/commit(with:)`` a transaction that reads and then writes costs two round trips.
   @discardableResult
   package func withTransaction<Value>(
-    isolation: IsolationLevel? = nil, readOnly: Bool = false,
+    isolation: IsolationLevel = .readCommitted, readOnly: Bool = false,
     maxAttempts: Int = ConnectionPool.transactionAttempts,
     _ body: (Transaction) async throws -> Value
   ) async throws -> Value {
@@ -53,7 +55,7 @@ extension ConnectionPool {
 
   /// Runs a body on a transaction that it ends itself, if need be again.
   private func withAttempts<Value>(
-    isolation: IsolationLevel?, readOnly: Bool, _ maxAttempts: Int,
+    isolation: IsolationLevel, readOnly: Bool, _ maxAttempts: Int,
     _ body: (Transaction) async throws -> Value
   ) async throws -> Value {
     var attempt = 1
@@ -65,8 +67,7 @@ extension ConnectionPool {
         await transaction.rollBack()
         guard attempt < maxAttempts, transaction.shouldRunAgain(after: error) else { throw error }
       }
-      let delay = Backoff.retrying.delay(attempt: attempt - 1, jitter: .random(in: 0...1))
-      try await Task.sleep(for: delay)
+      try await Backoff.retrying.wait(attempt: attempt - 1)
       attempt += 1
     }
   }

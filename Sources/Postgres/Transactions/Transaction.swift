@@ -11,7 +11,7 @@ package final class Transaction: StatementRunner {
   private let state: Mutex<TransactionState>
   private let followUps = Mutex<[@Sendable () -> Void]>([])
 
-  init(pool: ConnectionPool, isolation: IsolationLevel?, readOnly: Bool) {
+  init(pool: ConnectionPool, isolation: IsolationLevel, readOnly: Bool) {
     self.pool = pool
     state = Mutex(
       TransactionState(

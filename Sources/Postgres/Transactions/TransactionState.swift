@@ -23,9 +23,8 @@ struct TransactionState {
     fileprivate let pendingBefore: Int
   }
 
-  init(isolation: IsolationLevel?, readOnly: Bool, settings: [SQL] = []) {
-    var begin = "BEGIN"
-    if let isolation { begin += " ISOLATION LEVEL \(isolation.rawValue)" }
+  init(isolation: IsolationLevel, readOnly: Bool, settings: [SQL] = []) {
+    var begin = "BEGIN ISOLATION LEVEL \(isolation.rawValue)"
     if readOnly { begin += " READ ONLY" }
     pending = [SQL(unescaped: begin)] + settings
   }

@@ -3,6 +3,7 @@ import LedgerStorage
 import Logging
 import Postgres
 import PrivatePostgres
+import Secrets
 
 /// The database that a program works on: the configured one, or a private one of its own.
 struct Database: Sendable {
@@ -86,7 +87,7 @@ struct Database: Sendable {
     let directory = privateDirectory(settings)
     let server = try await PrivatePostgres.start(in: directory, logger: logger)
     let maintenance = ConnectionPool(
-      configuration: .init(uri: await server.uri()), logger: logger)
+      configuration: .init(uri: Secret(await server.uri())), logger: logger)
     do {
       try await SchemaMigrator.createDatabase(privateName, on: maintenance)
     } catch {
@@ -95,13 +96,13 @@ struct Database: Sendable {
       throw error
     }
     await maintenance.close()
-    let uri = await server.uri(database: privateName)
+    let uri = Secret(await server.uri(database: privateName))
     return Database(pool: pool(uri, settings, logger: logger), server: server)
   }
 
   /// Opens a configured database, unless what stands before it does not fit the settings.
   private static func openPool(
-    _ url: String, _ settings: Settings, logger: Logger
+    _ url: Secret<String>, _ settings: Settings, logger: Logger
   ) async throws -> ConnectionPool {
     let pool = pool(url, settings, logger: logger)
     guard settings.usesPreparedStatements else { return pool }
@@ -115,7 +116,9 @@ struct Database: Sendable {
     return pool
   }
 
-  private static func pool(_ uri: String, _ settings: Settings, logger: Logger) -> ConnectionPool {
+  private static func pool(
+    _ uri: Secret<String>, _ settings: Settings, logger: Logger
+  ) -> ConnectionPool {
     var configuration = ConnectionPool.Configuration(uri: uri)
     configuration.usesPreparedStatements = settings.usesPreparedStatements
     configuration.listenURI = settings.listenDatabaseURL

@@ -61,7 +61,9 @@ extension BareStatements {
       INSERT INTO tenure.store_transaction (
         environment, original_transaction_id, transaction_id, product_id, number, recorded_at,
         kind, purchased_at, original_purchased_at, charged_at, expires_at, expires_as_of,
-        revoked_at, revocation_reason, revocation_as_of, upgraded_as_of, app_account_token,
+        revoked_at, revocation_at, revocation_reason, revocation_type, revocation_percentage,
+        revocation_as_of, revocation_known_at, not_revoked_as_of, not_mentioned_as_of,
+        upgraded_as_of, app_account_token,
         app_account_token_as_of, token_account_key, web_order_line_item_id, product_type,
         subscription_group, quantity, ownership_type, period_type, offer_id, price_milliunits,
         currency, is_commitment, charge_original_transaction_id, charge_transaction_id,
@@ -70,9 +72,10 @@ extension BareStatements {
         ground_status_as_of, switched_off_at, is_provisional, decided_at, corrected_at
       ) VALUES (
         \(environment), \(line), \(transaction), \(product), \(1), \(now), \("unknown"), \(now),
-        \(now), \(now), \(end), \(now), \(time), \(text), \(now), \(time), \(key), \(time),
-        \(key), \(sample.webOrderLineItemID), \(text), \("20500001"), \(1), \("purchased"),
-        \("normal"), \(text), \(number), \(text), \(false), \(line), \(transaction), \(product),
+        \(now), \(now), \(end), \(now), \(time), \(time), \(text), \(text), \(number),
+        \(time), \(time), \(time), \(now), \(time), \(key), \(time), \(key),
+        \(sample.webOrderLineItemID), \(text), \("20500001"), \(1), \("purchased"), \("normal"),
+        \(text), \(number), \(text), \(false), \(line), \(transaction), \(product),
         \(sample.accountKey), \("submitter"), \("no_earlier_charge"), \(key), \(text), \(text),
         \(text), \(time), \(time), \(false), \(now), \(time)
       )
@@ -81,8 +84,14 @@ extension BareStatements {
         purchased_at = excluded.purchased_at,
         original_purchased_at = excluded.original_purchased_at, charged_at = excluded.charged_at,
         expires_at = excluded.expires_at, expires_as_of = excluded.expires_as_of,
-        revoked_at = excluded.revoked_at, revocation_reason = excluded.revocation_reason,
-        revocation_as_of = excluded.revocation_as_of, upgraded_as_of = excluded.upgraded_as_of,
+        revoked_at = excluded.revoked_at, revocation_at = excluded.revocation_at,
+        revocation_reason = excluded.revocation_reason, revocation_type = excluded.revocation_type,
+        revocation_percentage = excluded.revocation_percentage,
+        revocation_as_of = excluded.revocation_as_of,
+        revocation_known_at = excluded.revocation_known_at,
+        not_revoked_as_of = excluded.not_revoked_as_of,
+        not_mentioned_as_of = excluded.not_mentioned_as_of,
+        upgraded_as_of = excluded.upgraded_as_of,
         app_account_token = excluded.app_account_token,
         app_account_token_as_of = excluded.app_account_token_as_of,
         token_account_key = excluded.token_account_key,

@@ -3,6 +3,7 @@ import LedgerStorage
 import Logging
 import Postgres
 import PrivatePostgres
+import Secrets
 
 /// The database that the benchmarks fill and measure on; it is gone afterwards.
 struct BenchDatabase: Sendable {
@@ -56,7 +57,7 @@ struct BenchDatabase: Sendable {
 
   /// Opens a pool as the programs do, for the length of a body.
   func withPool<Value>(_ body: (ConnectionPool) async throws -> Value) async throws -> Value {
-    let pool = ConnectionPool(configuration: .init(uri: url), logger: logger)
+    let pool = ConnectionPool(configuration: .init(uri: Secret(url)), logger: logger)
     do {
       let value = try await body(pool)
       await pool.close()

@@ -2,6 +2,8 @@ import AppStore
 import AppStoreSimulator
 import Crypto
 import Foundation
+import JSONText
+import Secrets
 import Subscriptions
 import Synchronization
 
@@ -33,7 +35,7 @@ struct SampleAppStore: AppStoreTransport {
     trustedRoots = try TrustedRoots(pem: signer.rootCertificatePEM)
     key = try ServerAPIKey(
       issuerID: "57246542-96fe-1a63-e053-0824d011072a", keyID: "2X9R4HXF34",
-      privateKey: P256.Signing.PrivateKey().pemRepresentation)
+      privateKey: Secret(P256.Signing.PrivateKey().pemRepresentation))
   }
 
   /// How often it was asked where a subscription stands: once for each poll.

@@ -2,6 +2,7 @@ import AppStore
 import AppStoreSimulator
 import Crypto
 import Foundation
+import JSONText
 import Logging
 import Subscriptions
 

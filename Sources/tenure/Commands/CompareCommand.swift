@@ -1,6 +1,7 @@
 import ArgumentParser
 import BackgroundJobs
 import Foundation
+import JSONText
 import LedgerStorage
 import Logging
 import Subscriptions
@@ -97,11 +98,13 @@ struct ComparisonRun {
     // By their hashes, so that a file of many millions needs little memory.
     var seen: Set<Int> = []
     // The account of the line before, whether the rest of that could be read or not.
-    var last: String?
+    var last: AccountID?
     while let row = try rows.next() {
       lines += 1
       var told = row.values.flatMap { ToldAccess.access($0, at: comparison.now) }
-      if case .success(let values) = row.values, let account = values[0], account != last {
+      if case .success(let values) = row.values, let account = values[0].map(AccountID.init(_:)),
+        account != last
+      {
         if seen.insert(account.hashValue).inserted {
           last = account
         } else {
@@ -116,7 +119,7 @@ struct ComparisonRun {
         faults += 1
         FileHandle.standardError.write(Data("line \(row.line): \(fault.reason)\n".utf8))
       case .success(let told):
-        if batch.last?.last?.accountID == told.accountID {
+        if batch.last?.last.map({ AccountID($0.accountID) }) == AccountID(told.accountID) {
           batch[batch.count - 1].append(told)
           continue
         }
@@ -151,7 +154,7 @@ struct ComparisonRun {
     try await ExportCommand.eachPage { (last: String?) in
       try await ledger.exportAccounts(after: last, limit: EntitlementReader.maximumBatch)
     } write: { page in
-      let others = page.filter { !seen.contains($0.hashValue) }
+      let others = page.filter { !seen.contains(AccountID($0).hashValue) }
       let all = try await reader.entitlements(of: others, now: comparison.now)
       for (account, entitlements) in zip(others, all) {
         for difference in comparison.differences(ofUntold: account, entitlements) {
@@ -185,7 +188,8 @@ struct DifferencePrinter {
     ]
     switch format {
     case .csv:
-      print(fields.map { ($0 ?? "").csvField }.joined(separator: ","), terminator: "\r\n")
+      let row = fields.map { ($0 ?? "").csvField(guardsFormulas: false) }
+      print(row.joined(separator: ","), terminator: "\r\n")
     case .json: print(RowWriter.object(Self.names, fields))
     case .table:
       let kind = Self.column(difference.kind)

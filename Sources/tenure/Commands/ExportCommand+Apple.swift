@@ -6,7 +6,7 @@ import Subscriptions
 extension ExportCommand {
   func exportNotifications(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format,
+      to: output, format, guardsFormulas: guardFormulas,
       columns: [
         "notification_id", "version", "received_at", "arrival", "signed_at", "notification_type",
         "subtype", "environment", "bundle_id", "original_transaction_id", "transaction_id",
@@ -30,7 +30,7 @@ extension ExportCommand {
 
   func exportTellings(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format,
+      to: output, format, guardsFormulas: guardFormulas,
       columns: [
         "environment", "original_transaction_id", "telling_id", "kind", "told_at", "bundle_id",
         "transaction_id", "notification_id", "account_id", "outcome", "reason", "http_status",

@@ -6,7 +6,7 @@ import Subscriptions
 extension ExportCommand {
   func exportLedger(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format,
+      to: output, format, guardsFormulas: guardFormulas,
       columns: [
         "environment", "original_transaction_id", "number", "recorded_at", "kind",
         "evidence_date", "source", "source_id", "format", "body", "hash", "stored_at",
@@ -26,7 +26,8 @@ extension ExportCommand {
 
   func exportCheckpoints(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format, columns: ["checkpoint_id", "stored_before", "entries", "digest"])
+      to: output, format, guardsFormulas: guardFormulas,
+      columns: ["checkpoint_id", "stored_before", "entries", "digest"])
     try await Self.eachPage(ledger.exportCheckpoints) { page in
       for row in page {
         try rows.write(["\(row.id)", row.storedBefore.description, "\(row.entries)", row.digest])
@@ -37,7 +38,7 @@ extension ExportCommand {
 
   func exportRates(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format,
+      to: output, format, guardsFormulas: guardFormulas,
       columns: ["reporting_currency", "currency", "valid_from", "rate", "recorded_at"])
     try await Self.eachPage(ledger.exportRates) { page in
       for row in page {
@@ -51,7 +52,7 @@ extension ExportCommand {
 
   func exportAccounts(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format,
+      to: output, format, guardsFormulas: guardFormulas,
       columns: [
         "account_key", "account_id", "app_account_token", "created_at", "erased_at",
         "merged_into_key", "consumption_consent", "consent_decided_at",
@@ -71,7 +72,7 @@ extension ExportCommand {
 
   func exportSubmissions(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format,
+      to: output, format, guardsFormulas: guardFormulas,
       columns: [
         "submission_id", "account_id", "received_at", "restore", "transaction_id", "order_id",
         "bundle_id", "status", "environment", "decided_at", "problem",
@@ -92,7 +93,7 @@ extension ExportCommand {
   /// Every version of every product, the older one first.
   func exportProducts(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format,
+      to: output, format, guardsFormulas: guardFormulas,
       columns: [
         "product_id", "valid_from", "type", "entitlements", "subscription_group", "level",
         "period", "price_milliunits", "currency", "display_name",
@@ -111,7 +112,7 @@ extension ExportCommand {
   /// What administrators did, the last act first.
   func exportActs(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format,
+      to: output, format, guardsFormulas: guardFormulas,
       columns: [
         "action_id", "acted_at", "administrator", "action", "subject", "reason", "account_id",
         "previous_account_id", "data",

@@ -41,8 +41,20 @@ struct ExportCommand: AsyncParsableCommand {
   @Option(help: "csv or jsonl.")
   var format = RowFormat.csv
 
+  @Flag(
+    help: ArgumentHelp(
+      "Put an apostrophe before texts that a spreadsheet would calculate (=, +, -, @).",
+      discussion: "Off by default, because `tenure import` and `tenure compare` read files back."))
+  var guardFormulas = false
+
   @Option(name: .shortAndLong, help: "A file; instead of standard output.")
   var output: String?
+
+  func validate() throws {
+    guard !guardFormulas || format == .csv else {
+      throw ValidationError("--guard-formulas is for CSV: JSON lines hold no formulas.")
+    }
+  }
 
   func run() async throws {
     let settings = try await options.settings()
@@ -79,7 +91,7 @@ struct ExportCommand: AsyncParsableCommand {
 
   private func exportOwners(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format,
+      to: output, format, guardsFormulas: guardFormulas,
       columns: [
         "environment", "original_transaction_id", "account_id", "bundle_id", "transaction_id",
       ])
@@ -94,7 +106,7 @@ struct ExportCommand: AsyncParsableCommand {
 
   private func exportUnverified(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format,
+      to: output, format, guardsFormulas: guardFormulas,
       columns: [
         "environment", "original_transaction_id", "account_id", "given_up_at", "reason",
       ])
@@ -111,7 +123,7 @@ struct ExportCommand: AsyncParsableCommand {
     of ledger: Ledger, _ reader: EntitlementReader, at now: Timestamp
   ) async throws {
     var rows = try RowWriter(
-      to: output, format,
+      to: output, format, guardsFormulas: guardFormulas,
       columns: [
         "account_id", "entitlement", "active", "until", "state", "product_id", "environment",
         "original_transaction_id", "source",
@@ -136,7 +148,7 @@ struct ExportCommand: AsyncParsableCommand {
 
   private func exportCharges(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format,
+      to: output, format, guardsFormulas: guardFormulas,
       columns: [
         "environment", "original_transaction_id", "transaction_id", "product_id", "purchased_at",
         "expires_at", "revoked_at", "account_id", "rule", "quantity", "ownership_type",
@@ -159,7 +171,7 @@ struct ExportCommand: AsyncParsableCommand {
 
   private func exportOrders(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format,
+      to: output, format, guardsFormulas: guardFormulas,
       columns: [
         "order_id", "account_id", "product_id", "status", "created_at", "fulfilled_at",
         "environment", "original_transaction_id", "transaction_id", "opened_by",
@@ -178,7 +190,7 @@ struct ExportCommand: AsyncParsableCommand {
 
   private func exportGrants(of ledger: Ledger) async throws {
     var rows = try RowWriter(
-      to: output, format,
+      to: output, format, guardsFormulas: guardFormulas,
       columns: [
         "grant_id", "account_id", "entitlement", "source", "starts_at", "ends_at", "revoked_at",
         "reason", "recorded_at", "submission_id", "environment", "original_transaction_id",

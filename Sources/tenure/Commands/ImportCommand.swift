@@ -1,6 +1,7 @@
 import ArgumentParser
 import BackgroundJobs
 import Foundation
+import JSONText
 import LedgerStorage
 import Logging
 import Subscriptions
@@ -170,7 +171,9 @@ final class ErrorFile {
       file = try FileHandle(replacingContentsOf: path)
       try file?.write(contentsOf: Data("line,code,reason\r\n".utf8))
     }
-    let fields = ["\(error.line)", error.fault.code, error.fault.reason].map(\.csvField)
+    let fields = ["\(error.line)", error.fault.code, error.fault.reason].map {
+      $0.csvField(guardsFormulas: false)
+    }
     try file?.write(contentsOf: Data((fields.joined(separator: ",") + "\r\n").utf8))
   }
 

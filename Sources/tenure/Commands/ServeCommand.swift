@@ -43,7 +43,10 @@ struct ServeCommand: AsyncParsableCommand {
     let (host, port) = (settings.httpHost, settings.httpPort)
     do {
       try await withProgram(settings, logger: logger) { assembly in
-        let application = assembly.api(keys: keys).application(host: host, port: port) { port in
+        let application = assembly.api(keys: keys).application(
+          host: host, port: port,
+          limits: ConnectionLimits(connections: settings.httpMaxConnections)
+        ) { port in
           logger.info("Serving", metadata: ["http.url": "http://\(host):\(port)"])
         }
         return traces + [

@@ -8,6 +8,7 @@ import LedgerStorage
 import Logging
 import Postgres
 import PrivatePostgres
+import Secrets
 import ServiceLifecycle
 import Subscriptions
 import UnixSignals
@@ -101,7 +102,7 @@ struct DemoProgram {
   private func withDatabase<Value>(
     _ uri: String, _ body: (ConnectionPool) async throws -> Value
   ) async throws -> Value {
-    let pool = ConnectionPool(configuration: .init(uri: uri), logger: logger)
+    let pool = ConnectionPool(configuration: .init(uri: Secret(uri)), logger: logger)
     return try await Database(pool: pool, server: nil).use { database in
       _ = try await SchemaMigrator(database: database, logger: logger).migrate()
       return try await body(database)

@@ -1,16 +1,18 @@
 import Foundation
+import Secrets
 
 /// One of the hosts that a connection URI names.
 struct DatabaseHost: Hashable, Sendable {
   /// As it stands in the URI, with its port.
   let name: String
   /// The URI with this host alone, whatever its part in the cluster.
-  let uri: String
+  let uri: Secret<String>
 
   /// The hosts of a URI that names several; none where there is but one, or no URI.
   ///
   /// https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS
-  static func hosts(in uri: String) -> [DatabaseHost] {
+  static func hosts(in secret: Secret<String>) -> [DatabaseHost] {
+    let uri = secret.revealed
     guard let scheme = uri.range(of: "://") else { return [] }
     let rest = uri[scheme.upperBound...]
     let authority = rest.prefix { $0 != "/" && $0 != "?" }
@@ -21,7 +23,7 @@ struct DatabaseHost: Hashable, Sendable {
     guard names.count > 1 else { return [] }
     let before = uri[..<hosts.startIndex]
     let tail = withoutSessionAttributes(uri[hosts.endIndex...])
-    return names.map { DatabaseHost(name: $0, uri: before + $0 + tail) }
+    return names.map { DatabaseHost(name: $0, uri: Secret(before + $0 + tail)) }
   }
 
   /// A standby is asked as well as the primary.

@@ -2,6 +2,7 @@ import BackgroundJobs
 import LedgerStorage
 import Logging
 import Postgres
+import Secrets
 import Subscriptions
 
 /// Whether the database can be reached, is one that Tenure works with, and how the work stands.
@@ -40,7 +41,7 @@ extension Doctor {
   }
 
   /// Whether news can be heard where it is listened for.
-  private func listener(_ url: String) async -> DoctorFinding {
+  private func listener(_ url: Secret<String>) async -> DoctorFinding {
     let check = "database.listen"
     return await withPool(url) { pool in
       do {
@@ -66,7 +67,7 @@ extension Doctor {
   }
 
   /// Whether the schema's owner can be reached as such.
-  private func owner(_ url: String) async -> DoctorFinding {
+  private func owner(_ url: Secret<String>) async -> DoctorFinding {
     let check = "database.owner"
     return await withPool(url) { pool in
       do {
@@ -85,7 +86,7 @@ extension Doctor {
   }
 
   /// Whether what is to answer reads can.
-  private func replica(_ url: String) async -> DoctorFinding {
+  private func replica(_ url: Secret<String>) async -> DoctorFinding {
     let check = "database.replica"
     return await withPool(url) { pool in
       do {
@@ -103,9 +104,9 @@ extension Doctor {
     }
   }
 
-  private func withPool<Value>(_ uri: String, _ body: (ConnectionPool) async -> Value) async
-    -> Value
-  {
+  private func withPool<Value>(
+    _ uri: Secret<String>, _ body: (ConnectionPool) async -> Value
+  ) async -> Value {
     var configuration = ConnectionPool.Configuration(uri: uri)
     configuration.usesPreparedStatements = settings.usesPreparedStatements
     // Two to be compared, and one that is never given away.

@@ -1,5 +1,7 @@
 import AppStore
 import AppStoreSimulator
+import JSONText
+import Subscriptions
 
 /// Changes texts as a careless or malicious sender would.
 extension SplitMix64 {
@@ -101,7 +103,8 @@ extension SplitMix64 {
       switch number(in: 0...9) {
       case 0: members.remove(at: index)
       case 1: members.append(members[index])
-      case 2: members[index].key = element(donor.keys + ["", "environment", "signedDate"])
+      case 2:
+        members[index].key = ExactText(element(donor.keys + ["", "environment", "signedDate"]))
       case 3:
         if case .object(let others) = donor, !others.isEmpty { members.append(element(others)) }
       case 4: return surprise()

@@ -1,5 +1,6 @@
 import AppStore
 import Foundation
+import JSONText
 import Subscriptions
 
 /// What inputs are made of: JSON objects such as Apple writes.
@@ -118,7 +119,7 @@ extension JSONValue {
   /// This object with one member set.
   func setting(_ key: String, _ value: JSONValue) -> JSONValue {
     guard case .object(var members) = self else { return self }
-    members.removeAll { $0.key == key }
+    members.removeAll { $0.key.rawValue == key }
     return .object(members + [Member(key: key, value: value)])
   }
 }

@@ -1,5 +1,6 @@
 import AppStore
 import AppStoreSimulator
+import JSONText
 
 /// The reader of JSON, and what is read of it: whatever is understood is written as it was read.
 struct JSONFuzz: FuzzSubject {

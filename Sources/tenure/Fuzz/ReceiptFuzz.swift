@@ -1,6 +1,7 @@
 import AppStore
 import AppStoreSimulator
 import Foundation
+import JSONText
 import Subscriptions
 
 /// What is submitted as a receipt: PKCS#7 in DER and BER, iOS 6's property lists, Unity's wrapper.

@@ -1,6 +1,7 @@
 import AppStore
 import AppStoreSimulator
 import Foundation
+import JSONText
 import Subscriptions
 
 /// Signs what is to be verified, and verifies it.

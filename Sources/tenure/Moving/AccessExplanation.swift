@@ -13,7 +13,9 @@ struct AccessExplanation: Sendable {
   func sentence(
     for entitlement: String, of accountID: String, among entitlements: [Entitlement]
   ) async throws -> String {
-    let products = terms.catalogue.products.filter { $0.entitlements.contains(entitlement) }
+    let products = terms.catalogue.products.filter {
+      $0.entitlements.contains { ExactText($0) == ExactText(entitlement) }
+    }
     guard !products.isEmpty else { return "No product of the catalogue grants \(entitlement)." }
     guard let account = try await ledger.account(accountID) else {
       return "The account was never seen: nothing was imported or submitted for it."

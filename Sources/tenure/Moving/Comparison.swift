@@ -42,7 +42,7 @@ struct ToldAccess: Hashable, Sendable {
     let until: End
     switch values[2] {
     case nil: until = .unsaid
-    case ""?: until = .never
+    case let text? where text.isEmpty: until = .never
     case let text?:
       guard let moment = Timestamp(rfc3339: text) else {
         return .failure(
@@ -53,13 +53,14 @@ struct ToldAccess: Hashable, Sendable {
       until = .at(moment)
     }
     let isActive: Bool
-    switch values[3]?.lowercased() {
+    switch values[3].map({ ExactText($0.lowercased()) }) {
     case nil: isActive = until.moment.map { $0 > now } ?? true
     case "true"?, "yes"?, "1"?, "t"?, "active"?: isActive = true
     case "false"?, "no"?, "0"?, "f"?, "inactive"?: isActive = false
     case let text?:
       return .failure(
-        RowFault(code: "invalid_active", reason: "“\(text.quotable)” is neither true nor false."))
+        RowFault(
+          code: "invalid_active", reason: "“\(text.rawValue.quotable)” is neither true nor false."))
     }
     return .success(
       ToldAccess(accountID: account, entitlement: entitlement, isActive: isActive, until: until))
@@ -108,29 +109,29 @@ struct AccessComparison: Sendable {
   ) async throws -> [AccessDifference] {
     var differences: [AccessDifference] = []
     let here = Dictionary(
-      entitlements.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
+      entitlements.map { (ExactText($0.name), $0) }, uniquingKeysWith: { first, _ in first })
     // Of several lines of one entitlement the best one counts.
-    let there = Dictionary(told.map { ($0.entitlement, $0) }) { Self.better($0, $1) }
+    let there = Dictionary(told.map { (ExactText($0.entitlement), $0) }) { Self.better($0, $1) }
     for name in Set(here.keys).union(there.keys).sorted() {
       let (mine, other) = (here[name], there[name])
       switch (mine?.isActive ?? false, other?.isActive ?? false) {
       case (false, true):
         differences.append(
           AccessDifference(
-            kind: .onlyThere, accountID: other?.accountID ?? "", entitlement: name,
-            untilThere: other?.until.moment, explanation: try await explain(name)))
+            kind: .onlyThere, accountID: other?.accountID ?? "", entitlement: name.rawValue,
+            untilThere: other?.until.moment, explanation: try await explain(name.rawValue)))
       case (true, false):
         guard let mine, let account = told.first?.accountID else { continue }
         differences.append(
           AccessDifference(
-            kind: .onlyHere, accountID: account, entitlement: name,
+            kind: .onlyHere, accountID: account, entitlement: name.rawValue,
             untilThere: other?.until.moment, untilHere: mine.accessEndsAt,
             explanation: Self.reason(of: mine)))
       case (true, true):
         guard let mine, let other, !isSame(mine.accessEndsAt, other.until) else { continue }
         differences.append(
           AccessDifference(
-            kind: .otherEnd, accountID: other.accountID, entitlement: name,
+            kind: .otherEnd, accountID: other.accountID, entitlement: name.rawValue,
             untilThere: other.until.moment, untilHere: mine.accessEndsAt,
             explanation: Self.reason(of: mine)))
       case (false, false): continue
@@ -147,7 +148,8 @@ struct AccessComparison: Sendable {
   /// - Returns: The differences, in the order of the entitlements' names.
   func differences(ofUntold accountID: String, _ entitlements: [Entitlement]) -> [AccessDifference]
   {
-    entitlements.filter(\.isActive).sorted { $0.name < $1.name }.map { entitlement in
+    entitlements.filter(\.isActive).sorted { ExactText($0.name) < ExactText($1.name) }.map {
+      entitlement in
       AccessDifference(
         kind: .onlyHere, accountID: accountID, entitlement: entitlement.name,
         untilHere: entitlement.accessEndsAt,

@@ -176,8 +176,7 @@ struct SeenOwners {
   /// By hashes of 64 bits, which are keyed anew by each process: that two of some millions of lines
   /// have the same is less likely than a broken disk.
   mutating func add(_ owner: ImportedOwner) -> News {
-    // Byte by byte: Swift takes two spellings of one character for the same.
-    let (line, account) = (owner.line.hashValue, Array(owner.accountID.utf8).hashValue)
+    let (line, account) = (owner.line.hashValue, AccountID(owner.accountID).hashValue)
     guard let known = accounts[line] else {
       accounts[line] = account
       return .new

@@ -28,7 +28,7 @@ enum OwnerRow {
     for (column, value) in zip(columns, values) where column.isNeeded && value == nil {
       return fault("missing_value", "The line has no \(column.names[0]).")
     }
-    guard let environment = Environment(rawValue: (values[0] ?? "").lowercased()) else {
+    guard let environment = Environment(exactly: (values[0] ?? "").lowercased()) else {
       return fault(
         "unknown_environment",
         "The environment is production or sandbox, and not “\((values[0] ?? "").quotable)”.")
@@ -96,13 +96,10 @@ enum OwnerRow {
 extension String {
   /// The beginning of a text that somebody sent, fit for a message of one line.
   var quotable: String {
-    let text = String(prefix(40).map { $0.isNewline || $0 == "\t" ? " " : $0 })
-    return text.count < count ? text + "…" : text
-  }
-
-  /// A field of RFC 4180, with quotes where it needs them.
-  var csvField: String {
-    let isPlain = unicodeScalars.allSatisfy { !["\"", ",", "\r", "\n"].contains($0) }
-    return isPlain ? self : "\"" + replacing("\"", with: "\"\"") + "\""
+    let start = unicodeScalars.prefix(40).map { scalar in
+      scalar.properties.isWhitespace || scalar.properties.generalCategory == .control
+        ? " " : scalar
+    }
+    return String(String.UnicodeScalarView(start)) + (start.count < unicodeScalars.count ? "…" : "")
   }
 }

@@ -1,5 +1,7 @@
 import AppStore
 import Foundation
+import JSONText
+import Subscriptions
 
 /// A row of a file that somebody moves in with: the values of the wanted columns, as text.
 struct FileRow: Hashable, Sendable {
@@ -126,14 +128,17 @@ struct RowFile {
   // MARK: CSV
 
   private mutating func read(names: [String]) throws {
-    let names = names.map { $0.trimmingCharacters(in: .whitespaces).lowercased() }
-    if names.count == 1, let separator = [";", "\t", "|"].first(where: names[0].contains) {
-      let word = separator == "\t" ? "tabs" : "“\(separator)”"
+    if names.count == 1,
+      let separator = ";\t|".utf8.first(where: { names[0].utf8.contains($0) })
+    {
+      let word = separator == UInt8(ascii: "\t") ? "tabs" : "“\(Unicode.Scalar(separator))”"
       throw FileFault(
         description: "The fields are separated by \(word): separate them by commas.")
     }
+    let names = names.map { ExactText($0.trimmingCharacters(in: .whitespaces).lowercased()) }
     positions = try columns.map { column in
-      let found = names.indices.filter { column.names.contains(names[$0]) }
+      let wanted = column.names.map(ExactText.init(_:))
+      let found = names.indices.filter { wanted.contains(names[$0]) }
       guard found.count <= 1 else {
         throw FileFault(description: "The first line names \(column.names[0]) twice.")
       }

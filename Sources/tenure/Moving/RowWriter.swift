@@ -1,4 +1,5 @@
 import Foundation
+import JSONText
 
 /// The form of rows for programs.
 enum RowFormat: String, CaseIterable, Sendable {
@@ -15,16 +16,21 @@ struct RowWriter: ~Copyable {
   private let file: FileHandle
   private let format: RowFormat
   private let columns: [String]
+  private let guardsFormulas: Bool
   private var text = ""
   private(set) var rows = 0
 
   /// - Parameters:
   ///   - path: Where to; nil or a hyphen: standard output. What is there is replaced.
   ///   - format: The form.
+  ///   - guardsFormulas: Whether CSV gets an apostrophe before what a spreadsheet would calculate.
   ///   - columns: The names.
   /// - Throws: What the file system says.
-  init(to path: String?, _ format: RowFormat, columns: [String]) throws {
+  init(
+    to path: String?, _ format: RowFormat, guardsFormulas: Bool = false, columns: [String]
+  ) throws {
     self.format = format
+    self.guardsFormulas = guardsFormulas
     self.columns = columns
     if let path, path != "-" {
       file = try FileHandle(replacingContentsOf: path)
@@ -38,7 +44,10 @@ struct RowWriter: ~Copyable {
   mutating func write(_ values: [String?]) throws {
     rows += 1
     switch format {
-    case .csv: text += values.map { ($0 ?? "").csvField }.joined(separator: ",") + "\r\n"
+    case .csv:
+      let guards = guardsFormulas
+      text +=
+        values.map { ($0 ?? "").csvField(guardsFormulas: guards) }.joined(separator: ",") + "\r\n"
     case .jsonl:
       text += Self.object(columns, values) + "\n"
     }
@@ -66,20 +75,8 @@ struct RowWriter: ~Copyable {
 
   /// A text in JSON.
   private static func json(_ text: String) -> String {
-    var json = "\""
-    for scalar in text.unicodeScalars {
-      switch scalar {
-      case "\"": json += "\\\""
-      case "\\": json += "\\\\"
-      case "\n": json += "\\n"
-      case "\r": json += "\\r"
-      case "\t": json += "\\t"
-      case "\u{0}"..."\u{1F}":
-        let code = String(scalar.value, radix: 16)
-        json += "\\u" + String(repeating: "0", count: 4 - code.count) + code
-      default: json.unicodeScalars.append(scalar)
-      }
-    }
-    return json + "\""
+    var json = JSONWriter(capacity: text.utf8.count + 2)
+    json.write(text)
+    return json.text
   }
 }

@@ -5,6 +5,7 @@ import Foundation
 import LedgerStorage
 import Logging
 import Postgres
+import Secrets
 import Subscriptions
 
 /// The day on which a team moves in, and the week after it, with everything that can go wrong.
@@ -98,7 +99,7 @@ struct Rehearsal {
   }
 
   private func play(_ stage: Stage) async throws -> Bool {
-    let pool = ConnectionPool(configuration: .init(uri: stage.servers.url), logger: logger)
+    let pool = ConnectionPool(configuration: .init(uri: Secret(stage.servers.url)), logger: logger)
     return try await Database(pool: pool, server: nil).use { database in
       let ledger = Ledger(database: database)
       return try await withHTTPClient { client in

@@ -50,11 +50,23 @@ actor RehearsalIncidents {
     current = nil
   }
 
+  /// A step of the schema that programs of the current version keep working with.
+  private static let nextVersion = SchemaStep(
+    version: SchemaMigrator.currentVersion + 1, servesSince: SchemaMigrator.currentVersion,
+    sql: """
+      -- part: transaction
+      ALTER TABLE tenure.submission ADD COLUMN rehearsed_at timestamptz;
+      -- part: index
+      CREATE INDEX CONCURRENTLY IF NOT EXISTS submission_rehearsed
+          ON tenure.submission (received_at) WHERE rehearsed_at IS NOT NULL;
+      """)
+
   private func happen(_ incident: Incident, at moment: Timestamp) async throws {
     let begin = ContinuousClock.now
     switch incident {
     case .upgrade:
-      let upgrade = SchemaMigrator.ofNextVersion(database: database, logger: logger)
+      let upgrade = SchemaMigrator(
+        database: database, logger: logger, steps: [Self.nextVersion])
       guard try await upgrade.migrate() == SchemaMigrator.currentVersion,
         try await upgrade.version() == SchemaMigrator.currentVersion + 1
       else { throw Rehearsal.Failure(description: "The schema was not upgraded.") }

@@ -1,13 +1,14 @@
 import Configuration
 import Foundation
+import Secrets
 import Synchronization
 import SystemPackage
 
 /// Reads settings by their names, from flags, the environment and a file, in this order.
 struct SettingSource: Sendable {
-  private let flags: [String: String]
-  private let environment: EnvironmentVariablesProvider
-  private let file: EnvironmentVariablesProvider?
+  private let flags: Secret<[String: String]>
+  private let environment: Secret<EnvironmentVariablesProvider>
+  private let file: Secret<EnvironmentVariablesProvider>?
   /// What the environment and the file name of Tenure's, whatever it is.
   private let given: Set<String>
   private let asked = AskedNames()
@@ -21,15 +22,15 @@ struct SettingSource: Sendable {
     flags: [String: String] = [:],
     environment: [String: String] = ProcessInfo.processInfo.environment, file: String? = nil
   ) async throws {
-    self.flags = flags
-    self.environment = EnvironmentVariablesProvider(environmentVariables: environment)
+    self.flags = Secret(flags)
+    self.environment = Secret(EnvironmentVariablesProvider(environmentVariables: environment))
     let lines = file.flatMap { try? String(contentsOfFile: $0, encoding: .utf8) } ?? ""
     let names = lines.matches(of: /(?m)^\s*(\w+)\s*=/).map { String($0.1) }
     given = Set(environment.keys).union(names)
     do {
       self.file =
         if let file {
-          try await EnvironmentVariablesProvider(environmentFilePath: FilePath(file))
+          Secret(try await EnvironmentVariablesProvider(environmentFilePath: FilePath(file)))
         } else { nil }
     } catch {
       throw SettingError(
@@ -54,14 +55,19 @@ struct SettingSource: Sendable {
   ///   given twice, or is an empty flag.
   func string(_ name: String) throws -> String? {
     asked.insert(name)
-    if let flag = flags[name] {
+    if let flag = flags.revealed[name] {
       guard !flag.isEmpty else {
         throw SettingError(name: name, fault: "its flag is empty: leave it out, or give a value")
       }
       return flag
     }
-    return try string(name) { try environment.environmentValue(forName: $0) }
-      ?? string(name) { try file?.environmentValue(forName: $0).map(Self.unquoted) }
+    return try string(name) { try environment.revealed.environmentValue(forName: $0) }
+      ?? string(name) { try file?.revealed.environmentValue(forName: $0).map(Self.unquoted) }
+  }
+
+  /// The value of a setting that is never printed.
+  func secret(_ name: String) throws -> Secret<String>? {
+    try string(name).map { Secret($0) }
   }
 
   private func string(_ name: String, _ read: (String) throws -> String?) throws -> String? {

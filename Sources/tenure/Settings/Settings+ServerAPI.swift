@@ -1,6 +1,7 @@
 import AppStore
 import Foundation
 import LedgerStorage
+import Secrets
 
 /// The settings of the App Store Server API.
 extension Settings {
@@ -50,14 +51,14 @@ extension Settings {
 
   /// The setting is the path of the `.p8` file; what `TENURE_APPSTORE_PRIVATE_KEY_FILE` names may
   /// also hold the key itself.
-  private static func contents(ofPrivateKey path: String) throws -> String {
-    guard !path.hasPrefix("-----BEGIN") else { return path }
+  private static func contents(ofPrivateKey path: String) throws -> Secret<String> {
+    guard !path.hasPrefix("-----BEGIN") else { return Secret(path) }
     guard let data = FileManager.default.contents(atPath: path) else {
       throw SettingError(
         name: privateKey,
         fault: "the file can't be read: name the .p8 file from App Store Connect")
     }
-    return String(decoding: data, as: UTF8.self)
+    return Secret(String(decoding: data, as: UTF8.self))
   }
 
   /// What Apple is to be told by itself, which takes the key.

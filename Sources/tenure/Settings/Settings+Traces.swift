@@ -1,5 +1,6 @@
 import Foundation
 import OpenTelemetryTraces
+import Secrets
 
 /// Where spans go, and of which requests.
 struct TraceSettings: Sendable {
@@ -44,7 +45,7 @@ extension Settings {
 
   /// Reads `name=value,name=value` with values percent-encoded, as OTEL_EXPORTER_OTLP_HEADERS has
   /// them.
-  private static func headers(_ text: String) throws -> [(name: String, value: String)] {
+  private static func headers(_ text: String) throws -> [(name: String, value: Secret<String>)] {
     try text.split(separator: ",").map { pair in
       let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
         .map { $0.trimmingCharacters(in: .whitespaces) }
@@ -58,7 +59,7 @@ extension Settings {
           fault: "it is no list of header fields: write name=value,name=value, with values "
             + "percent-encoded")
       }
-      return (parts[0], value)
+      return (parts[0], Secret(value))
     }
   }
 

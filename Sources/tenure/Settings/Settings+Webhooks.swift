@@ -1,5 +1,6 @@
 import BackgroundJobs
 import Foundation
+import Secrets
 
 /// The settings of the webhook.
 extension Settings {
@@ -8,10 +9,10 @@ extension Settings {
 
   static func webhook(_ source: SettingSource) throws -> WebhookReceiver? {
     let secrets = try source.string(webhookSecret)?.split(separator: ",").map {
-      String($0).trimmingCharacters(in: .whitespaces)
+      Secret($0.trimmingCharacters(in: .whitespaces))
     }
     let allowsPrivate = try source.flag("TENURE_WEBHOOK_ALLOW_PRIVATE") ?? false
-    guard let url = try source.string(webhookURL) else { return nil }
+    guard let url = try source.secret(webhookURL) else { return nil }
     guard let secrets else {
       throw SettingError(
         name: webhookSecret,

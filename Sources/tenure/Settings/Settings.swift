@@ -5,24 +5,27 @@ import HTTPAPI
 import Intake
 import LedgerStorage
 import Logging
+import Secrets
 import Subscriptions
 
 /// What the programs are told from outside, checked.
 struct Settings: Sendable {
   /// Nil: a private PostgreSQL under ``dataDirectory``.
-  var databaseURL: String?
+  var databaseURL: Secret<String>?
   /// The schema's owner; nil: the same as ``databaseURL``.
-  var migrationDatabaseURL: String?
+  var migrationDatabaseURL: Secret<String>?
   /// Where to listen; nil: at ``databaseURL``, unless that leads to a PgBouncer.
-  var listenDatabaseURL: String?
+  var listenDatabaseURL: Secret<String>?
   /// A standby that answers reads; nil: the primary answers all.
-  var readDatabaseURL: String?
+  var readDatabaseURL: Secret<String>?
   /// How old its answers may be.
   var readMaxStaleness: Duration = .seconds(5)
   var usesPreparedStatements = true
   var dataDirectory: String
   var httpHost = "127.0.0.1"
   var httpPort = 8080
+  /// Open connections of `serve`; further ones are refused.
+  var httpMaxConnections = 10_000
   /// Where a worker serves its metrics.
   var metricsHost = "127.0.0.1"
   /// Nil: it does not.
@@ -66,7 +69,7 @@ struct Settings: Sendable {
   var isClockSet = false
   /// What is set and means nothing.
   var unread: [String] = []
-  private var apiKeyText: String?
+  private var apiKeyText: Secret<String>?
   /// Which setting names the apps.
   private var appsSetting = "TENURE_BUNDLE_IDS"
 
@@ -80,9 +83,11 @@ struct Settings: Sendable {
     dataDirectory = try source.string("TENURE_DATA_DIR") ?? ".tenure"
     httpHost = try source.string("TENURE_HTTP_HOST") ?? httpHost
     httpPort = try source.integer("TENURE_HTTP_PORT", in: 0...65_535) ?? httpPort
+    httpMaxConnections =
+      try source.integer("TENURE_HTTP_MAX_CONNECTIONS", in: 1...1_000_000) ?? httpMaxConnections
     metricsHost = try source.string("TENURE_METRICS_HOST") ?? metricsHost
     metricsPort = try source.integer("TENURE_METRICS_PORT", in: 0...65_535)
-    apiKeyText = try source.string("TENURE_API_KEYS")
+    apiKeyText = try source.secret("TENURE_API_KEYS")
     if try source.string("TENURE_APPS") != nil { appsSetting = "TENURE_APPS" }
     apps = try Self.apps(source)
     verifyReceipt = try Self.endpoints(source)
@@ -153,18 +158,20 @@ struct Settings: Sendable {
   // MARK: Reading
 
   /// libpq would take anything else for the name of a database, on whatever server it finds.
-  private static func databaseURL(_ name: String, _ source: SettingSource) throws -> String? {
+  private static func databaseURL(_ name: String, _ source: SettingSource) throws
+    -> Secret<String>?
+  {
     guard let text = try source.string(name) else { return nil }
     guard ["postgresql://", "postgres://"].contains(where: text.hasPrefix) || text.contains("=")
     else {
       throw SettingError(
         name: name, fault: "it is no connection URI: write postgresql://USER@HOST/DATABASE")
     }
-    return text
+    return Secret(text)
   }
 
   private static func apps(_ source: SettingSource) throws -> [AppStoreApp] {
-    let secret = try source.string("TENURE_APPSTORE_SHARED_SECRET")
+    let secret = try source.secret("TENURE_APPSTORE_SHARED_SECRET")
     let appleID = try source.integer("TENURE_APP_APPLE_ID", in: 1...Int.max)
     if let text = try source.string("TENURE_APPS") {
       if try source.string("TENURE_BUNDLE_IDS") != nil {
@@ -190,7 +197,7 @@ struct Settings: Sendable {
         }
         return try app(
           "TENURE_APPS", entry: number, bundleID: parts[0], appleID: Int64(parts[1]),
-          secret: parts[2].isEmpty ? secret : parts[2])
+          secret: parts[2].isEmpty ? secret : Secret(parts[2]))
       }
     }
     let ids = try source.string("TENURE_BUNDLE_IDS") ?? ""
@@ -203,7 +210,7 @@ struct Settings: Sendable {
   }
 
   private static func app(
-    _ name: String, entry: Int, bundleID: String, appleID: Int64?, secret: String?
+    _ name: String, entry: Int, bundleID: String, appleID: Int64?, secret: Secret<String>?
   ) throws -> AppStoreApp {
     do {
       return try AppStoreApp(bundleID: bundleID, appleID: appleID, sharedSecret: secret)
@@ -251,7 +258,7 @@ struct Settings: Sendable {
     case ["none"]: return .none
     case let lowercased? where lowercased.contains("all") || lowercased.contains("none"):
       throw SettingError(name: name, fault: "all and none stand alone: write one, or account ids")
-    default: return .accounts(Set(words ?? []))
+    default: return .accounts(Set((words ?? []).map(AccountID.init(_:))))
     }
   }
 

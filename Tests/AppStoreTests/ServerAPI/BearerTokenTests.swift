@@ -1,6 +1,8 @@
 import AppStore
 import Crypto
 import Foundation
+import JSONText
+import Secrets
 import Subscriptions
 import Synchronization
 import Testing
@@ -115,7 +117,7 @@ struct BearerTokenTests {
     issuer: String, id: String, privateKey: String, named: String
   ) {
     let error = #expect(throws: AppStoreSettingError.self) {
-      try ServerAPIKey(issuerID: issuer, keyID: id, privateKey: privateKey)
+      try ServerAPIKey(issuerID: issuer, keyID: id, privateKey: Secret(privateKey))
     }
     #expect(error?.description.contains(named) == true)
     #expect(error?.description.contains("MIGT") == false)

@@ -1,5 +1,6 @@
 import AppStore
 import Foundation
+import JSONText
 import Subscriptions
 import Testing
 

@@ -1,5 +1,6 @@
 import AppStore
 import Foundation
+import JSONText
 import Subscriptions
 import Testing
 
@@ -24,7 +25,7 @@ struct ServerAPISampleTests {
       self.name = name
       roundTrip = { json in
         let payload = try Payload(json: json)
-        return (payload.json, (payload.unknownFields + inner(payload)).map(\.key))
+        return (payload.json, (payload.unknownFields + inner(payload)).map(\.key.rawValue))
       }
     }
   }

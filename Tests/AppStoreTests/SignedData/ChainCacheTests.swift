@@ -1,4 +1,5 @@
 import Crypto
+import JSONText
 import Subscriptions
 import Synchronization
 import Testing

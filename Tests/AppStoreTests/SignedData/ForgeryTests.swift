@@ -1,6 +1,7 @@
 import AppStore
 import Crypto
 import Foundation
+import JSONText
 import Subscriptions
 import SwiftASN1
 import Testing

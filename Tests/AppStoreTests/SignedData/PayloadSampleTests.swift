@@ -1,4 +1,6 @@
 import AppStore
+import JSONText
+import Subscriptions
 import Testing
 
 /// Every payload that Apple has published loses nothing on its way in and out.
@@ -45,7 +47,7 @@ struct PayloadSampleTests {
   private func unknownFields(in value: Any) -> [String] {
     Mirror(reflecting: value).children.flatMap { child in
       if child.label == "unknownFields", let members = child.value as? [JSONValue.Member] {
-        return members.map(\.key)
+        return members.map(\.key.rawValue)
       }
       return unknownFields(in: child.value)
     }

@@ -1,5 +1,6 @@
 import AppStore
 import Foundation
+import JSONText
 import Subscriptions
 import Testing
 
@@ -56,8 +57,12 @@ struct SignedEvidenceTests {
     Row(["quantity": 3])                                     { $0.quantity = 3 },
     Row(["quantity": nil])                                   { $0.quantity = 1 },
     Row(["price": nil, "currency": nil])                     { $0.priceMilliunits = nil; $0.currency = nil },
+    Row(["price": 1_000_000_000_000])                        { $0.priceMilliunits = 1_000_000_000_000 },
+    Row(["price": 1_000_000_000_001])                        { $0.priceMilliunits = nil },
+    Row(["price": -1])                                       { $0.priceMilliunits = nil },
     Row(["currency": ""])                                    { $0.currency = nil },
     Row(["webOrderLineItemId": nil])                         { $0.webOrderLineItemID = nil },
+    Row(["webOrderLineItemId": "0"])                         { $0.webOrderLineItemID = nil },
     Row(["webOrderLineItemId": ""])                          { $0.webOrderLineItemID = nil },
     Row(["originalTransactionId": 10, "transactionId": 11]),
     Row(["subscriptionGroupIdentifier": nil])                { $0.subscriptionGroup = nil },
@@ -79,6 +84,7 @@ struct SignedEvidenceTests {
     Row(["isUpgraded": false])                               { $0.isUpgraded = false },
     Row(["revocationDate": 5, "revocationReason": 1])        { $0.revocation = .revoked(at: at(5), reason: "1") },
     Row(["revocationDate": 5])                               { $0.revocation = .revoked(at: at(5), reason: nil) },
+    Row(["revocationDate": 5, "revocationType": "REFUND_PRORATED", "revocationPercentage": 67_932]) { $0.revocation = .revoked(Revocation(at: at(5), reason: nil, type: "REFUND_PRORATED", percentage: 67_932)) },
     Row(["revocationReason": 1])                             { $0.revocation = .notRevoked },
     Row(["billingPlanType": "MONTHLY"])                      { $0.isCommitment = true },
     Row(["billingPlanType": "BILLED_UPFRONT"])               { $0.isCommitment = false },

@@ -1,6 +1,7 @@
 import AppStore
 import Crypto
 import Foundation
+import JSONText
 import Subscriptions
 
 /// A JWS in the making: genuine unless a test changes something.
@@ -58,7 +59,7 @@ extension JSONValue {
   func with(_ changes: [String: JSONValue?]) -> JSONValue {
     guard case .object(var members) = self else { return self }
     for (key, value) in changes.sorted(by: { $0.key < $1.key }) {
-      let index = members.firstIndex { $0.key == key }
+      let index = members.firstIndex { $0.key.rawValue == key }
       switch (index, value) {
       case (let index?, let value?): members[index].value = value
       case (let index?, nil): members.remove(at: index)
@@ -74,7 +75,9 @@ extension JSONValue {
     switch self {
     case .object(let members):
       .object(
-        members.map { Member(key: $0.key, value: $0.value.sorted) }.sorted { $0.key < $1.key })
+        members.map { Member(key: $0.key.rawValue, value: $0.value.sorted) }.sorted {
+          $0.key < $1.key
+        })
     case .array(let elements): .array(elements.map(\.sorted))
     default: self
     }

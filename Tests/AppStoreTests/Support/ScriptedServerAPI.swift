@@ -1,7 +1,9 @@
 import AppStore
 import Crypto
 import Foundation
+import JSONText
 import Logging
+import Secrets
 import Subscriptions
 import Synchronization
 
@@ -29,7 +31,7 @@ final class ScriptedServerAPI: AppStoreTransport {
     do {
       return try ServerAPIKey(
         issuerID: "57246542-96fe-1a63-e053-0824d011072a", keyID: "2X9R4HXF34",
-        privateKey: privateKey.pemRepresentation)
+        privateKey: Secret(privateKey.pemRepresentation))
     } catch {
       preconditionFailure("A test's key is refused: \(error)")
     }

@@ -2,6 +2,8 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
+import Postgres
+import Secrets
 import Subscriptions
 import Testing
 
@@ -20,7 +22,8 @@ struct AdminLoginTests {
       #expect(form.contains(#"name="return_to" value="/admin/search?q=a%20b""#))
       #expect(!form.contains("<nav"))
 
-      let answer = try await browser.logIn("admin-secret", returnTo: "/admin/search?q=a%20b")
+      let answer = try await browser.logIn(
+        "admin-secret-for-trying", returnTo: "/admin/search?q=a%20b")
       #expect(answer.status == 303)
       #expect(answer.location == "/admin/search?q=a%20b")
       let cookie = try #require(answer.headers[.setCookie])
@@ -28,7 +31,7 @@ struct AdminLoginTests {
         #expect(cookie.contains("; \(attribute)"), "\(cookie)")
       }
       #expect(!cookie.contains("Secure"))
-      #expect(!cookie.contains("admin-secret"))
+      #expect(!cookie.contains("admin-secret-for-trying"))
       let page = try await browser.get("/admin/search?q=a%20b")
       #expect(page.status == 200)
       #expect(page.contains("<span>ops</span>"))
@@ -39,14 +42,18 @@ struct AdminLoginTests {
     try await TestAPI.run { api in
       var browser = AdminBrowser(api)
       let answer = try await browser.logIn(
-        "admin-secret", headers: [.forwardedProto: "https", .origin: "https://localhost"])
+        "admin-secret-for-trying",
+        headers: [.forwardedProto: "https", .origin: "https://localhost"])
       #expect(answer.headers[.setCookie]?.contains("; Secure") == true)
     }
   }
 
   @Test(
     "What is no administrator's key is refused with the same words",
-    arguments: ["", "wrong", "app-secret", "admin-secret ", "ops:admin:admin-secret"])
+    arguments: [
+      "", "wrong", "app-secret-for-trying", "admin-secret-for-trying ",
+      "ops:admin:admin-secret-for-trying",
+    ])
   func refused(key: String) async throws {
     try await TestAPI.run { api in
       var browser = AdminBrowser(api)
@@ -69,7 +76,7 @@ struct AdminLoginTests {
   func elsewhere(path: String) async throws {
     try await TestAPI.run { api in
       var browser = AdminBrowser(api)
-      let location = try await browser.logIn("admin-secret", returnTo: path).location
+      let location = try await browser.logIn("admin-secret-for-trying", returnTo: path).location
       #expect(location == "/admin" || location?.hasPrefix("/admin/") == true)
     }
   }
@@ -118,12 +125,12 @@ struct AdminLoginTests {
   @Test(
     "A session ends with its key",
     arguments: [
-      ("gone:admin:admin-secret", "gone"), ("ops:admin:other-secret", "ops"),
-      ("shop:admin:app-secret", "shop"),
+      ("gone:admin:admin-secret-for-trying", "gone"), ("ops:admin:other-secret-for-trying", "ops"),
+      ("shop:admin:app-secret-for-trying", "shop"),
     ])
   func removed(keys: String, name: String) async throws {
     try await TestAPI.run { api in
-      let keys = try APIKeys(parsing: keys)
+      let keys = try APIKeys(parsing: Secret(keys))
       let session = AdminSession(
         of: name, key: try #require(keys.sessionKey(ofAdministrator: name)),
         at: api.apple.simulation.clock.now)
@@ -145,26 +152,41 @@ struct AdminLoginTests {
     }
   }
 
-  @Test func `who fails often has to wait, whatever the key is`() async throws {
+  @Test func `logging out ends every copy of the session's cookie`() async throws {
     try await TestAPI.run { api in
+      var browser = try await AdminBrowser.loggedIn(api)
+      var thief = AdminBrowser(api)
+      thief.set(cookie: browser.cookies["tenure_admin"] ?? "")
+      var elsewhere = try await AdminBrowser.loggedIn(api)
+      #expect(try await thief.get("/admin/parked").status == 200)
+      #expect(try await browser.post("/admin/logout", []).status == 303)
+      #expect(try await thief.get("/admin/parked").status == 303)
+      // Other sessions of the same key go on.
+      #expect(try await elsewhere.get("/admin/parked").status == 200)
+      // What is past its end is deleted by the next login.
+      api.apple.simulation.advance(by: .hours(13))
+      _ = try await AdminBrowser.loggedIn(api)
+      let count = try await api.database.query("SELECT count(*) FROM tenure.admin_session")
+        .decodeOnly(Int.self)
+      #expect(count == 1)
+    }
+  }
+
+  @Test func `the right key gets in at once, however many wrong ones there were`() async throws {
+    try await TestAPI.run { api async throws in
       var browser = AdminBrowser(api)
-      for _ in 0..<LoginThrottle.freeFailures {
+      let start = ContinuousClock.now
+      for _ in 0..<FailureBrake.Client.freeLogins + 2 {
         #expect(try await browser.logIn("wrong").status == 403)
       }
-      let late = try await browser.logIn("admin-secret")
-      #expect(late.status == 429)
-      #expect(late.headers[.retryAfter] == "2")
-      #expect(late.headers[.setCookie] == nil)
-      // Another client behind the same proxy need not.
-      let other = try await browser.logIn("wrong", headers: [.forwardedFor: "192.0.2.1"])
-      #expect(other.status == 403)
-      api.apple.simulation.advance(by: .seconds(1))
-      #expect(try await browser.logIn("admin-secret").status == 303)
-      // Who got in is forgiven.
-      for _ in 0..<LoginThrottle.freeFailures {
-        #expect(try await browser.logIn("wrong").status == 403)
-      }
-      #expect(try await browser.logIn("wrong").status == 429)
+      // The last two waited 100 and 200 ms.
+      #expect(ContinuousClock.now - start >= .milliseconds(300))
+      // The next wrong one would wait; many more from this address have failed meanwhile.
+      let client = FailureBrake.Client(names: [("login from unknown", 0)])
+      for _ in 0..<200 { _ = api.api.brake.count(client, at: api.apple.simulation.clock.now) }
+      let before = ContinuousClock.now
+      #expect(try await browser.logIn("admin-secret-for-trying").status == 303)
+      #expect(ContinuousClock.now - before < FailureBrake.longest)
     }
   }
 
@@ -210,7 +232,7 @@ struct AdminLoginTests {
       var headers: HTTPFields = [.origin: origin]
       if !site.isEmpty { headers[.secFetchSite] = site }
       #expect(try await retry(&browser, token: .ofPage, headers: headers) == 403)
-      #expect(try await browser.logIn("admin-secret", headers: headers).status == 403)
+      #expect(try await browser.logIn("admin-secret-for-trying", headers: headers).status == 403)
     }
   }
 
@@ -245,51 +267,53 @@ struct FormFieldsTests {
       ("a=1&a=2&b=3", ["1", "2"]), ("a=x+y%2B", ["x y+"]), ("a", [""]), ("a=%C3%A9=", ["é="]),
       ("b=1", []), ("a=%", []), ("", []), ("%61=1", ["1"]),
     ])
-  func reading(text: String, values: [String]) {
-    #expect(FormFields(text).all("a") == values)
+  func reading(text: String, values: [String]) throws {
+    #expect(try FormFields(text).all("a").map(\.rawValue) == values)
+  }
+}
+
+/// How long the answers to wrong keys are delayed.
+struct FailureBrakeTests {
+  private static let start = Timestamp(milliseconds: 0)
+
+  // swift-format-ignore
+  @Test("failures are delayed for twice as long each, up to five seconds", arguments: [
+      // before  free  delay of the next in milliseconds
+      (0,        1,    0),
+      (1,        1,    100),
+      (2,        1,    200),
+      (5,        1,    1_600),
+      (6,        1,    3_200),
+      (7,        1,    5_000),
+      (500,      1,    5_000),
+      (49,       50,   0),
+      (50,       50,   100),
+    ])
+  func delays(before: Int, free: Int, delay: Int) {
+    let brake = FailureBrake()
+    let client = FailureBrake.Client(names: [("a", free)])
+    for _ in 0..<before { _ = brake.count(client, at: Self.start) }
+    #expect(brake.count(client, at: Self.start) == .milliseconds(delay))
+    #expect(brake.count(FailureBrake.Client(names: [("b", 1)]), at: Self.start) == .zero)
   }
 
-  @Test func `an address is made to wait whatever it calls itself, and never for long`() {
-    let throttle = LoginThrottle()
-    var now = Timestamp(milliseconds: 0)
-    func wait(_ name: String) -> Duration? {
-      let client = [(name: name, free: 5), (name: "proxy", free: 50)]
-      return switch throttle.attempt(by: client, at: now, { nil as Int? }) {
-      case .tooSoon(let wait): wait
-      case .failure, .success: nil
-      }
+  @Test func `an address is slowed whatever it calls itself, and forgotten after a while`() {
+    let brake = FailureBrake()
+    func fail(_ name: String, at now: Timestamp) -> Duration {
+      brake.count(FailureBrake.Client(names: [(name, 5), ("proxy", 50)]), at: now)
     }
-    for number in 0..<50 { #expect(wait("proxy for \(number)") == nil) }
-    #expect(wait("proxy for 50") == .seconds(1))
-    var longest = Duration.zero
-    for number in 51..<80 {
-      guard let wait = wait("proxy for \(number)") else { continue }
-      longest = max(longest, wait)
-      now = now + wait
-      _ = throttle.attempt(by: [("x", 5), ("proxy", 50)], at: now) { nil as Int? }
-    }
-    #expect(longest <= LoginThrottle.memory)
-    #expect(longest > .minutes(1))
+    for number in 0..<50 { #expect(fail("proxy for \(number)", at: Self.start) == .zero) }
+    #expect(fail("proxy for 50", at: Self.start) == .milliseconds(100))
+    #expect(fail("proxy for 51", at: Self.start + FailureBrake.memory) == .zero)
   }
 
-  @Test func `failures are kept for few clients, and not for ever`() {
-    let throttle = LoginThrottle()
-    let start = Timestamp(milliseconds: 0)
-    func fail(_ name: String, at now: Timestamp) -> Bool {
-      switch throttle.attempt(by: [(name, 1)], at: now, { nil as Int? }) {
-      case .failure: true
-      case .success, .tooSoon: false
-      }
+  @Test func `few clients are remembered`() {
+    let brake = FailureBrake()
+    let client = FailureBrake.Client(names: [("a", 0)])
+    #expect(brake.count(client, at: Self.start) > .zero)
+    for number in 0...FailureBrake.mostClients {
+      _ = brake.count(FailureBrake.Client(names: [("\(number)", 0)]), at: Self.start)
     }
-    #expect(fail("a", at: start))
-    #expect(!fail("a", at: start))
-    #expect(!fail("a", at: start + .milliseconds(999)))
-    #expect(fail("a", at: start + .seconds(1)))
-    #expect(!fail("a", at: start + .seconds(2)))
-    #expect(fail("a", at: start + .seconds(3)))
-    #expect(fail("a", at: start + .hours(1)))
-    #expect(fail("a", at: start + .hours(1) + .seconds(1)))
-    for number in 0...LoginThrottle.mostClients { _ = fail("\(number)", at: start) }
-    #expect(fail("a", at: start))
+    #expect(brake.count(client, at: Self.start) == FailureBrake.shortest)
   }
 }

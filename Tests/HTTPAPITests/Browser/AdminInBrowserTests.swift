@@ -1,5 +1,6 @@
 import AppStore
 import Foundation
+import JSONText
 import LedgerStorage
 import Reports
 import Subscriptions
@@ -25,10 +26,10 @@ struct AdminInBrowserTests {
     try await BrowserStory.tell { story in
       let browser = story.browser
       try await browser.open("/admin/search")
-      try await browser.type("admin-secrets", into: "#key")
+      try await browser.type("admin-secret-for-tryings", into: "#key")
       try await browser.click("button.primary")
       try await browser.see("This is no administrator's key.")
-      try await browser.type("admin-secret", into: "#key")
+      try await browser.type("admin-secret-for-trying", into: "#key")
       try await browser.click("button.primary")
       try await browser.arrive(at: "/admin/search")
 
@@ -272,7 +273,7 @@ struct AdminInBrowserTests {
       let browser = story.browser
       try await browser.open("/admin/accounts/ben")
       // The field is where one begins.
-      try await browser.run("document.activeElement.value = 'admin-secret'")
+      try await browser.run("document.activeElement.value = 'admin-secret-for-trying'")
       try await browser.press(.enter)
       try await browser.arrive(at: "/admin/accounts/ben")
 

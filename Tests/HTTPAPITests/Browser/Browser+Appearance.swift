@@ -1,5 +1,6 @@
 import AppStore
 import Foundation
+import JSONText
 
 /// How the pages are looked at, and what is wrong with what is seen.
 extension Browser {

@@ -1,5 +1,6 @@
 import AppStore
 import Foundation
+import JSONText
 import Testing
 
 /// A person in front of a browser: what is there to be clicked is waited for, as people do.

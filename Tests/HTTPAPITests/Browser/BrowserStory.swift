@@ -2,6 +2,7 @@ import AppStore
 import AppStoreSimulator
 import HTTPTypes
 import HummingbirdTesting
+import JSONText
 import LedgerStorage
 import Postgres
 import Subscriptions
@@ -81,7 +82,7 @@ struct BrowserStory: Sendable {
   /// Logs in as the administrator `ops`, and opens a page.
   func logIn(for path: String = "/admin/search") async throws {
     try await browser.open(path)
-    try await browser.type("admin-secret", into: "#key")
+    try await browser.type("admin-secret-for-trying", into: "#key")
     try await browser.click("button.primary")
     try await browser.arrive(at: path)
   }

@@ -1,6 +1,7 @@
 import AppStore
 import AsyncHTTPClient
 import Foundation
+import JSONText
 import NIOCore
 import NIOHTTP1
 

@@ -2,6 +2,7 @@ import AppStore
 import AppStoreSimulator
 import CoreMetrics
 import HTTPTypes
+import JSONText
 import LedgerStorage
 import PrometheusMetrics
 import Subscriptions
@@ -58,6 +59,9 @@ struct DecisionMetricsTests {
       #expect(
         text.contains(
           #"tenure_notifications_total{version="1",type="none",outcome="refused"} 1"#))
+      for reason in ["unreadable", "wrong_secret"] {
+        #expect(text.contains(#"tenure_notifications_refused_total{reason="\#(reason)"} 1"#))
+      }
       #expect(!text.contains("MADE_UP"))
     }
   }

@@ -2,6 +2,7 @@ import AppStore
 import HTTPTypes
 import Hummingbird
 import HummingbirdTesting
+import JSONText
 import LedgerStorage
 import Postgres
 import Subscriptions

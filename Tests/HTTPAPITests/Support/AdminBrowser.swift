@@ -21,7 +21,7 @@ struct AdminBrowser {
   /// One in which the administrator `ops` is logged in.
   static func loggedIn(_ api: TestAPI) async throws -> AdminBrowser {
     var browser = AdminBrowser(api)
-    let answer = try await browser.logIn("admin-secret")
+    let answer = try await browser.logIn("admin-secret-for-trying")
     try #require(answer.status == 303)
     _ = try await browser.get("/admin/search")
     return browser

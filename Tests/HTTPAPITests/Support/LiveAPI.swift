@@ -24,13 +24,13 @@ struct LiveAPI: Sendable {
   /// logged, so that the log tells what the router has answered.
   static func run<Value: Sendable>(
     on database: ConnectionPool, level: Logger.Level = .info,
-    idleTimeout: TimeAmount = API.idleTimeout, _ body: (LiveAPI) async throws -> Value
+    limits: ConnectionLimits = ConnectionLimits(), _ body: (LiveAPI) async throws -> Value
   ) async throws -> Value {
     let log = RecordedLog()
     log.level = level
     let (api, _, _, _) = try await TestAPI.assemble(database, logger: log.logger)
     let (ports, port) = AsyncStream.makeStream(of: Int.self)
-    let application = api.application(host: "127.0.0.1", port: 0, idleTimeout: idleTimeout) {
+    let application = api.application(host: "127.0.0.1", port: 0, limits: limits) {
       port.yield($0)
     }
     log.level = .trace

@@ -2,6 +2,8 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
+import JSONText
+import Subscriptions
 import Yams
 
 @testable import HTTPAPI
@@ -97,10 +99,10 @@ struct OpenAPIDescription: Sendable {
       return elements.enumerated().flatMap { faults(of: $1, items, at: "\(place)[\($0)]") }
     case .object(let members):
       let required = Set(schema["required"]?.array?.compactMap(\.string) ?? [])
-      let missing = required.subtracting(members.map(\.key)).sorted()
+      let missing = required.subtracting(members.map(\.key.rawValue)).sorted()
       return missing.map { "\(place).\($0) is missing" }
         + members.flatMap { member -> [String] in
-          guard let property = schema["properties"]?[member.key] else {
+          guard let property = schema["properties"]?[member.key.rawValue] else {
             return ["\(place).\(member.key) is not described"]
           }
           return faults(of: member.value, property, at: "\(place).\(member.key)")
@@ -136,7 +138,7 @@ struct OpenAPIDescription: Sendable {
     var merged: [JSONValue.Member] = schema.members.filter { $0.key != "allOf" }
       .map { JSONValue.Member(key: $0.key, value: $0.value) }
     for member in parts.flatMap({ flattened($0).members }) {
-      if let index = merged.firstIndex(where: { $0.key == member.key }) {
+      if let index = merged.firstIndex(where: { $0.key.rawValue == member.key }) {
         merged[index].value = merged[index].value.joined(with: member.value)
       } else {
         merged.append(JSONValue.Member(key: member.key, value: member.value))
@@ -155,7 +157,7 @@ struct OpenAPIDescription: Sendable {
 extension JSONValue {
   var members: [(key: String, value: JSONValue)] {
     guard case .object(let members) = self else { return [] }
-    return members.map { ($0.key, $0.value) }
+    return members.map { ($0.key.rawValue, $0.value) }
   }
 
   /// Two lists or objects as one; of anything else, the first.

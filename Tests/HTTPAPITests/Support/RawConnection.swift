@@ -73,12 +73,14 @@ final class RawConnection {
   func finish() { outbound.finish() }
 
   /// Sends a GET without a body.
-  func get(_ path: String, _ fields: [String] = ["Authorization: Bearer app-secret"]) async throws {
+  func get(_ path: String, _ fields: [String] = ["Authorization: Bearer app-secret-for-trying"])
+    async throws
+  {
     try await send(Self.get(path, fields))
   }
 
   static func get(
-    _ path: String, _ fields: [String] = ["Authorization: Bearer app-secret"]
+    _ path: String, _ fields: [String] = ["Authorization: Bearer app-secret-for-trying"]
   ) -> String {
     (["GET \(path) HTTP/1.1", "Host: localhost"] + fields + ["", ""]).joined(separator: "\r\n")
   }

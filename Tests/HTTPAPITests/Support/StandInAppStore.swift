@@ -1,6 +1,7 @@
 import AppStore
 import AppStoreSimulator
 import Foundation
+import Secrets
 import Subscriptions
 import Synchronization
 
@@ -122,7 +123,7 @@ extension AppStoreSimulation {
     AppStoreServerAPI(
       transport: transport,
       key: try ServerAPIKey(
-        issuerID: apiKey.issuerID, keyID: apiKey.keyID, privateKey: apiKey.privateKeyPEM),
+        issuerID: apiKey.issuerID, keyID: apiKey.keyID, privateKey: Secret(apiKey.privateKeyPEM)),
       verifier: verifier, timeout: .seconds(240), patience: .zero, logger: quietLogger,
       now: { [clock] in clock.now }, sleep: { _ in })
   }

@@ -5,12 +5,14 @@ import HTTPTypes
 import Hummingbird
 import HummingbirdTesting
 import Intake
+import JSONText
 import LedgerStorage
 import Logging
 import NIOCore
 import Postgres
 import Reports
 import ScratchDatabases
+import Secrets
 import Subscriptions
 import Testing
 
@@ -72,7 +74,7 @@ struct TestAPI: Sendable {
     let catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
     let app = SimulatedApp.sample
     let apps = try AppStoreApps([
-      try AppStoreApp(bundleID: app.bundleID, sharedSecret: app.sharedSecret)
+      try AppStoreApp(bundleID: app.bundleID, sharedSecret: Secret(app.sharedSecret))
     ])
     let receipts = ReceiptVerifier(
       transport: apple, apps: apps, timeout: .seconds(240), logger: logger, now: now)
@@ -95,7 +97,9 @@ struct TestAPI: Sendable {
         ledger: ledger, catalogue: catalogue, sandboxAccess: choices.sandboxAccess),
       reports: ReportReader(database: database),
       schema: SchemaMigrator(database: database, logger: logger),
-      keys: try APIKeys(parsing: "shop:app:app-secret, ops:admin:admin-secret"), logger: logger,
+      keys: try APIKeys(
+        parsing: "shop:app:app-secret-for-trying, ops:admin:admin-secret-for-trying"),
+      logger: logger,
       now: now)
     let poll = LinePoll(
       ledger: ledger,
@@ -118,8 +122,8 @@ struct TestAPI: Sendable {
       switch self {
       case .nobody: nil
       case .stranger: "Bearer no-such-secret"
-      case .app: "Bearer app-secret"
-      case .admin: "Bearer admin-secret"
+      case .app: "Bearer app-secret-for-trying"
+      case .admin: "Bearer admin-secret-for-trying"
       }
     }
   }

@@ -63,13 +63,13 @@ INSERT INTO told VALUES
 -- s3, nobody's: a trial that lapses; and s9, account c: one that is still open.
 ('s3', 'charged', '2026-01-28 10:00Z', 't31', 'month', '', NULL, 1, 'trial', 'EUR', 0, 'app_store', 0, NULL, '2026-01-28 11:00Z', 'infinity'),
 ('s3', 'trial_started', '2026-01-28 10:00Z', 't31', 'month', '', '2026-01-28 10:00Z', 1, 'trial', NULL, 0, NULL, 0, NULL, '2026-01-28 11:00Z', 'infinity'),
-('s3', 'trial_ended', '2026-02-04 10:00Z', 't31', 'month', 'lapsed', '2026-01-28 10:00Z', -1, 'trial', NULL, 0, NULL, 0, NULL, '2026-01-28 11:00Z', 'infinity'),
+('s3', 'trial_ended', '2026-02-04 10:00Z', 't31', 'month', 'unknown', '2026-01-28 10:00Z', -1, 'trial', NULL, 0, NULL, 0, NULL, '2026-01-28 11:00Z', 'infinity'),
 ('s3', 'state', '2026-01-28 10:00Z', 't31', 'month', 'trial_cancelled', NULL, 1, 'trial', NULL, 0, NULL, 0, NULL, '2026-01-28 11:00Z', 'infinity'),
 ('s3', 'state', '2026-02-04 10:00Z', 't31', 'month', 'trial_cancelled', NULL, -1, 'trial', NULL, 0, NULL, 0, NULL, '2026-01-28 11:00Z', 'infinity'),
 ('s3', 'state', '2026-02-04 10:00Z', 't31', 'month', 'expired', NULL, 1, 'trial', NULL, 0, NULL, 0, NULL, '2026-01-28 11:00Z', 'infinity'),
 ('s9', 'charged', '2026-04-12 10:00Z', 't91', 'month', '', NULL, 1, 'trial', 'EUR', 0, 'app_store', 0, 'c', '2026-04-12 11:00Z', 'infinity'),
 ('s9', 'trial_started', '2026-04-12 10:00Z', 't91', 'month', '', '2026-04-12 10:00Z', 1, 'trial', NULL, 0, NULL, 0, 'c', '2026-04-12 11:00Z', 'infinity'),
-('s9', 'trial_ended', '2026-04-19 10:00Z', 't91', 'month', 'lapsed', '2026-04-12 10:00Z', -1, 'trial', NULL, 0, NULL, 0, 'c', '2026-04-12 11:00Z', 'infinity'),
+('s9', 'trial_ended', '2026-04-19 10:00Z', 't91', 'month', 'unknown', '2026-04-12 10:00Z', -1, 'trial', NULL, 0, NULL, 0, 'c', '2026-04-12 11:00Z', 'infinity'),
 ('s9', 'state', '2026-04-12 10:00Z', 't91', 'month', 'trial_renewing', NULL, 1, 'trial', NULL, 0, NULL, 0, 'c', '2026-04-12 11:00Z', 'infinity'),
 ('s9', 'state', '2026-04-19 10:00Z', 't91', 'month', 'trial_renewing', NULL, -1, 'trial', NULL, 0, NULL, 0, 'c', '2026-04-12 11:00Z', 'infinity'),
 ('s9', 'state', '2026-04-19 10:00Z', 't91', 'month', 'expired', NULL, 1, 'trial', NULL, 0, NULL, 0, 'c', '2026-04-12 11:00Z', 'infinity'),
@@ -300,7 +300,8 @@ FROM (VALUES
 ) AS t (line, id, product, what, charged, expires, recorded, period, price, currency, account, rule,
     decided, corrected, ordered, delivered);
 -- Given back a quarter of an hour after it was paid.
-UPDATE store_transaction SET revoked_at = '2026-04-14 23:45Z', revocation_as_of = '2026-04-15 00:10Z'
+UPDATE store_transaction SET revoked_at = '2026-04-14 23:45Z', revocation_at = '2026-04-14 23:45Z',
+    revocation_as_of = '2026-04-15 00:10Z', revocation_known_at = '2026-04-15 00:10Z'
 WHERE transaction_id = 'tc3';
 -- What a family shares moved from one account to another, too.
 INSERT INTO store_transaction
@@ -346,7 +347,9 @@ INSERT INTO account_binding VALUES
     ('production', 's5', 2, '00000000-0000-0000-0000-00000000000b', '2026-04-02 10:00Z', 's5', 't53', 'week', 'submitter'),
     ('production', 'family', 1, '00000000-0000-0000-0000-00000000000a', '2026-02-27 10:00Z', 'family', 'ft51', 'week', 'submitter'),
     ('production', 'family', 2, '00000000-0000-0000-0000-00000000000b', '2026-04-02 10:00Z', 'family', 'ft53', 'week', 'submitter');
-INSERT INTO purchase_order VALUES
+INSERT INTO purchase_order (account_key, order_id, product_id, status, created_at, fulfilled_at,
+    environment, original_transaction_id, transaction_id)
+VALUES
     ('00000000-0000-0000-0000-00000000000a', '00000000-0000-0000-0000-000000000011', 'week', 'fulfilled', '2026-02-27 09:00Z', '2026-02-27 11:00Z', 'production', 's5', 't51'),
     ('00000000-0000-0000-0000-00000000000a', '00000000-0000-0000-0000-000000000012', 'coins', 'refunded', '2026-04-14 23:00Z', '2026-04-15 00:00Z', 'production', 'c1', 'tc3'),
     ('00000000-0000-0000-0000-00000000000b', '00000000-0000-0000-0000-000000000013', 'coins', 'open', '2026-04-15 09:00Z', NULL, NULL, NULL, NULL),

@@ -33,7 +33,8 @@ extension LedgerEvent {
     case .inGracePeriod: words.append(data.graceEndsAt?.inDays ?? "")
     case .productChanged: words.append("\(data.previousProductID ?? "") to \(data.productID ?? "")")
     case .entitlementGranted, .entitlementExtended, .entitlementShortened, .entitlementExpired,
-      .entitlementRevoked, .orderFulfilled, .orderRefunded, .orderExpired, .accountErased:
+      .entitlementRevoked, .orderFulfilled, .orderRefunded, .orderReopened, .orderExpired,
+      .accountErased:
       break
     }
     return words.joined(separator: " ")

@@ -85,9 +85,12 @@ struct RandomHistory {
     let end = record.expiresDate ?? record.purchaseDate
     var record = record
     record.asOf = Self.moment(near: end, using: &generator)
-    switch generator.number(1...11) {
+    switch generator.number(1...12) {
     case 1, 2:
-      record.revocation = .revoked(at: Self.moment(near: end, using: &generator), reason: nil)
+      record.revocation = .revoked(
+        Revocation(
+          at: Self.moment(near: end, using: &generator), reason: nil,
+          percentage: generator.pick(nil, 50_000)))
     case 3: record.isUpgraded = true
     case 4:
       let id = TransactionID("\(record.key.transactionID)9")
@@ -100,6 +103,8 @@ struct RandomHistory {
       record.webOrderLineItemID = nil
     case 8 where isHostile:
       record.expiresDate = record.expiresDate.map { Self.moment(near: $0, using: &generator) }
+    case 11: record.revocation = .notMentioned
+    case 12: record.revocation = .notRevoked
     case 9: record.kind = generator.pick(.unknown, .renewal, .purchase)
     case 10 where isHostile: record.productType = catalogue[record.key.productID]?.type
     default: break

@@ -5,6 +5,7 @@ import Foundation
 import LedgerStorage
 import Logging
 import ScratchDatabases
+import Secrets
 import ServiceLifecycle
 import Subscriptions
 
@@ -25,7 +26,7 @@ struct ClientStage: Encodable, Sendable {
   var headers: [String: String]
   var transactionID: String
 
-  private static let key = "app-secret"
+  private static let key = "app-secret-for-trying"
 
   /// Serves as long as `body` runs, while Apple does not answer the first questions.
   static func serving(
@@ -75,10 +76,11 @@ struct ClientStage: Encodable, Sendable {
     receipt = try simulation.receipt(on: phone)
     let bytes = Array(body.utf8)
     let old = Timestamp.now - .minutes(6)
+    let secrets = [Secret(secret)]
     headers = [
-      "as it came": WebhookSignature.value(of: bytes, secrets: [secret], at: .now),
-      "too old": WebhookSignature.value(of: bytes, secrets: [secret], at: old),
-      "of another body": WebhookSignature.value(of: bytes + [32], secrets: [secret], at: .now),
+      "as it came": WebhookSignature.value(of: bytes, secrets: secrets, at: .now),
+      "too old": WebhookSignature.value(of: bytes, secrets: secrets, at: old),
+      "of another body": WebhookSignature.value(of: bytes + [32], secrets: secrets, at: .now),
       "of another sender": WebhookSignature.value(of: bytes, secrets: ["guessed"], at: .now),
     ]
   }

@@ -26,7 +26,7 @@ struct ArticleTests {
   func examples(run: ArticleRun) async throws {
     try await withScratchDatabase { database in
       try await withTemporaryDirectory { directory in
-        let url = database.configuration.uri
+        let url = database.uri
         try await run.run(environment: ["DATABASE_URL": url, "SQL_URL": url], in: directory)
       }
     }

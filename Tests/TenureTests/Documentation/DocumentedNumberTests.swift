@@ -2,6 +2,7 @@ import BackgroundJobs
 import LedgerStorage
 import Postgres
 import Reports
+import Secrets
 import Testing
 
 @testable import tenure

@@ -1,5 +1,7 @@
 import AppStore
 import Foundation
+import JSONText
+import Subscriptions
 
 /// An answer as an article writes it, compared with what was really answered.
 ///
@@ -55,7 +57,9 @@ struct WrittenAnswer {
       let unwritten = isOpen ? [] : others.map(\.key).filter { !names.contains($0) }
       return unwritten.map { "\(place) has \($0), too" }
         + members.filter { $0.key != "…" }.flatMap { member in
-          guard let other = real[member.key] else { return ["\(place) has no \(member.key)"] }
+          guard let other = real[member.key.rawValue] else {
+            return ["\(place) has no \(member.key)"]
+          }
           return differences(other, member.value, at: "\(place).\(member.key)")
         }
     case (.array(let elements), .array(let others)):

@@ -22,7 +22,7 @@ struct MovingCommandTests {
     func start(_ arguments: [String]) throws -> ChildProcess {
       try ChildProcess(
         try TenureProgram.executable, arguments,
-        environment: ["DATABASE_URL": database.configuration.uri], in: directory)
+        environment: ["DATABASE_URL": database.uri], in: directory)
     }
   }
 

@@ -1,4 +1,5 @@
 import Foundation
+import JSONText
 import LedgerStorage
 import Subscriptions
 import Testing
@@ -38,6 +39,52 @@ struct RowFileTests {
       while let row = try file.next() { rows.append(row) }
       return rows
     }
+  }
+
+  private static let marks = String(repeating: "\u{301}\u{323}", count: 250_000)
+
+  @Test(
+    "A field comes back from CSV as it was written",
+    arguments: [
+      "x\"\u{301},pro,true", "\"\u{301}", ",\u{323}", "\"\"\u{301}\"", "a\r\u{301}\nb", "\u{301}",
+      "\"", ",", "a b", "=1+1", "'", "\u{FEFF}x", "caf\u{e9}", "cafe\u{301}",
+    ])
+  func comesBack(field: String) async throws {
+    let text = "a,b\r\n\(field.csvField(guardsFormulas: false)),2\r\n"
+    let rows = try await Self.fileRows(Data(text.utf8), Self.columns)
+    let values = try #require(try rows.first?.values.get())
+    #expect(rows.count == 1)
+    #expect(values[0].map { Array($0.utf8) } == Array(field.utf8))
+    #expect(values[1] == "2")
+  }
+
+  @Test(
+    "Formulas are guarded where that is asked for",
+    arguments: [
+      ("=1", "'=1"), ("+1", "'+1"), ("-1", "'-1"), ("@A", "'@A"), ("\t1", "'\t1"),
+      ("=\u{301}", "'=\u{301}"), ("=a,b", "\"'=a,b\""), ("a=1", "a=1"), ("", ""),
+    ])
+  func guarded(field: String, expected: String) {
+    #expect(Array(field.csvField(guardsFormulas: true).utf8) == Array(expected.utf8))
+    #expect(!field.csvField(guardsFormulas: false).utf8.contains(UInt8(ascii: "'")))
+  }
+
+  @Test("A file with a million combining marks anywhere is read in no time")
+  func marks() async throws {
+    let start = ContinuousClock.now
+    let marks = "a" + Self.marks
+    let texts = [
+      "\(marks),b\n1,2\n", "a,b,\(marks)\n1,2,3\n", "a,b\n\(marks),\(marks)\n",
+      "{\"\(marks)\":1}\n", "{\"a\":\"\(marks)\",\"b\":\"\(marks)\"}\n",
+    ]
+    for text in texts {
+      _ = try? await Self.fileRows(Data(text.utf8), Self.columns)
+      _ = try? await Self.fileRows(Data(text.utf8), OwnerRow.columns)
+    }
+    let values = [marks, marks, marks, marks, marks, marks]
+    _ = OwnerRow.owner(values, asOf: Timestamp(milliseconds: 0))
+    _ = ToldAccess.access(values, at: Timestamp(milliseconds: 0))
+    #expect(ContinuousClock.now - start < .seconds(20))
   }
 
   struct Case: Sendable, CustomTestStringConvertible {

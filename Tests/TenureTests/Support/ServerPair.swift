@@ -3,6 +3,7 @@ import LedgerStorage
 import Logging
 import Postgres
 import PrivatePostgres
+import Secrets
 
 /// A primary, and a standby that has every commit before it is confirmed.
 actor ServerPair {
@@ -66,7 +67,7 @@ actor ServerPair {
   static func withPool<Value>(
     _ uri: String, connections: Int = 1, _ body: (ConnectionPool) async throws -> Value
   ) async throws -> Value {
-    var configuration = ConnectionPool.Configuration(uri: uri)
+    var configuration = ConnectionPool.Configuration(uri: Secret(uri))
     configuration.connectionLimit = connections
     configuration.statementDeadline = patience
     configuration.acquireTimeout = patience

@@ -4,6 +4,7 @@ import Foundation
 import NIOCore
 import NIOHTTP1
 import Postgres
+import ScratchDatabases
 import Subscriptions
 import Testing
 
@@ -51,7 +52,7 @@ struct Shop: Sendable {
       "TENURE_LOG_LEVEL": "error",
     ]
     let server = try await RestartedServer(
-      databaseURL: database.configuration.uri, settings: settings, directory: directory)
+      databaseURL: database.uri, settings: settings, directory: directory)
     return Shop(
       simulation: crowd.simulation, crowd: crowd, server: server, settings: settings,
       database: database, directory: directory, seed: seed)
@@ -199,7 +200,7 @@ struct Shop: Sendable {
     simulation.setFaults { $0.rate = 0 }
     let worker = try ChildProcess(
       try TenureProgram.executable, ["work"],
-      environment: settings.merging(["DATABASE_URL": database.configuration.uri]) { $1 },
+      environment: settings.merging(["DATABASE_URL": database.uri]) { $1 },
       in: directory)
     let end = ContinuousClock.now + Self.workLimit
     while try await pending() > 0, ContinuousClock.now < end {

@@ -5,6 +5,7 @@ import LedgerStorage
 import Logging
 import Postgres
 import ScratchDatabases
+import Secrets
 import Subscriptions
 import Testing
 
@@ -56,7 +57,7 @@ struct EventDeliveryTests {
         _ = try await ledger.pushEvents(at: clock.now)
         let sender = WebhookSender(
           to: try WebhookReceiver(
-            url: "http://127.0.0.1:\(receiver.port)/", secrets: ["one that is long enough"],
+            url: Secret("http://127.0.0.1:\(receiver.port)/"), secrets: ["one that is long enough"],
             allowsPrivateAddresses: true),
           timeout: .seconds(60))
         let delivery = EventDelivery(

@@ -106,7 +106,7 @@ struct KilledPusherTests {
       try ChildProcess(
         try TenureProgram.executable, ["work"],
         environment: [
-          "DATABASE_URL": database.configuration.uri, "TENURE_BUNDLE_IDS": "com.example.app",
+          "DATABASE_URL": database.uri, "TENURE_BUNDLE_IDS": "com.example.app",
           "TENURE_LOG_LEVEL": "error", "TENURE_CLOCK_FILE": clock.path(percentEncoded: false),
           "TENURE_WEBHOOK_URL": "http://127.0.0.1:\(Int(line: receiver.output) ?? 0)/events",
           // One takes the other's place: the receiver has the old one still.

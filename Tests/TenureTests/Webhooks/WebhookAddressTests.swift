@@ -1,4 +1,5 @@
 import Foundation
+import Secrets
 import Testing
 
 @testable import BackgroundJobs
@@ -139,14 +140,14 @@ struct WebhookAddressTests {
     let one = try await settings([
       "TENURE_WEBHOOK_URL": "https://example.com/events?token=1", Self.secret: Self.secrets[0],
     ]).webhook
-    #expect(one?.secrets == [Self.secrets[0]])
+    #expect(one?.secrets.map(\.revealed) == [Self.secrets[0]])
     #expect(one?.host == "example.com")
     #expect(one?.allowsPrivateAddresses == false)
     let two = try await settings([
       "TENURE_WEBHOOK_URL": "http://[::1]:8080/", "TENURE_WEBHOOK_ALLOW_PRIVATE": "on",
       Self.secret: Self.secrets.joined(separator: ", "),
     ]).webhook
-    #expect(two?.secrets == Self.secrets)
+    #expect(two?.secrets.map(\.revealed) == Self.secrets)
     #expect(two?.host == "::1")
   }
 }

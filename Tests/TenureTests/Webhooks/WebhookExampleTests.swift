@@ -1,4 +1,5 @@
 import Foundation
+import Secrets
 import Subscriptions
 import Testing
 
@@ -23,7 +24,7 @@ struct WebhookExampleTests {
 
     static func signed(_ secrets: String...) -> String {
       WebhookSignature.value(
-        of: Array(body.utf8), secrets: secrets,
+        of: Array(body.utf8), secrets: secrets.map { Secret($0) },
         at: Timestamp(milliseconds: Int64(sent) * 1000 + 999))
     }
   }

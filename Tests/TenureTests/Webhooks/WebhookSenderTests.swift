@@ -2,6 +2,7 @@ import Foundation
 import NIOCore
 import NIOHTTP1
 import NIOPosix
+import Secrets
 import Subscriptions
 import Synchronization
 import Testing
@@ -21,7 +22,8 @@ struct WebhookSenderTests {
   ) async throws -> Value {
     let sender = WebhookSender(
       to: try WebhookReceiver(
-        url: url, secrets: secrets, allowsPrivateAddresses: allowsPrivate),
+        url: Secret(url), secrets: secrets.map { Secret($0) }, allowsPrivateAddresses: allowsPrivate
+      ),
       timeout: timeout, addresses: addresses)
     do {
       let value = try await body(sender)

@@ -15,7 +15,7 @@ struct WebhooksCommandTests {
     try await withTemporaryDirectory { directory in
       try await ChildProcess.run(
         try TenureProgram.executable, ["webhooks"] + arguments,
-        environment: ["DATABASE_URL": database.configuration.uri, "TENURE_LOG_LEVEL": "error"],
+        environment: ["DATABASE_URL": database.uri, "TENURE_LOG_LEVEL": "error"],
         in: directory)
     }
   }

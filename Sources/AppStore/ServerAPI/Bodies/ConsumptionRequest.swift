@@ -1,3 +1,5 @@
+package import JSONText
+
 /// What a customer had of a purchase that a refund is asked for, version 2.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/consumptionrequest

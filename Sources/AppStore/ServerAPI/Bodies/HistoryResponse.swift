@@ -1,3 +1,5 @@
+package import JSONText
+
 /// A page of a customer's transactions.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/historyresponse

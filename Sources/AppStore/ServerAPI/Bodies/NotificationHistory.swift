@@ -1,3 +1,4 @@
+package import JSONText
 package import Subscriptions
 
 /// Which notifications are asked for.

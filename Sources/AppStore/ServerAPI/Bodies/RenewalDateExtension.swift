@@ -1,3 +1,4 @@
+package import JSONText
 package import Subscriptions
 
 /// A free extension of one customer's subscription.

@@ -1,3 +1,5 @@
+package import JSONText
+
 /// What Apple says where it answers no.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/error-codes. A 401 has no such body.

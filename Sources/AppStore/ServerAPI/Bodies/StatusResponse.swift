@@ -1,3 +1,5 @@
+package import JSONText
+
 /// Where each of a customer's subscriptions stands.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/statusresponse

@@ -1,3 +1,5 @@
+package import JSONText
+
 /// One transaction.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/transactioninforesponse

@@ -1,3 +1,4 @@
+package import JSONText
 package import Subscriptions
 
 /// What the Advanced Commerce API adds to a transaction, or to a renewal.

@@ -1,3 +1,4 @@
+package import JSONText
 package import Subscriptions
 
 /// What Apple signs of a notification, version 2.

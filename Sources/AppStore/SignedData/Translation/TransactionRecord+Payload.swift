@@ -27,8 +27,8 @@ extension TransactionRecord {
       kind: payload.transactionReason?.kind ?? .unknown,
       purchaseDate: try Fields.required(payload.purchaseDate, "purchaseDate"),
       originalPurchaseDate: payload.originalPurchaseDate, expiresDate: payload.expiresDate,
-      webOrderLineItemID: try Fields.number(payload.webOrderLineItemID, "webOrderLineItemId")
-        .map { WebOrderLineItemID($0) },
+      webOrderLineItemID: WebOrderLineItemID(
+        reported: try Fields.number(payload.webOrderLineItemID, "webOrderLineItemId")),
       productType: type,
       subscriptionGroup: try Fields.identifier(
         payload.subscriptionGroupIdentifier, "subscriptionGroupIdentifier"),
@@ -38,7 +38,9 @@ extension TransactionRecord {
       periodType: payload.periodType,
       offerID: try Fields.identifier(payload.offerIdentifier, "offerIdentifier"),
       isUpgraded: payload.isUpgraded ?? false, revocation: payload.revocation,
-      priceMilliunits: payload.price,
+      priceMilliunits: payload.price.flatMap {
+        ChargePrice.believable.contains($0) ? $0 : nil
+      },
       currency: try Fields.currency(payload.currency, "currency"),
       isCommitment: payload.billingPlanType == .monthly || payload.commitmentInfo != nil)
   }
@@ -57,8 +59,13 @@ extension JWSTransactionDecodedPayload {
 
   /// What Apple signs is current: that no revocation is named means that there is none.
   fileprivate var revocation: RevocationStatus {
-    revocationDate.map { .revoked(at: $0, reason: revocationReason.map(String.init)) }
-      ?? .notRevoked
+    guard let revocationDate else { return .notRevoked }
+    return .revoked(
+      Revocation(
+        at: revocationDate, reason: revocationReason.map(String.init),
+        // Longer names than the table's are none of Apple's.
+        type: revocationType.flatMap { 1...64 ~= $0.utf8.count ? $0 : nil },
+        percentage: revocationPercentage))
   }
 }
 

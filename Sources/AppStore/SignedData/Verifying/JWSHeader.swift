@@ -1,3 +1,5 @@
+import JSONText
+
 /// What is read of a JWS's header: that it is of Apple's form, and its certificates.
 ///
 /// Anything else that it may name, a key or where to get one above all, is not looked at.
@@ -17,14 +19,14 @@ struct JWSHeader {
     let bytes = try CompactJWS.decoded(Array(text.utf8)[...], "header")
     let json: JSONValue
     do {
-      json = try JSONValue(parsing: bytes)
+      json = try JSONValue(parsing: bytes, mostValues: 100)
     } catch {
       throw SignedDataFault(.invalidHeader, "has a header that \(error)")
     }
     guard case .object = json else {
       throw SignedDataFault(.invalidHeader, "has a header that is no object")
     }
-    guard json["alg"]?.string == "ES256" else {
+    guard json["alg"] == "ES256" else {
       throw SignedDataFault(.unsupportedAlgorithm, "is not signed with ES256")
     }
     guard json["crit"] == nil else {
@@ -33,7 +35,7 @@ struct JWSHeader {
     }
     certificates = (json["x5c"]?.array ?? []).compactMap(\.string)
     guard needsCertificates else { return }
-    if certificates.count == 1, json["kid"]?.string == Self.xcodeKeyID {
+    if certificates.count == 1, json["kid"] == .string(Self.xcodeKeyID) {
       throw SignedDataFault(
         .notSignedByApple, "was signed by Xcode and not by Apple, which is not accepted here")
     }

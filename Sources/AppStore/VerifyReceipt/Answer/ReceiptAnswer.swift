@@ -65,7 +65,7 @@ extension ReceiptAnswer.Contents {
     let fields = try decoder.container(keyedBy: AnswerKey.self)
     let receipts = try fields.decodeIfPresent(AnswerList<ReceiptBody>.self, forKey: "receipt")
     guard let receipts, !receipts.elements.isEmpty else {
-      let fault = receipts?.faults.first.map { "can't be read: \($0)" }
+      let fault = receipts?.faults.first.map { "can't be read: \($0.reason)" }
       throw UnreadableField("receipt", fault ?? "is missing")
     }
     self.receipts = receipts

@@ -3,7 +3,7 @@ import Subscriptions
 /// The field `receipt`: an app receipt with its list `in_app`, or, in answers to iOS 6 style
 /// receipts, one flat transaction.
 struct ReceiptBody: Decodable, Sendable {
-  /// `bundle_id` or `bid`.
+  /// `bundle_id` or `bid`; empty if one of them is, and the other is not given.
   let bundleID: String?
   let requestDate: Timestamp?
   let creationDate: Timestamp?
@@ -11,11 +11,15 @@ struct ReceiptBody: Decodable, Sendable {
   /// The receipt itself as a transaction, where it is one.
   let transaction: ReceiptItem?
   /// Why it is none, though it looks like one.
-  let transactionFault: String?
+  let transactionFault: EntryFault?
 
   init(from decoder: any Decoder) throws {
     let fields = try decoder.container(keyedBy: AnswerKey.self)
-    bundleID = try fields.identifier("bundle_id") ?? fields.identifier("bid")
+    let isEmpty = ["bundle_id", "bid"].contains {
+      (try? fields.decodeIfPresent(String.self, forKey: $0)) == ""
+    }
+    bundleID =
+      try fields.identifier("bundle_id") ?? fields.identifier("bid") ?? (isEmpty ? "" : nil)
     requestDate = try? fields.moment("request_date")
     creationDate = try? fields.moment("receipt_creation_date")
     inApp = try fields.decodeIfPresent(AnswerList<ReceiptItem>.self, forKey: "in_app")
@@ -26,7 +30,9 @@ struct ReceiptBody: Decodable, Sendable {
     do {
       (transaction, transactionFault) = (try ReceiptItem(from: decoder), nil)
     } catch let fault as UnreadableField {
-      (transaction, transactionFault) = (nil, fault.description)
+      transaction = nil
+      transactionFault = EntryFault(
+        reason: fault.description, purchaseDate: try? fields.moment("purchase_date"))
     }
   }
 }

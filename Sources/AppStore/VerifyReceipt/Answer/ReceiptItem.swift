@@ -8,7 +8,7 @@ struct ReceiptItem: Decodable, Hashable, Sendable {
   let transactionID: String
   let originalTransactionID: String
   let purchaseDate: Timestamp
-  var webOrderLineItemID: String?
+  var webOrderLineItemID: WebOrderLineItemID?
   var originalPurchaseDate: Timestamp?
   var expiresDate: Timestamp?
   var cancellationDate: Timestamp?
@@ -49,7 +49,8 @@ struct ReceiptItem: Decodable, Hashable, Sendable {
     guard self.transactionID.utf8.count <= AppleIdentifier.longestNumber else {
       throw UnreadableField("transaction_id", "is missing, and its line's is too long")
     }
-    webOrderLineItemID = try fields.transactionIdentifier("web_order_line_item_id")
+    webOrderLineItemID = WebOrderLineItemID(
+      reported: try fields.transactionIdentifier("web_order_line_item_id"))
     originalPurchaseDate = try fields.moment("original_purchase_date")
     expiresDate = try fields.moment("expires_date")
     cancellationDate = try fields.moment("cancellation_date")
@@ -105,7 +106,7 @@ struct ReceiptItem: Decodable, Hashable, Sendable {
   private var sortKey: [String] {
     [
       purchaseDate.description, expiresDate?.description, cancellationDate?.description,
-      cancellationReason, originalPurchaseDate?.description, webOrderLineItemID,
+      cancellationReason, originalPurchaseDate?.description, webOrderLineItemID?.rawValue,
       quantity?.description, isTrialPeriod?.description, isInIntroOfferPeriod?.description,
       isUpgraded?.description, ownershipType, subscriptionGroup, promotionalOfferID, offerCodeName,
       appAccountToken, bundleID,

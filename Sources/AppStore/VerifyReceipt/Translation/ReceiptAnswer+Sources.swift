@@ -39,9 +39,9 @@ extension ReceiptAnswer.Contents {
     return [line: [renewal]]
   }
 
-  /// Whatever could not be read, and where it stands.
+  /// The entries that could not be read.
   var faults: [UnreadableRecord] {
-    let lists: [(String, [String])] = [
+    let lists: [(String, [EntryFault])] = [
       ("receipt", receipts.faults + receipts.elements.compactMap(\.transactionFault)),
       ("in_app", receipts.elements.flatMap { $0.inApp?.faults ?? [] }),
       ("latest_receipt_info", latestReceiptInfo?.faults ?? []),
@@ -50,12 +50,14 @@ extension ReceiptAnswer.Contents {
       (
         "pending_renewal_info",
         (pendingRenewalInfo?.elements ?? []).filter { $0.originalTransactionID == nil }
-          .map { _ in "original_transaction_id is missing" }
+          .map { _ in EntryFault(reason: "original_transaction_id is missing") }
       ),
-      ("top level", [renewalFault].compactMap(\.self)),
+      ("top level", [renewalFault].compactMap { $0.map { EntryFault(reason: $0) } }),
     ]
-    return lists.flatMap { list, reasons in
-      reasons.map { UnreadableRecord(list: list, reason: $0) }
+    return lists.flatMap { list, faults in
+      faults.map {
+        UnreadableRecord(list: list, reason: $0.reason, purchaseDate: $0.purchaseDate)
+      }
     }
   }
 }

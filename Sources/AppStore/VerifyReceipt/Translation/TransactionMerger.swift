@@ -56,7 +56,8 @@ struct TransactionMerger {
         result.incomplete.append(
           UnreadableRecord(
             list: "in_app and latest_receipt_info",
-            reason: "expires_date is missing, though the product's other transactions have one"))
+            reason: "expires_date is missing, though the product's other transactions have one",
+            purchaseDate: record.purchaseDate))
       } else {
         result.records.append(record)
       }
@@ -84,6 +85,6 @@ struct TransactionMerger {
       return TransactionRecord(archived, key: key, asOf: asOf, otherwise: .notSaid)
     }
     if let archived { item.fill(from: archived) }
-    return TransactionRecord(item, key: key, asOf: requestDate, otherwise: .notRevoked)
+    return TransactionRecord(item, key: key, asOf: requestDate, otherwise: .notMentioned)
   }
 }

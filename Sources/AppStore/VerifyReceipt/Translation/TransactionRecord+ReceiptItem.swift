@@ -13,7 +13,7 @@ extension TransactionRecord {
     self.init(
       key: key, asOf: asOf, purchaseDate: item.purchaseDate,
       originalPurchaseDate: item.originalPurchaseDate, expiresDate: item.expiresDate,
-      webOrderLineItemID: item.webOrderLineItemID.map { WebOrderLineItemID($0) },
+      webOrderLineItemID: item.webOrderLineItemID,
       subscriptionGroup: item.subscriptionGroup, quantity: item.quantity ?? 1,
       appAccountToken: item.appAccountToken.flatMap { UUID(uuidString: $0) },
       ownershipType: item.ownershipType == "FAMILY_SHARED" ? .familyShared : .purchased,

@@ -19,7 +19,7 @@ extension VerifiedReceipt {
     let merged = merger.merged()
     self.init(
       environment: environment, bundleID: bundleID, status: status, requestDate: requestDate,
-      records: merged.records,
+      clockSkew: max(requestDate - answeredAt, .zero), records: merged.records,
       unreadable: (contents.faults + merged.incomplete).sorted(),
       unusableAppAccountTokens: merged.unusableAppAccountTokens)
     let latest = Dictionary(grouping: merged.records, by: \.key.line).mapValues { records in

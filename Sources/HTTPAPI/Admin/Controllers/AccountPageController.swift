@@ -141,7 +141,7 @@ enum AdminPath {
   {
     let id =
       context.parameters.get(TextField.accountID.name) == nil
-      ? try TextField.accountID.checked(FormFields(query: request.uri)["id"] ?? "")
+      ? try TextField.accountID.checked(FormFields(query: request.uri)["id"]?.rawValue ?? "")
       : try context.parameter(.accountID)
     guard let account = try await ledger.account(id) else {
       throw Problem(.unknownAccount, "The account was never seen.")

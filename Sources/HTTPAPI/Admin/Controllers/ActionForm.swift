@@ -30,7 +30,7 @@ struct ActionForm: Sendable {
   ) async throws -> Response {
     let fields = fields.map { field in
       var field = field
-      field.value = context.admin.form[field.name] ?? field.value
+      field.value = context.admin.form[field.name]?.rawValue ?? field.value
       if let problem, problem.field == field.name { field.fault = problem.detail }
       return field
     }
@@ -50,7 +50,7 @@ struct ActionForm: Sendable {
     let hidden =
       unseen
       + fields.compactMap { field in
-        context.admin.form[field.name].map { HiddenField(name: field.name, value: $0) }
+        context.admin.form[field.name].map { HiddenField(name: field.name, value: $0.rawValue) }
       }
     return pages.response(
       try await page(

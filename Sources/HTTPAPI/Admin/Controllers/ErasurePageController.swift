@@ -20,7 +20,7 @@ struct ErasurePageController: Sendable {
     let account = try await AdminPath.account(request, context, in: ledger)
     let form = form(for: account)
     do {
-      guard context.admin.form["typed_account_id"] == account.id else {
+      guard context.admin.form["typed_account_id"] == ExactText(account.id) else {
         throw Problem.invalid("typed_account_id", "must be the account's id, exactly")
       }
       let administrator = try context.actingAdministrator()

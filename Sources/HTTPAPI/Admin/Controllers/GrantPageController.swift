@@ -26,7 +26,7 @@ struct GrantPageController: Sendable {
     let form = form(for: account)
     do {
       let name = try context.admin.form.text(Self.entitlement)
-      let end = try Self.end(context.admin.form["expires_at"], after: pages.now())
+      let end = try Self.end(context.admin.form["expires_at"]?.rawValue, after: pages.now())
       let administrator = try context.actingAdministrator()
       guard ActionForm.isConfirmed(context) else {
         return try await form.confirm(
@@ -36,7 +36,8 @@ struct GrantPageController: Sendable {
           unseen: [HiddenField(name: "grant_id", value: UUID().uuidString.lowercased())])
       }
       _ = try await ledger.grant(
-        as: context.admin.form["grant_id"].flatMap(UUID.init(uuidString:)) ?? UUID(), name,
+        as: context.admin.form["grant_id"].flatMap { UUID(uuidString: $0.rawValue) } ?? UUID(),
+        name,
         to: account.id, until: end, by: administrator, terms: entitlements.terms,
         at: pages.now())
       return PageMaker.done(
@@ -92,9 +93,9 @@ struct GrantPageController: Sendable {
 
   private func warnings(about name: String, for account: Account) async throws -> [String] {
     let held = try await entitlements.entitlements(of: account.id, now: pages.now())
-    var warnings = held.filter { $0.name == name && $0.isActive }
+    var warnings = held.filter { ExactText($0.name) == ExactText(name) && $0.isActive }
       .map { "It may use “\(name)” already: \($0.inWords)" }
-    if !entitlements.terms.catalogue.entitlementNames.contains(name) {
+    if !entitlements.terms.catalogue.entitlementNames.contains(ExactText(name)) {
       warnings.append("No product of the catalogue grants “\(name)”: is it written as meant?")
     }
     return warnings
@@ -147,5 +148,7 @@ struct GrantPageController: Sendable {
 
 extension Catalogue {
   /// Whatever any product grants.
-  fileprivate var entitlementNames: Set<String> { Set(products.flatMap(\.entitlements)) }
+  fileprivate var entitlementNames: Set<ExactText> {
+    Set(products.lazy.flatMap(\.entitlements).map { ExactText($0) })
+  }
 }

@@ -1,12 +1,14 @@
 import HTTPTypes
 import Hummingbird
+import LedgerStorage
 import Logging
 import Subscriptions
 
 /// Logging in with an administrator's key, and out.
 struct LoginController: Sendable {
   let keys: APIKeys
-  let throttle: LoginThrottle
+  let brake: FailureBrake
+  let ledger: Ledger
   let templates: PageTemplates
   let now: @Sendable () -> Timestamp
 
@@ -14,7 +16,7 @@ struct LoginController: Sendable {
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let query = FormFields(query: request.uri)
     return page(
-      returnTo: query["return_to"],
+      returnTo: query["return_to"]?.rawValue,
       fault: query["ended"].map { _ in
         "The session is over, and nothing was done: log in, and send the form once more."
       })
@@ -23,40 +25,33 @@ struct LoginController: Sendable {
   @Sendable
   func logIn(_ request: Request, context: APIContext) async throws -> Response {
     guard request.isFromOurPages else { throw Problem.foreignForm }
-    let form = try await request.form()
-    let (now, secret) = (now(), Array((form["key"] ?? "").utf8))
-    let attempt = throttle.attempt(by: Self.client(of: request, context), at: now) {
-      () -> AdminSession? in
-      guard let caller = keys.caller(secret: secret), caller.role == .admin,
-        let key = keys.sessionKey(ofAdministrator: caller.name)
-      else { return nil }
-      return AdminSession(of: caller.name, key: key, at: now)
-    }
-    switch attempt {
-    case .success(let session):
-      context.logger.info(
-        "An administrator logged in", metadata: ["caller": "\(session.administrator)"])
-      var response = Response.redirect(
-        to: Self.destination(form["return_to"]), type: .normal)
-      response.setCookie(.session(session, on: request))
-      return response
-    case .failure:
+    let form = try await request.form(upTo: BodyLimit.login)
+    let now = now()
+    let caller = keys.caller(secret: Array((form["key"]?.rawValue ?? "").utf8))
+    guard let caller, caller.role == .admin,
+      let key = keys.sessionKey(ofAdministrator: caller.name)
+    else {
       context.logger.notice("A login failed")
+      BodyShare.current?.giveBack()
+      await brake.delay(.login(request, context, key: caller), at: now)
       return page(
-        returnTo: form["return_to"], fault: "This is no administrator's key.",
+        returnTo: form["return_to"]?.rawValue, fault: "This is no administrator's key.",
         status: .forbidden)
-    case .tooSoon(let wait):
-      var response = page(
-        returnTo: form["return_to"],
-        fault: "Too many tries failed. Wait \(Age.text(wait)), and try again.",
-        status: .tooManyRequests)
-      response.headers[.retryAfter] = "\(wait.components.seconds + 1)"
-      return response
     }
+    let session = AdminSession(of: caller.name, key: key, at: now)
+    try await ledger.openSession(
+      session.id, of: session.administrator, until: session.end, at: now)
+    context.logger.info(
+      "An administrator logged in", metadata: ["caller": "\(session.administrator)"])
+    var response = Response.redirect(
+      to: Self.destination(form["return_to"]?.rawValue), type: .normal)
+    response.setCookie(.session(session, on: request))
+    return response
   }
 
   @Sendable
   func logOut(_ request: Request, context: APIContext) async throws -> Response {
+    if let session = context.admin.session { try await ledger.closeSession(session.id) }
     var response = Response.redirect(to: PageAddress.login, type: .normal)
     response.setCookie(.session(nil, on: request))
     return response
@@ -74,18 +69,5 @@ struct LoginController: Sendable {
 
   private static func destination(_ path: String?) -> String {
     path.flatMap { PageAddress.isOurs($0) ? $0 : nil } ?? PageAddress.overview
-  }
-
-  /// By what a client is known: what the nearest proxy says of its address, and the proxy's own.
-  private static func client(of request: Request, _ context: APIContext)
-    -> [(name: String, free: Int)]
-  {
-    let address = context.remoteAddress ?? "unknown"
-    let behind = request.headers[values: .forwardedFor].last?.split(separator: ",").last
-    let said = behind.map { $0.prefix(64).filter { !$0.isWhitespace } } ?? ""
-    return [
-      ("\(address) for \(said)", LoginThrottle.freeFailures),
-      (address, LoginThrottle.freeFailuresOfAddress),
-    ]
   }
 }

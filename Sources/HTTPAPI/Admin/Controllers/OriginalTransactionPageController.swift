@@ -15,7 +15,9 @@ struct OriginalTransactionPageController: Sendable {
     let id = OriginalTransactionID(try context.parameter(.originalTransactionID))
     let query = FormFields(query: request.uri)
     let environments = try await ledger.environments(of: id)
-    let wanted = query["environment"].flatMap(Subscriptions.Environment.init(rawValue:))
+    let wanted = query["environment"].flatMap {
+      Subscriptions.Environment(exactly: $0.rawValue)
+    }
     // Production first, where both have it; the page links the other.
     guard let environment = environments.first(where: { $0 == wanted ?? $0 }),
       let family = try await ledger.family(of: LineID(environment, id))

@@ -93,10 +93,10 @@ extension AdminContext {
   ///
   /// - Throws: A ``Problem`` where it is another action, or nothing was chosen.
   func chosen(_ action: String) throws -> [String] {
-    guard form["do"] == action else {
+    guard form["do"] == ExactText(action) else {
       throw Problem.invalid("do", "must be \(action)")
     }
-    let items = form.all("item").filter { !$0.isEmpty }
+    let items = form.all("item").map(\.rawValue).filter { !$0.isEmpty }
     guard !items.isEmpty else { throw Problem.invalid("item", "is missing: choose a row") }
     guard items.count <= Self.mostChosen else {
       throw Problem.invalid("item", "may be there \(Self.mostChosen) times")

@@ -13,7 +13,7 @@ struct SearchController: Sendable {
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    let query = FormFields(query: request.uri)["q"]?
+    let query = FormFields(query: request.uri)["q"]?.rawValue
       .trimmingCharacters(in: .whitespacesAndNewlines)
     guard let query, !query.isEmpty else {
       return pages.response(

@@ -28,7 +28,7 @@ struct TransferPageController: Sendable {
       guard ActionForm.isConfirmed(context) else {
         return try await form.confirm(
           pages, context, consequences: try await consequences(of: report, to: account.id),
-          warnings: report.ownerAccountID == account.id
+          warnings: report.ownerAccountID.map(AccountID.init(_:)) == AccountID(account.id)
             ? ["“\(account.id)” owns it already: the decision becomes the administrator's."] : [])
       }
       try await transactions.ledger.transfer(

@@ -51,7 +51,7 @@ struct UnclaimedController: Sendable {
     let parts = text.split(separator: separator, omittingEmptySubsequences: false)
       .map(String.init)
     guard parts.count == 5, let milliseconds = Int64(parts[0]),
-      let environment = Subscriptions.Environment(rawValue: parts[1])
+      let environment = Subscriptions.Environment(exactly: parts[1])
     else { throw PagePart.unknownPlace(prefix) }
     return (
       Timestamp(milliseconds: milliseconds),

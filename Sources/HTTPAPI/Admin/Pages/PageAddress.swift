@@ -28,7 +28,8 @@ enum PageAddress {
   /// Whether a path is one of the pages, or of what belongs to them.
   static func contains(_ path: String) -> Bool {
     // As the router reads it, for which empty parts are none.
-    path.split(separator: "/", maxSplits: 1).first == "admin"
+    path.utf8.split(separator: UInt8(ascii: "/"), maxSplits: 1).first?.elementsEqual("admin".utf8)
+      ?? false
   }
 
   static func search(_ text: String) -> String {
@@ -90,8 +91,8 @@ enum PageAddress {
   /// Whether somebody may be sent on to a path after logging in: a page of ours, and nothing that a
   /// browser reads as another host.
   static func isOurs(_ path: String) -> Bool {
-    (path == overview || path.hasPrefix("/admin/") || path.hasPrefix("/admin?"))
-      && path.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") }
+    path.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") }
+      && (path == overview || path.hasPrefix("/admin/") || path.hasPrefix("/admin?"))
   }
 
   private static func address(_ path: String, query: [(name: String, value: String)]) -> String {

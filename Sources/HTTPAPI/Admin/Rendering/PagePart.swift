@@ -1,5 +1,6 @@
 import Hummingbird
 import HummingbirdCore
+import Subscriptions
 
 /// Which part of a page's list is asked for: `after` and `limit`, as in the interface.
 ///
@@ -24,10 +25,11 @@ struct PagePart: Sendable {
     let query = FormFields(query: uri)
     self.path = path
     self.prefix = prefix
-    after = query["\(prefix)after"]
+    after = query["\(prefix)after"]?.rawValue
+    guard (after?.utf8.count ?? 0) <= Page.longestCursor else { throw Self.unknownPlace(prefix) }
     limit =
       try query["\(prefix)limit"].map { text in
-        guard let limit = Int(text), (1...Self.most).contains(limit) else {
+        guard let limit = Int(text.rawValue), (1...Self.most).contains(limit) else {
           throw Problem.invalid("\(prefix)limit", "must be a number from 1 to \(Self.most)")
         }
         return limit
@@ -41,8 +43,8 @@ struct PagePart: Sendable {
     -> (elements: [Element], paging: Paging?)
   {
     var start = 0
-    if let after {
-      guard let position = list.firstIndex(where: { cursor($0) == after }) else {
+    if let after = after.map(ExactText.init(_:)) {
+      guard let position = list.firstIndex(where: { ExactText(cursor($0)) == after }) else {
         throw Self.unknownPlace(prefix)
       }
       start = position + 1
@@ -88,7 +90,7 @@ struct PagePart: Sendable {
   }
 
   static func unknownPlace(_ prefix: String = "") -> Problem {
-    Problem.invalid("\(prefix)after", "must be what a page before gave")
+    Problem.invalid("\(prefix)after", "must be an `after` value from a previous page")
   }
 
   private func href(after cursor: String?) -> String {

@@ -3,6 +3,7 @@ import HTTPTypes
 import Hummingbird
 import HummingbirdCore
 import NIOCore
+import Subscriptions
 
 /// What the pages load: the style sheet, the script and the icon, and nothing else.
 ///
@@ -14,16 +15,21 @@ struct StaticFile: Sendable {
   static let script = StaticFile(
     "/admin/admin.js", PackageResources.admin_js, "text/javascript; charset=utf-8")
   static let icon = StaticFile("/admin/icon.svg", PackageResources.icon_svg, "image/svg+xml")
+  /// Their paths, which need no session.
+  static let paths: Set<ExactText> = [
+    ExactText(styleSheet.path), ExactText(script.path), ExactText(icon.path),
+  ]
 
   let path: String
-  private let bytes: [UInt8]
+  /// Shared by all answers.
+  private let body: ByteBuffer
   private let mediaType: String
   /// Of the content.
   private let version: String
 
   private init(_ path: String, _ bytes: [UInt8], _ mediaType: String) {
     self.path = path
-    self.bytes = bytes
+    body = ByteBuffer(bytes: bytes)
     self.mediaType = mediaType
     version = Base64URL.text(of: Array(SHA256.hash(data: bytes).prefix(12)))
   }
@@ -35,15 +41,15 @@ struct StaticFile: Sendable {
 
   @Sendable
   func serve(_ request: Request, context: APIContext) async throws -> Response {
-    let isNamed = FormFields(query: request.uri)["v"] == version
+    let isNamed = FormFields(query: request.uri)["v"] == ExactText(version)
     let headers: HTTPFields = [
       .contentType: mediaType, .eTag: tag,
       .cacheControl: isNamed ? "public, max-age=31536000, immutable" : "no-cache",
     ]
-    if request.headers[.ifNoneMatch].map({ $0 == "*" || $0.contains(tag) }) ?? false {
+    if request.headers[.ifNoneMatch].map({ $0.isASCII && ($0 == "*" || $0.contains(tag)) }) ?? false
+    {
       return Response(status: .notModified, headers: headers)
     }
-    return Response(
-      status: .ok, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(bytes: bytes)))
+    return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: body))
   }
 }

@@ -16,17 +16,18 @@ extension ReportForm {
 extension ReportField {
   fileprivate init(_ parameter: ReportParameter, of request: ReportRequest) {
     let name = parameter.rawValue
-    let value = request.fields[name] ?? ""
+    let sent = request.fields[name] ?? ""
+    let value = sent.rawValue
     self.init(id: "choice-" + name.replacing("_", with: "-"), name: name, label: parameter.label)
     fault = request.faults[name]
     if let values = parameter.values {
       isSelect = true
       options = values.map {
-        ReportOption(value: $0.value, label: $0.label, isSelected: $0.value == value)
+        ReportOption(value: $0.value, label: $0.label, isSelected: ExactText($0.value) == sent)
       }
     } else if parameter.isFlag {
       isCheckbox = true
-      isChecked = value == "true"
+      isChecked = sent == "true"
     } else {
       isInput = true
       // What is no day would not be shown by a field for days.

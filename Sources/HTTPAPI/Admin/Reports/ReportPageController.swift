@@ -73,7 +73,8 @@ struct ReportPageController: Sendable {
     do {
       let cell = try asked.cell()
       if asked.fields["format"] == "csv" { return try await file(cell, context) }
-      let offset = min(max(asked.fields["offset"].flatMap(Int.init) ?? 0, 0), Self.farthest)
+      let offset = min(
+        max(asked.fields["offset"].flatMap { Int($0.rawValue) } ?? 0, 0), Self.farthest)
       let question = ReportQuestion.items(cell, from: offset, limit: Self.itemsAtOnce)
       switch await desk.outcome(question) {
       case .failed(let error): throw error
@@ -252,7 +253,7 @@ extension APIContext {
   ///
   /// - Throws: A ``Problem`` for one that there is not.
   fileprivate func report() throws -> Report {
-    guard let report = Report(rawValue: try parameter(TextField(name: "name", maximumLength: 64)))
+    guard let report = Report(exactly: try parameter(TextField(name: "name", maximumLength: 64)))
     else { throw Problem(.unknownReport, "There is no such report; the list of reports has all.") }
     return report
   }

@@ -7,7 +7,7 @@ import Subscriptions
 struct ReportRequest: Sendable {
   let report: Report
   /// What was written into the form, whatever it is.
-  var fields: [String: String]
+  let fields: EncodedFields
   var choices = ReportChoices()
   /// What is wrong, by the names of the fields.
   var faults: [String: String] = [:]
@@ -21,15 +21,9 @@ struct ReportRequest: Sendable {
   /// moment is meant.
   init(_ report: Report, query: String?, at now: Timestamp) {
     self.report = report
-    let sent = (query ?? "").split(separator: "&").compactMap { pair in
-      let parts = pair.split(separator: "=", maxSplits: 1).map {
-        $0.replacing("+", with: " ").removingPercentEncoding ?? ""
-      }
-      return parts.count == 2 ? (parts[0], parts[1]) : nil
-    }
-    fields = Dictionary(sent) { first, _ in first }
+    fields = EncodedFields(query ?? "", .html)
     for parameter in ReportParameter.allCases where parameter != .column {
-      guard let text = fields[parameter.rawValue] else { continue }
+      guard let text = fields[parameter.rawValue]?.rawValue, !text.isEmpty else { continue }
       let name = parameter.rawValue
       let day = parameter == .knownAt || parameter == .asOf ? CalendarDate(iso8601: text) : nil
       let end = day.map { Timestamp(endOf: $0, in: choices.timeZone) }
@@ -96,14 +90,18 @@ struct ReportRequest: Sendable {
   /// - Throws: ``ReportFault`` for one that the report does not have.
   func cell() throws -> ReportCell {
     var row: [String: String?] = [:]
-    for (name, value) in fields where name.hasPrefix(Self.rowPrefix) && name != Self.empty {
-      row[String(name.dropFirst(Self.rowPrefix.count))] = value
+    // The names of columns are ASCII, and no other name leads anywhere.
+    for (name, value) in fields.all(beginningWith: Self.rowPrefix)
+    where name.isASCII && Self.rowPrefix + name != Self.empty && !value.isEmpty {
+      if row[name] == nil { row[name] = value }
     }
-    for name in (fields[Self.empty] ?? "").split(separator: ",") {
+    let empty = fields[Self.empty]?.rawValue ?? ""
+    for name in empty.isASCII ? empty.split(separator: ",") : [] {
       let isEmpty = name.hasSuffix(":")
       row.updateValue(isEmpty ? "" : nil, forKey: String(isEmpty ? name.dropLast() : name))
     }
-    return try ReportCell(of: report, choices, column: fields[Self.column] ?? "", row: row)
+    let column = fields[Self.column]?.rawValue ?? ""
+    return try ReportCell(of: report, choices, column: column.isASCII ? column : "", row: row)
   }
 
   // MARK: Reading

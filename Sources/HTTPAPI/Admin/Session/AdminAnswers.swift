@@ -1,5 +1,6 @@
 import HTTPTypes
 import Hummingbird
+import LedgerStorage
 import NIOHTTP1
 import Subscriptions
 
@@ -7,6 +8,7 @@ import Subscriptions
 /// the headers that keep the pages safe, and errors as pages.
 struct AdminAnswers: RouterMiddleware {
   let keys: APIKeys
+  let ledger: Ledger
   let templates: PageTemplates
   let now: @Sendable () -> Timestamp
 
@@ -16,14 +18,12 @@ struct AdminAnswers: RouterMiddleware {
   ) async throws -> Response {
     guard PageAddress.contains(request.uri.path) else { return try await next(request, context) }
     var context = context
-    context.admin.session = request.cookies[Cookie.sessionName].flatMap {
-      AdminSession(cookie: $0.value, keys: keys, at: now())
-    }
-    let sealed = request.cookies[Cookie.flashName]
-    context.admin.flash = sealed.flatMap { context.admin.session?.flash(sealed: $0.value) }
+    let sealed = request.cookie(Cookie.flashName)
 
     var response: Response
     do {
+      context.admin.session = try await session(of: request)
+      context.admin.flash = sealed.flatMap { context.admin.session?.flash(sealed: $0) }
       response = try await next(request, context)
     } catch let error as HTTPParserError {
       throw error
@@ -36,6 +36,16 @@ struct AdminAnswers: RouterMiddleware {
     }
     Self.protect(&response)
     return response
+  }
+
+  /// The session of a cookie that was signed here and not logged out.
+  private func session(of request: Request) async throws -> AdminSession? {
+    guard !StaticFile.paths.contains(ExactText(request.uri.path)),
+      let cookie = request.cookie(Cookie.sessionName),
+      let session = AdminSession(cookie: cookie, keys: keys, at: now()),
+      try await ledger.isOpen(session: session.id)
+    else { return nil }
+    return session
   }
 
   /// What the pages load comes from here, and nothing of them runs or stands anywhere else.

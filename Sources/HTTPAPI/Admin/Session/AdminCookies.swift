@@ -1,6 +1,23 @@
 import Hummingbird
 import Subscriptions
 
+extension Request {
+  /// The value of a cookie of ours: visible ASCII; nil for any other.
+  func cookie(_ name: String) -> String? {
+    let prefix = Array("\(name)=".utf8)
+    for field in headers[values: .cookie] {
+      for pair in field.utf8.split(separator: UInt8(ascii: ";")) {
+        let pair = pair.drop { $0 == UInt8(ascii: " ") }
+        guard pair.starts(with: prefix) else { continue }
+        let value = pair.dropFirst(prefix.count)
+        guard value.allSatisfy({ (0x21...0x7E).contains($0) }) else { return nil }
+        return String(Substring(value))
+      }
+    }
+    return nil
+  }
+}
+
 extension Cookie {
   static let sessionName = "tenure_admin"
   static let flashName = "tenure_admin_told"

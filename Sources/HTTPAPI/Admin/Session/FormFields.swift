@@ -2,44 +2,40 @@ import Foundation
 import Hummingbird
 import HummingbirdCore
 import NIOCore
+import Subscriptions
 
 /// What a form sends, in a body or in a query: names and values as browsers write them.
 struct FormFields: Sendable {
-  private var fields: [(name: String, value: String)] = []
+  private var fields = EncodedFields()
 
   init() {}
 
-  /// Reads `application/x-www-form-urlencoded`; what can't be read is left out.
-  init(_ text: some StringProtocol) {
-    fields = text.split(separator: "&").compactMap { pair in
-      let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-      guard let name = Self.decoded(parts[0]) else { return nil }
-      guard parts.count == 2 else { return (name, "") }
-      return Self.decoded(parts[1]).map { (name, $0) }
+  init(query uri: URI) { fields = EncodedFields(uri.query ?? "", .html) }
+
+  /// Reads `application/x-www-form-urlencoded`; what cannot be read is left out.
+  ///
+  /// - Throws: A ``Problem`` for a field whose name is too long.
+  init(_ text: String) throws {
+    fields = EncodedFields(text, .html)
+    guard !fields.hasLongName else {
+      throw Problem(
+        .invalidRequest, "The name of a field may have up to \(EncodedFields.longestName) bytes.")
     }
   }
 
-  init(query uri: URI) { self.init(uri.query ?? "") }
-
-  private static func decoded(_ text: some StringProtocol) -> String? {
-    String(text).replacing("+", with: " ").removingPercentEncoding
-  }
-
   /// The first value of a name; nil if there is none, or it is empty.
-  subscript(name: String) -> String? {
-    fields.first { $0.name == name }.flatMap { $0.value.isEmpty ? nil : $0.value }
+  subscript(name: String) -> ExactText? {
+    fields[name].flatMap { $0.rawValue.isEmpty ? nil : $0 }
   }
 
   /// All values of a name.
-  func all(_ name: String) -> [String] {
-    fields.filter { $0.name == name }.map(\.value)
-  }
+  func all(_ name: String) -> [ExactText] { fields.all(name) }
 
   /// A text without spaces at its ends.
   ///
   /// - Throws: A ``Problem`` that names the field.
   func text(_ field: TextField) throws -> String {
-    let text = self[field.name]?.trimmingCharacters(in: .whitespacesAndNewlines) ?? ""
+    let text = self[field.name]?.rawValue.trimmingCharacters(in: .whitespacesAndNewlines) ?? ""
     guard !text.isEmpty else { throw Problem.invalid(field.name, "is missing") }
     return try field.checked(text)
   }
@@ -49,17 +45,11 @@ extension Request {
   /// Reads a body that a form sent.
   ///
   /// - Throws: A ``Problem`` for another media type or too large a body.
-  func form() async throws -> FormFields {
-    let mediaType = headers[.contentType]?.prefix { $0 != ";" }.lowercased()
+  func form(upTo limit: Int = BodyLimit.small) async throws -> FormFields {
     guard mediaType == "application/x-www-form-urlencoded" else {
       throw Problem(.invalidRequest, "This is for the forms of the administrator's pages.")
     }
-    let buffer: ByteBuffer
-    do {
-      buffer = try await body.collect(upTo: BodyLimit.small)
-    } catch is NIOTooManyBytesError {
-      throw Problem.contentTooLarge(limit: BodyLimit.small)
-    }
-    return FormFields(String(decoding: buffer.readableBytesView, as: UTF8.self))
+    let buffer = try await wholeBody(upTo: limit)
+    return try FormFields(String(decoding: buffer.readableBytesView, as: UTF8.self))
   }
 }

@@ -1,5 +1,6 @@
 import HTTPTypes
 import Hummingbird
+import Subscriptions
 
 extension Request {
   /// Whether a form can have come from a page of ours, as far as the browser says.
@@ -9,6 +10,9 @@ extension Request {
   /// same. A proxy may give the name under which it was called in `X-Forwarded-Host`, which no page
   /// of somebody else's can make a browser send.
   var isFromOurPages: Bool {
+    // Names of hosts are ASCII in every field: what is not is no page of ours.
+    let said = [HTTPField.Name.secFetchSite, .origin, .forwardedHost].compactMap { headers[$0] }
+    guard (said + [head.authority ?? ""]).allSatisfy(\.isASCII) else { return false }
     if let site = headers[.secFetchSite], site != "same-origin", site != "none" { return false }
     guard let origin = headers[.origin] else { return true }
     guard let end = origin.firstRange(of: "://") else { return false }
@@ -22,7 +26,7 @@ extension Request {
 
   /// Whether the browser came by HTTPS; that is for the proxy to say which ends it.
   var isSecure: Bool {
-    headers[.forwardedProto]?.split(separator: ",").first
+    headers[.forwardedProto].flatMap { $0.isASCII ? $0 : nil }?.split(separator: ",").first
       .map { $0.filter { !$0.isWhitespace }.lowercased() == "https" } ?? (head.scheme == "https")
   }
 

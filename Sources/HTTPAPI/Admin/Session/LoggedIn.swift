@@ -1,5 +1,6 @@
 import HTTPTypes
 import Hummingbird
+import Subscriptions
 
 /// Lets only administrators pass who are logged in, and only forms that came from their pages.
 struct LoggedIn: RouterMiddleware {
@@ -18,7 +19,7 @@ struct LoggedIn: RouterMiddleware {
     guard !isReading else { return try await next(request, context) }
     guard request.isFromOurPages else { throw Problem.foreignForm }
     context.admin.form = try await request.form()
-    guard let token = context.admin.form["csrf"], session.isFormToken(token) else {
+    guard let token = context.admin.form["csrf"], session.isFormToken(token.rawValue) else {
       throw Problem.foreignForm
     }
     return try await next(request, context)

@@ -1,4 +1,5 @@
 import Foundation
+import JSONText
 import LedgerStorage
 import Subscriptions
 
@@ -128,7 +129,7 @@ extension AdministratorAct {
   }
 
   fileprivate func sentence(on account: Account) -> String {
-    let details = try? JSONDecoder().decode(Details.self, from: Data(data.utf8))
+    let details = try? JSONValue(parsing: data.utf8).decode(Details.self)
     let entitlement = details?.entitlement.map { "“\($0)”" } ?? "an entitlement"
     switch Action(rawValue: action) {
     case .grant:

@@ -1,4 +1,5 @@
 import Foundation
+import JSONText
 import LedgerStorage
 import Subscriptions
 
@@ -84,7 +85,7 @@ extension [AdministratorAct] {
 extension FactRow {
   /// What the feed told an account.
   init(_ event: ToldEvent) {
-    let told = try? JSONDecoder().decode(ToldWords.self, from: Data(event.data.utf8))
+    let told = try? JSONValue(parsing: event.data.utf8).decode(ToldWords.self)
     self.init(
       at: Moment(event.occurredAt), sentence: (told ?? ToldWords()).sentence(for: event.type),
       source: "Event", sourceClass: TimelineSketch.Symbol.poll.rawValue,
@@ -155,6 +156,7 @@ private struct ToldWords: Decodable {
       case .productChanged: "The product changed to \(what)."
       case .orderFulfilled: "An order was fulfilled: \(what)."
       case .orderRefunded: "An order was refunded: \(what)."
+      case .orderReopened: "An order is open again: \(what)."
       case .orderExpired: "An order expired: \(what)."
       case .accountErased: "Its person was erased."
       }

@@ -4,7 +4,7 @@ import Subscriptions
 
 /// What brought entries of the ledger, in words.
 struct SourceWords: Sendable {
-  private let notifications: [String: NotificationSummary]
+  private let notifications: [ExactText: NotificationSummary]
   private let submitters: [UUID: String]
   private let acts: PlacingActs
 
@@ -55,7 +55,7 @@ struct SourceWords: Sendable {
   private func detail(of source: EntrySource) -> String? {
     switch source.kind {
     case .notification:
-      source.id.flatMap { notifications[$0] }.map {
+      source.id.flatMap { notifications[ExactText($0)] }.map {
         [$0.type, $0.subtype].compactMap(\.self).joined(separator: " ")
       }.flatMap { $0.isEmpty ? nil : $0 }
     case .receipt: "receipt"

@@ -63,9 +63,17 @@ extension SubmissionWarning {
     case .transactionNotInReceipt:
       "The transaction that its app named is not in what it sent"
         + (submission.retryAt.map { "; it is looked for again \(Moment($0).text)." } ?? ".")
+    case .purchasedLater:
+      "It contains a purchase dated after it was received, which it does not claim"
+        + (submission.retryAt.map { "; it is checked again \(Moment($0).text)." } ?? ".")
     case .ownedByAnotherAccount: "Another account owned what it claimed."
-    case .orderAccountMismatch: "The order that was named is another account's, or there is none."
-    case .orderProductMismatch: "The order that was named is for another product."
+    case .orderUnknown: "The named order does not exist."
+    case .orderAccountMismatch: "The named order, or the purchase, belongs to another account."
+    case .orderProductMismatch: "No purchase in the submission is of the named order's product."
+    case .orderAlreadyFulfilled: "The named order, or the purchase, was matched before."
+    case .unreadableTransaction:
+      "The latest transaction can't be read"
+        + (submission.retryAt.map { "; it is looked at again \(Moment($0).text)." } ?? ".")
     case .unknownProduct:
       "A product was not in the catalogue: it grants nothing until it is described there."
     case .sandboxNotGranted: "It is of the sandbox, which grants this account nothing."

@@ -1,5 +1,6 @@
 import AppStore
 import ArgumentParser
+import JSONText
 import Subscriptions
 
 /// What a command shows: the same as JSON for programs, and as text for people.
@@ -111,7 +112,7 @@ enum AppStoreText {
     switch json {
     case .object(let members):
       return members.flatMap { member in
-        fields(member.value, within: path.isEmpty ? member.key : "\(path).\(member.key)")
+        fields(member.value, within: path.isEmpty ? "\(member.key)" : "\(path).\(member.key)")
       }
     case .array(let elements) where elements.contains { !$0.keys.isEmpty || $0.array != nil }:
       return elements.enumerated().flatMap { fields($1, within: "\(path).\($0 + 1)") }

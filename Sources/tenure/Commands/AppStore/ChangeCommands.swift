@@ -1,6 +1,7 @@
 import AppStore
 import ArgumentParser
 import Foundation
+import JSONText
 import Subscriptions
 
 /// `tenure app-store set-app-account-token`: whose a line's purchases are, as Apple tells it.
@@ -280,7 +281,7 @@ extension AppStoreReport {
   fileprivate mutating func show(members json: JSONValue) {
     guard case .object(let members) = json else { return }
     for member in members where !self.members.contains(where: { $0.key == member.key }) {
-      show(member.key, member.value)
+      show(member.key.rawValue, member.value)
     }
   }
 }

@@ -1,5 +1,6 @@
 import AppStore
 import ArgumentParser
+import JSONText
 import Subscriptions
 
 /// `tenure app-store transaction`: one transaction.

@@ -143,7 +143,7 @@ extension Year {
   private func wrongOrders() async throws -> [String] {
     var differences: [String] = []
     for id in oracle.openedOrders where oracle.orders[id] == nil {
-      // Another purchase may have fulfilled it, as the oldest that waited.
+      // Another purchase may have fulfilled it, as the latest open one.
       guard try await tenure.order(id).status == .open else { continue }
       differences.append("order \(id) waits for ever")
     }

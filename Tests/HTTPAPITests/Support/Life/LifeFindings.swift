@@ -1,6 +1,7 @@
 import AppStore
 import AppStoreSimulator
 import HTTPTypes
+import JSONText
 import LedgerStorage
 import Subscriptions
 import Testing

@@ -1,14 +1,18 @@
+import Subscriptions
+
 /// Why a text is not JSON that is accepted, without its contents.
 package struct JSONError: Error, Hashable, CustomStringConvertible {
   /// A clause such as "has the member “price” twice".
   package let description: String
 
-  init(_ description: String) { self.description = description }
+  package init(_ description: String) { self.description = description }
 }
 
 extension JSONValue {
   /// How deep arrays and objects may stand in each other; Apple's stay below ten.
   package static let deepestNesting = 32
+  /// How long the name of a member may be, in bytes; Apple's and ours stay below fifty.
+  package static let longestName = 256
 
   /// Reads a JSON text (RFC 8259), more strictly than most.
   ///
@@ -21,15 +25,20 @@ extension JSONValue {
   ///   - bytes: The whole text.
   ///   - toleratesRepetitions: Whether a member may stand twice with one value, as notifications of
   ///     version 1 have been seen to write it: it is one member then, and no two readers differ.
+  ///   - mostValues: How many values there may be, those in arrays and objects included.
   /// - Throws: ``JSONError``.
-  package init(parsing bytes: some Sequence<UInt8>, toleratesRepetitions: Bool = false) throws {
-    self = try Self.parse(Array(bytes), toleratesRepetitions)
+  package init(
+    parsing bytes: some Sequence<UInt8>, toleratesRepetitions: Bool = false,
+    mostValues: Int = .max
+  ) throws {
+    self = try Self.parse(Array(bytes), toleratesRepetitions, mostValues)
   }
 
   private static func parse(
-    _ bytes: [UInt8], _ toleratesRepetitions: Bool
+    _ bytes: [UInt8], _ toleratesRepetitions: Bool, _ mostValues: Int
   ) throws(JSONError) -> JSONValue {
-    var reader = JSONReader(bytes: bytes, toleratesRepetitions: toleratesRepetitions)
+    var reader = JSONReader(
+      bytes: bytes, toleratesRepetitions: toleratesRepetitions, valuesLeft: mostValues)
     return try reader.whole()
   }
 }
@@ -41,11 +50,13 @@ private struct JSONReader {
 
   private let bytes: [UInt8]
   private let toleratesRepetitions: Bool
+  private var valuesLeft: Int
   private var position = 0
 
-  init(bytes: [UInt8], toleratesRepetitions: Bool) {
+  init(bytes: [UInt8], toleratesRepetitions: Bool, valuesLeft: Int) {
     self.bytes = bytes
     self.toleratesRepetitions = toleratesRepetitions
+    self.valuesLeft = valuesLeft
   }
 
   mutating func whole() throws(JSONError) -> JSONValue {
@@ -58,6 +69,8 @@ private struct JSONReader {
 
   private mutating func value(depth: Int) throws(JSONError) -> JSONValue {
     guard position < bytes.count else { throw JSONError("breaks off") }
+    valuesLeft -= 1
+    guard valuesLeft >= 0 else { throw JSONError("has too many values") }
     switch bytes[position] {
     case UInt8(ascii: "\""): return .string(try text())
     case UInt8(ascii: "{"): return try object(depth: depth + 1)
@@ -81,6 +94,9 @@ private struct JSONReader {
         throw JSONError("has an object with a member without a name")
       }
       let key = try text()
+      guard key.utf8.count <= JSONValue.longestName else {
+        throw JSONError("has a member whose name is longer than \(JSONValue.longestName) bytes")
+      }
       skipSpace()
       guard skip(UInt8(ascii: ":")) else { throw JSONError("has a member without a value") }
       skipSpace()
@@ -96,7 +112,7 @@ private struct JSONReader {
   /// Few members are compared with each other, many by a set: no object takes quadratic time.
   private func refuseDuplicates(_ members: [JSONValue.Member]) throws(JSONError) {
     guard members.count > 1 else { return }
-    var seen = Set<String>(minimumCapacity: members.count)
+    var seen = Set<ExactText>(minimumCapacity: members.count)
     for member in members where !seen.insert(member.key).inserted {
       throw JSONError("has a member twice in one object")
     }
@@ -106,7 +122,7 @@ private struct JSONReader {
   private func withoutRepetitions(
     _ members: [JSONValue.Member]
   ) throws(JSONError) -> [JSONValue.Member] {
-    var values: [String: JSONValue] = [:]
+    var values: [ExactText: JSONValue] = [:]
     var different: [JSONValue.Member] = []
     for member in members {
       if let known = values.updateValue(member.value, forKey: member.key) {

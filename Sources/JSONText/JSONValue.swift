@@ -1,13 +1,16 @@
+package import Subscriptions
+
 /// A JSON value whose objects keep the order of their members, so that equal answers are equal
 /// bytes.
 package enum JSONValue: Hashable, Sendable {
   /// One name and value of an object.
   package struct Member: Hashable, Sendable {
-    package var key: String
+    package var key: ExactText
     package var value: JSONValue
 
+    /// Makes a member of a name and its value.
     package init(key: String, value: JSONValue) {
-      self.key = key
+      self.key = ExactText(key)
       self.value = value
     }
   }
@@ -23,6 +26,7 @@ package enum JSONValue: Hashable, Sendable {
   /// The value of a member; nil for other values than objects.
   package subscript(key: String) -> JSONValue? {
     guard case .object(let members) = self else { return nil }
+    let key = ExactText(key)
     return members.first { $0.key == key }?.value
   }
 
@@ -38,7 +42,38 @@ package enum JSONValue: Hashable, Sendable {
   /// The keys of an object in their order; empty for other values.
   package var keys: [String] {
     guard case .object(let members) = self else { return [] }
-    return members.map(\.key)
+    return members.map(\.key.rawValue)
+  }
+}
+
+// MARK: - Comparing
+
+extension JSONValue {
+  /// Whether two values are written with the same texts and numbers, byte by byte.
+  package static func == (lhs: JSONValue, rhs: JSONValue) -> Bool {
+    switch (lhs, rhs) {
+    case (.string(let left), .string(let right)): ExactText(left) == ExactText(right)
+    case (.integer(let left), .integer(let right)): left == right
+    case (.number(let left), .number(let right)): left == right
+    case (.bool(let left), .bool(let right)): left == right
+    case (.null, .null): true
+    case (.array(let left), .array(let right)): left == right
+    case (.object(let left), .object(let right)): left == right
+    default: false
+    }
+  }
+
+  /// Hashes texts by their bytes, as `==` compares them.
+  package func hash(into hasher: inout Hasher) {
+    switch self {
+    case .string(let value): hasher.combine(ExactText(value))
+    case .integer(let value): hasher.combine(value)
+    case .number(let value): hasher.combine(value)
+    case .bool(let value): hasher.combine(value)
+    case .null: hasher.combine(0)
+    case .array(let elements): hasher.combine(elements)
+    case .object(let members): hasher.combine(members)
+    }
   }
 }
 
@@ -84,7 +119,7 @@ extension JSONValue {
       output.append(UInt8(ascii: "{"))
       for (index, member) in members.enumerated() {
         if index > 0 { output.append(UInt8(ascii: ",")) }
-        Self.write(member.key, to: &output)
+        Self.write(member.key.rawValue, to: &output)
         output.append(UInt8(ascii: ":"))
         member.value.write(to: &output)
       }

@@ -1,0 +1,97 @@
+import Subscriptions
+
+/// Names and values as queries and forms are written, found by their bytes.
+struct EncodedFields: Sendable {
+  /// How a value is written.
+  enum Form {
+    /// A plus sign is one, as in the offset of a time; what cannot be decoded stays as it is.
+    case query
+    /// A plus sign is a space, as browsers write forms; what cannot be decoded is left out.
+    case html
+  }
+
+  /// How long the name of a field may be, in bytes.
+  static let longestName = 256
+
+  private var fields: [(name: ExactText, value: ExactText)] = []
+  /// Whether a field was left out because its name is too long.
+  private(set) var hasLongName = false
+
+  init() {}
+
+  init(_ text: String, _ form: Form) {
+    for pair in text.utf8.split(separator: UInt8(ascii: "&")) {
+      let parts = pair.split(
+        separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
+      guard parts[0].count <= Self.longestName else {
+        hasLongName = true
+        continue
+      }
+      let value = parts.count == 2 ? parts[1] : pair[pair.endIndex...]
+      guard let name = Self.decoded(parts[0], form), let value = Self.decoded(value, form) else {
+        continue
+      }
+      fields.append((name, value))
+    }
+  }
+
+  /// The first value of a name; nil if there is none.
+  subscript(name: String) -> ExactText? {
+    let name = ExactText(name)
+    return fields.first { $0.name == name }?.value
+  }
+
+  /// All values of a name.
+  func all(_ name: String) -> [ExactText] {
+    let name = ExactText(name)
+    return fields.filter { $0.name == name }.map(\.value)
+  }
+
+  /// The names that begin with a prefix, without it, and their values.
+  func all(beginningWith prefix: String) -> [(name: String, value: String)] {
+    fields.filter { $0.name.rawValue.begins(with: prefix) }.map { name, value in
+      (
+        String(decoding: name.rawValue.utf8.dropFirst(prefix.utf8.count), as: UTF8.self),
+        value.rawValue
+      )
+    }
+  }
+
+  private static func decoded(_ text: Substring.UTF8View, _ form: Form) -> ExactText? {
+    if let decoded = String(percentEncoded: text, plusIsSpace: form == .html) {
+      return ExactText(decoded)
+    }
+    return form == .query ? ExactText(Substring(text)) : nil
+  }
+}
+
+extension String {
+  /// Decodes percent-encoded UTF-8 (RFC 3986, section 2.1) byte by byte; nil for anything else.
+  ///
+  /// Foundation's `removingPercentEncoding` drops a byte order mark from the beginning, and would
+  /// make one account's id of another's.
+  init?(percentEncoded text: some Sequence<UInt8>, plusIsSpace: Bool = false) {
+    var bytes: [UInt8] = []
+    var rest = text.makeIterator()
+    while let byte = rest.next() {
+      switch byte {
+      case UInt8(ascii: "%"):
+        guard let high = rest.next().flatMap(Self.digit), let low = rest.next().flatMap(Self.digit)
+        else { return nil }
+        bytes.append(high << 4 | low)
+      case UInt8(ascii: "+") where plusIsSpace: bytes.append(UInt8(ascii: " "))
+      default: bytes.append(byte)
+      }
+    }
+    self.init(validating: bytes, as: UTF8.self)
+  }
+
+  private static func digit(_ byte: UInt8) -> UInt8? {
+    switch byte {
+    case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
+    case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
+    case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
+    default: nil
+    }
+  }
+}
