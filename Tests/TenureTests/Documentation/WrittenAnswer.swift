@@ -9,8 +9,8 @@ import Subscriptions
 /// shape, wherever it stands in a text:
 ///
 /// - a time (RFC 3339 in UTC) stands for any time;
-/// - a UUID, a number of ten digits or more and 32 hexadecimal digits stand for any such name, and
-///   within an article always for the same one;
+/// - a UUID, a number of ten digits or more and 26 to 32 hexadecimal digits stand for any such
+///   name, and within an article always for the same one;
 /// - `…` stands for any text. As an element of an array it stands for any further elements, and the
 ///   member `"…": "…"` of an object for any further members.
 ///
@@ -135,7 +135,8 @@ struct WrittenAnswer {
   private static let shapes: [(pattern: String, isName: Bool)] = [
     (#"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(?:[.][0-9]+)?Z"#, false),
     (#"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"#, true),
-    (#"\b[0-9a-f]{32}\b"#, true),
+    // The first half of a Hummingbird request ID has no leading zeros.
+    (#"\b[0-9a-f]{26,32}\b"#, true),
     (#"\b[0-9]{10,}\b"#, true),
     ("…", false),
   ]
