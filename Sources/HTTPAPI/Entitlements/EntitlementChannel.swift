@@ -48,7 +48,7 @@ struct EntitlementChannel: ServerChildChannel {
       let pipeline = channel.pipeline.syncOperations
       let handler = EntitlementHandler(
         desk: desks?.desk(of: channel.eventLoop), keys: keys, metrics: metrics,
-        limits: limits, open: open, connection: OpenConnection(channel))
+        limits: limits, open: open, connection: OpenConnection { channel.close(promise: nil) })
       let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)
       try pipeline.addHandler(handler, position: .after(decoder))
       try channel.syncOptions?.setOption(.maxMessagesPerRead, value: 1)

@@ -28,7 +28,7 @@ final class OpenConnections: Sendable {
       if isAllowed { open[ObjectIdentifier(connection)] = connection }
       return (isAllowed, replaced)
     }
-    for connection in replaced { connection.channel.close(promise: nil) }
+    for connection in replaced { connection.close() }
     metrics.refusedConnections.increment(by: replaced.count + (isAllowed ? 0 : 1))
     return isAllowed
   }
@@ -58,11 +58,12 @@ final class OpenConnection: Sendable {
     case authenticated
   }
 
-  let channel: any Channel
+  /// Closes the connection; may be called on any thread.
+  let close: @Sendable () -> Void
   private let value: Atomic<UInt64>
 
-  init(_ channel: any Channel) {
-    self.channel = channel
+  init(close: @escaping @Sendable () -> Void) {
+    self.close = close
     value = Atomic(NIODeadline.now().uptimeNanoseconds)
   }
 

@@ -22,6 +22,8 @@ final class FailureBrake: Sendable {
     case requestAddress
     /// The address that sent a refused notification.
     case notificationAddress
+    /// All senders of refused notifications, who may have many addresses.
+    case notification
     /// The address that sent a wrong login.
     case loginAddress
     /// The same together with the address in `X-Forwarded-For`, which clients can make up.
@@ -88,6 +90,7 @@ extension FailureBrake.Client {
   static let freeRequests = 100
   /// Neither are Apple's first notifications while the shared secret is wrong.
   static let freeNotifications = 60
+  static let freeNotificationsOfAll = 120
   /// A few mistyped keys are not delayed.
   static let freeLogins = 5
   /// Behind a proxy all clients have one address, and `X-Forwarded-For` can be made up.
@@ -103,7 +106,8 @@ extension FailureBrake.Client {
   /// The sender of a refused notification.
   static func notification(_ context: APIContext) -> Self {
     Self(sources: [
-      .init(kind: .notificationAddress, name: address(context), free: freeNotifications)
+      .init(kind: .notificationAddress, name: address(context), free: freeNotifications),
+      .init(kind: .notification, name: "", free: freeNotificationsOfAll),
     ])
   }
 
