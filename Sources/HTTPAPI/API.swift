@@ -31,6 +31,7 @@ package struct API: Sendable {
   /// What delays the answers to wrong keys.
   let brake = FailureBrake()
   let bodyBudgets = BodyBudgets()
+  let failedReads = FailedReads()
   let metricsPage: MetricsPage
   let requestMetrics: RequestMetrics
   let logger: Logger
@@ -96,7 +97,7 @@ package struct API: Sendable {
       server: HTTPServerBuilder { responder in
         EntitlementChannel(
           http: HTTP1Channel(responder: responder), keys: keys, desks: desks,
-          metrics: requestMetrics, limits: limits, count: count)
+          failures: failedReads, metrics: requestMetrics, limits: limits, count: count)
       },
       configuration: ApplicationConfiguration(address: .hostname(host, port: port)),
       services: [EventWatching(watch: watch), reportDesk],

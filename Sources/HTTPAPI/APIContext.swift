@@ -8,11 +8,14 @@ struct APIContext: RequestContext, Sendable {
   var caller: APIKeys.Caller?
   /// The other end's address, which may be a proxy's.
   let remoteAddress: String?
+  /// The connection that the request came on.
+  let channel: ObjectIdentifier
   /// Of the administrator's pages.
   var admin = AdminContext()
 
   init(source: ApplicationRequestContextSource) {
     coreContext = CoreRequestContextStorage(source: source)
+    channel = ObjectIdentifier(source.channel)
     remoteAddress = source.channel.remoteAddress?.ipAddress
   }
 

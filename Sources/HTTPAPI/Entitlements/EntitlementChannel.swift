@@ -13,6 +13,7 @@ struct EntitlementChannel: ServerChildChannel {
   let keys: APIKeys
   /// Nil: the router answers everything.
   let desks: EntitlementDesks?
+  let failures: FailedReads
   let metrics: RequestMetrics
   let limits: ConnectionLimits
   let count: ConnectionCount
@@ -27,8 +28,8 @@ struct EntitlementChannel: ServerChildChannel {
     http.setup(channel: channel, logger: logger).flatMapThrowing { value in
       let pipeline = channel.pipeline.syncOperations
       let handler = EntitlementHandler(
-        desk: desks?.desk(of: channel.eventLoop), keys: keys, metrics: metrics,
-        limits: limits, count: count)
+        desk: desks?.desk(of: channel.eventLoop), keys: keys, failures: failures,
+        metrics: metrics, limits: limits, count: count)
       let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)
       try pipeline.addHandler(handler, position: .after(decoder))
       try channel.syncOptions?.setOption(.maxMessagesPerRead, value: 1)
