@@ -30,7 +30,8 @@ extension API {
     // Role app.
     let app = router.group().add(middleware: permission(.app))
 
-    let entitlements = EntitlementController(entitlements: entitlements, now: now)
+    let entitlements = EntitlementController(
+      entitlements: entitlements, failures: failedReads, now: now)
     app
       .get("/v1/accounts/{account_id}/entitlements", use: entitlements.show)
       .post("/v1/entitlements/query", use: entitlements.query)

@@ -31,6 +31,7 @@ package struct API: Sendable {
   /// What delays the answers to wrong keys.
   let brake = FailureBrake()
   let bodyBudgets = BodyBudgets()
+  let failedReads = FailedReads()
   let metricsPage: MetricsPage
   let requestMetrics: RequestMetrics
   let logger: Logger
@@ -95,8 +96,8 @@ package struct API: Sendable {
       router: router(),
       server: HTTPServerBuilder { responder in
         EntitlementChannel(
-          responder: responder, keys: keys, desks: desks, metrics: requestMetrics, limits: limits,
-          open: open)
+          responder: responder, keys: keys, desks: desks, failures: failedReads,
+          metrics: requestMetrics, limits: limits, open: open)
       },
       configuration: ApplicationConfiguration(address: .hostname(host, port: port)),
       services: [EventWatching(watch: watch), reportDesk],

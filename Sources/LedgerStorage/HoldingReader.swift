@@ -94,8 +94,9 @@ final class HoldingReader: Sendable {
     database.batch(statements, deadline: deadline) { [self] outcome in
       let (next, refused) = state.withLock { state -> ([Question], [Question]) in
         var refused: [Question] = []
-        if position != nil, case .failure = outcome {
-          // Nobody waits for a standby that may be gone: there is the primary.
+        if case .failure(let error) = outcome, position != nil || Self.isOutage(error) {
+          // One wait per caller: a standby that may be gone has the primary, and a server that
+          // answered nothing to this statement would let the next one wait as long.
           swap(&refused, &state.waiting)
         }
         let next = state.nextBatch()
@@ -115,6 +116,14 @@ final class HoldingReader: Sendable {
       }
       for question in batch { question.completion(rows) }
       for question in refused { question.completion(rows) }
+    }
+  }
+
+  /// Whether the server has not answered, as opposed to having refused the statement.
+  private static func isOutage(_ error: any Error) -> Bool {
+    switch (error as? PostgresError)?.code {
+    case .connectionFailed, .poolTimeout, .timedOut: true
+    case .connectionLost, .server, .decoding, .closed, .invalidRequest, nil: false
     }
   }
 

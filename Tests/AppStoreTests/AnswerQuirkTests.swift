@@ -258,7 +258,7 @@ struct AnswerQuirkTests {
     #expect(records.map(\.asOf) == Array(repeating: Timestamp(milliseconds: 2000), count: 2))
     #expect(
       records.map(\.revocation) == [
-        .notSaid, .revoked(at: Timestamp(milliseconds: 3000), reason: nil),
+        .notSaid, .mentioned(at: Timestamp(milliseconds: 3000), reason: nil),
       ])
   }
 

@@ -11,6 +11,7 @@ struct EntitlementChannel: ServerChildChannel {
   private let keys: APIKeys
   /// Nil: the router answers everything.
   private let desks: EntitlementDesks?
+  private let failures: FailedReads
   private let metrics: RequestMetrics
   private let limits: ConnectionLimits
   private let open: OpenConnections
@@ -26,7 +27,8 @@ struct EntitlementChannel: ServerChildChannel {
 
   init(
     responder: @escaping HTTPChannelHandler.Responder, keys: APIKeys, desks: EntitlementDesks?,
-    metrics: RequestMetrics, limits: ConnectionLimits, open: OpenConnections
+    failures: FailedReads, metrics: RequestMetrics, limits: ConnectionLimits,
+    open: OpenConnections
   ) {
     // Without an idle timeout, which is the handler's business: Hummingbird's knows nothing of what
     // passes it by.
@@ -38,6 +40,7 @@ struct EntitlementChannel: ServerChildChannel {
           maxHeaderFieldCount: Self.mostHeaderFields)))
     self.keys = keys
     self.desks = desks
+    self.failures = failures
     self.metrics = metrics
     self.limits = limits
     self.open = open
@@ -47,8 +50,9 @@ struct EntitlementChannel: ServerChildChannel {
     http.setup(channel: channel, logger: logger).flatMapThrowing { value in
       let pipeline = channel.pipeline.syncOperations
       let handler = EntitlementHandler(
-        desk: desks?.desk(of: channel.eventLoop), keys: keys, metrics: metrics,
-        limits: limits, open: open, connection: OpenConnection { channel.close(promise: nil) })
+        desk: desks?.desk(of: channel.eventLoop), keys: keys, failures: failures,
+        metrics: metrics, limits: limits, open: open,
+        connection: OpenConnection { channel.close(promise: nil) })
       let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)
       try pipeline.addHandler(handler, position: .after(decoder))
       try channel.syncOptions?.setOption(.maxMessagesPerRead, value: 1)

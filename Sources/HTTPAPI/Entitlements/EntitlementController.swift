@@ -10,10 +10,12 @@ struct EntitlementController: Sendable {
   static let maximumAccounts = 1000
 
   let entitlements: EntitlementReader
+  let failures: FailedReads
   let now: @Sendable () -> Timestamp
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
+    if let failure = failures.take(from: context.channel) { throw failure }
     let accountID = try context.parameter(.accountID)
     guard let query = Query(request.uri) else {
       let now = now()

@@ -58,9 +58,11 @@ final class EntitlementDesk {
       eventLoop.execute {
         for (handler, accountID, _) in asked.value {
           handler.answer(
-            try? AccountEntitlements(
-              accountID: accountID, asOf: asOf,
-              entitlements: result.get().entitlements(of: accountID, at: asOf)))
+            Result {
+              try AccountEntitlements(
+                accountID: accountID, asOf: asOf,
+                entitlements: result.get().entitlements(of: accountID, at: asOf))
+            })
         }
       }
     }

@@ -9,8 +9,9 @@ import NIOHTTP1
 /// This read comes with every launch of an app, and with the router half of its cost is the way
 /// there and back: a task, the middlewares, two conversions of every header field. Here it is a
 /// callback on the event loop. ``EntitlementRequest`` says what is answered here; all else goes on
-/// to the router, untouched, and so does what could not be answered, so that there is one place
-/// that words errors. What is answered is what the router would have answered, to the byte.
+/// to the router, untouched. What is answered is what the router would have answered, to the byte.
+/// A read that failed goes to the router with its failure, so that one place words errors and
+/// nobody waits for the database a second time.
 ///
 /// Answers keep the order of the requests: while one is being read here, what the connection sends
 /// after it is held back, and while the router has a request, it gets the following ones too.
@@ -46,6 +47,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
   private let desk: EntitlementDesk?
   private let keys: APIKeys
+  private let failures: FailedReads
   private let metrics: RequestMetrics
   private let limits: ConnectionLimits
   private let open: OpenConnections
@@ -87,14 +89,16 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   /// - Parameters:
   ///   - desk: The event loop's; nil: the router answers everything.
   ///   - keys: Who may ask.
+  ///   - failures: Where the router finds why a read has failed.
   ///   - metrics: Where it is counted what is answered here.
   ///   - limits: When to close the connection.
   ///   - open: The server's connections.
   ///   - connection: This one.
   init(
-    desk: EntitlementDesk?, keys: APIKeys, metrics: RequestMetrics, limits: ConnectionLimits,
-    open: OpenConnections, connection: OpenConnection
+    desk: EntitlementDesk?, keys: APIKeys, failures: FailedReads, metrics: RequestMetrics,
+    limits: ConnectionLimits, open: OpenConnections, connection: OpenConnection
   ) {
+    self.failures = failures
     self.metrics = metrics
     self.desk = desk
     self.keys = keys
@@ -124,6 +128,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   /// The channel is closed: an answer that comes now finds nobody.
   func handlerRemoved(context: ChannelHandlerContext) {
     if case .asked = phase { metrics.inFlight.decrement() }
+    _ = failures.take(from: context.channel)
     open.remove(connection)
     nextCheck?.cancel()
     nextCheck = nil
@@ -291,12 +296,13 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
   // MARK: What goes out
 
-  /// Writes the answer; nil, and the router has to find one.
-  func answer(_ answer: AccountEntitlements?) {
+  /// Writes the answer, or has the router answer with the failure.
+  func answer(_ outcome: Result<AccountEntitlements, any Error>) {
     guard case .asked(let request, let head) = phase, let context, let encoder else { return }
     phase = .open
     metrics.inFlight.decrement()
-    if let answer {
+    switch outcome {
+    case .success(let answer):
       // Nothing else was read from the connection since the request came.
       let begin = lastActive
       lastActive = .now()
@@ -304,7 +310,8 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
         status: 200, nanoseconds: (lastActive - begin).nanoseconds)
       let bytes = encoded(answer, id: request.id ?? RequestID().description, context)
       encoder.writeAndFlush(NIOAny(IOData.byteBuffer(bytes)), promise: nil)
-    } else {
+    case .failure(let error):
+      failures.put(error, on: context.channel)
       forward(.head(head), context)
       forward(.end(nil), context)
     }
@@ -338,6 +345,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
       head.headers.replaceOrAdd(name: "Connection", value: "close")
       context.write(wrapOutboundOut(.head(head)), promise: promise)
     case .end:
+      if routerRequests == 1 { _ = failures.take(from: context.channel) }
       routerRequests -= 1
       (lastActive, requestBegan) = (.now(), .now())
       if routerRequests <= 0 { note(.idle) }

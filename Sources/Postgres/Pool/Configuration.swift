@@ -15,6 +15,9 @@ extension ConnectionPool {
     /// How long a request waits for a connection, reconnecting included, before
     /// ``PostgresError/Code/poolTimeout``.
     package var acquireTimeout = Duration.seconds(10)
+    /// How long a request waits while no connection can be made and none answers, before
+    /// ``PostgresError/Code/connectionFailed``: a caller that hears so can try another server.
+    package var outageTimeout = Duration.seconds(2)
     /// How long the server has for the statements of one request, unless the request says
     /// otherwise.
     package var statementDeadline = Duration.seconds(30)

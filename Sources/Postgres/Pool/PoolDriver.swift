@@ -89,7 +89,8 @@ final class PoolDriver {
     if let slot = state.place(need, now: now) {
       start(request, on: slot, now)
     } else {
-      state.wait(request, need, until: min(now + configuration.acquireTimeout, request.deadline))
+      state.wait(
+        request, need, since: now, until: min(now + configuration.acquireTimeout, request.deadline))
     }
     openConnections(now)
   }
@@ -275,6 +276,10 @@ final class PoolDriver {
         PostgresError(
           .poolTimeout, "no connection within \(configuration.acquireTimeout)\(reason)",
           statement: request.statements.first?.text))
+    }
+    for request in state.removeRefused(now: now, patience: configuration.outageTimeout) {
+      let error = lastConnectFailure ?? PostgresError(.connectionFailed, "the server is silent")
+      fail(request, error.during(request.statements.first?.text))
     }
     for backend in backends { backend?.enforceDeadlines(now: now) }
     suspectSilence(now)

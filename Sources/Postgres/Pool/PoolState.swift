@@ -28,6 +28,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
   struct Waiting: Sendable {
     let waiter: Waiter
     let need: Need
+    let since: ContinuousClock.Instant
     let deadline: ContinuousClock.Instant
   }
 
@@ -70,8 +71,11 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     return best
   }
 
-  mutating func wait(_ waiter: Waiter, _ need: Need, until deadline: ContinuousClock.Instant) {
-    waiting.append(Waiting(waiter: waiter, need: need, deadline: deadline))
+  mutating func wait(
+    _ waiter: Waiter, _ need: Need, since: ContinuousClock.Instant,
+    until deadline: ContinuousClock.Instant
+  ) {
+    waiting.append(Waiting(waiter: waiter, need: need, since: since, deadline: deadline))
   }
 
   /// Counts a request that goes to a connection leased already.
@@ -147,10 +151,27 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
 
   /// Takes out those who have waited too long.
   mutating func removeExpired(now: ContinuousClock.Instant) -> [Waiter] {
-    guard waiting.contains(where: { $0.deadline <= now }) else { return [] }
-    let expired = waiting.filter { $0.deadline <= now }.map(\.waiter)
-    waiting.removeAll { $0.deadline <= now }
-    return expired
+    remove { $0.deadline <= now }
+  }
+
+  /// Takes out those who have waited for `patience`, if the server is out of reach: the last
+  /// connect has failed, and no connection has answered for as long.
+  mutating func removeRefused(
+    now: ContinuousClock.Instant, patience: Duration
+  ) -> [Waiter] {
+    let isOutOfReach =
+      failures > 0
+      && !slots.contains {
+        $0.status == .ready && ($0.inFlight == 0 || now - $0.lastProgress < patience)
+      }
+    return isOutOfReach ? remove { now - $0.since >= patience } : []
+  }
+
+  private mutating func remove(where isOver: (Waiting) -> Bool) -> [Waiter] {
+    guard waiting.contains(where: isOver) else { return [] }
+    let removed = waiting.filter(isOver).map(\.waiter)
+    waiting.removeAll(where: isOver)
+    return removed
   }
 
   mutating func removeAll() -> [Waiter] {
