@@ -142,22 +142,19 @@ struct ConnectionTests {
     #expect(closed.withLock(\.count) == 3)
   }
 
-  @Test(
-    "a head may have 16 kB and a hundred fields",
-    arguments: [
-      ("X-Filler: \(String(repeating: "a", count: 15_000))", 200),
-      ("X-Filler: \(String(repeating: "a", count: 17_000))", 400),
-      (
-        (0..<90).map { "X-\($0): a" }.joined(separator: "\r\n"), 200
-      ),
-      (
-        (0..<110).map { "X-\($0): a" }.joined(separator: "\r\n"), 400
-      ),
-    ])
-  func heads(fields: String, status: Int) async throws {
+  @Test func `a head may have 16 kB and a hundred fields`() async throws {
+    func many(_ count: Int) -> String {
+      (0..<count).map { "X-\($0): a" }.joined(separator: "\r\n")
+    }
+    func long(_ bytes: Int) -> String { "X-Filler: " + String(repeating: "a", count: bytes) }
     try await Self.withServer { live in
-      let answer = try await live.exchange(RawConnection.get("/healthz", [fields]))
-      #expect(answer?.status == status)
+      for (fields, status) in [
+        (long(15_000), 200), (long(17_000), 400), (many(90), 200), (many(110), 400),
+      ] {
+        // The rest of what is refused is not read, so the connection may be reset.
+        let answer = try? await live.exchange(RawConnection.get("/healthz", [fields]))
+        #expect((answer?.status ?? 400) == status)
+      }
     }
   }
 
