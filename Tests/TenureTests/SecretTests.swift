@@ -34,9 +34,13 @@ struct SecretTests {
       flags: ["DATABASE_URL": SecretSettings.databaseURL],
       environment: SecretSettings.environment(databaseURL: SecretSettings.databaseURL))
     let settings = try Settings(source)
+    let options = try SettingOptions.parse(["--database-url", SecretSettings.databaseURL])
+    #expect(try await options.settings().databaseURL?.revealed == SecretSettings.databaseURL)
     let pool = ConnectionPool.Configuration(uri: try #require(settings.databaseURL))
     let values: [any Sendable] = [
-      source, settings, pool, try settings.apiKeys(), try settings.appStoreApps(),
+      source, settings, options, options.databaseURL, pool,
+      VerifyReceiptRequest(receiptData: "", password: "5ecret-of-apple"), try settings.apiKeys(),
+      try settings.appStoreApps(),
       try #require(settings.webhook), WebhookSender(to: try #require(settings.webhook)),
       try settings.neededServerAPIKey(), try #require(settings.traces),
     ]
