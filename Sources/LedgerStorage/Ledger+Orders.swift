@@ -237,6 +237,7 @@ extension Ledger {
   ///   - times: The times at which orders for the charges were opened.
   ///   - named: The order that a submission names, and the lines of its charges: adds that order,
   ///     and those that charges of these lines fulfilled without naming them.
+  /// - Returns: The statement.
   static func lockOrdersAwaitingPayment(
     of account: AccountKey, for products: Set<ProductID>, opened times: PurchaseOrder.OpeningTimes,
     and named: (id: UUID, lines: Set<OriginalTransactionID>)? = nil

@@ -52,7 +52,6 @@ struct ClaimSelectionTests {
     charge("3", from: day(60), to: day(90), asOf: day(asOf, offset))
   }
 
-
   // swift-format-ignore
   static let cases: [Case] = [
     Case("a line's latest",                       months,                                 ["3"]),
