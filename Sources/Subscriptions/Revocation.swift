@@ -104,6 +104,7 @@ package struct RevocationHistory: Hashable, Sendable {
   ///
   /// - Parameter lifted: The revocations that signed answers lifted on transactions of the charge.
   ///   An unsigned answer that repeats one within 24 hours lags.
+  /// - Returns: The revocation.
   fileprivate func current(lifted: [Dated<Timestamp>]) -> Revocation? {
     if let signed, isInEffect(signed) { return signed.value }
     guard let unsigned, isInEffect(unsigned) else { return nil }
