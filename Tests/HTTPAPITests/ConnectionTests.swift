@@ -143,10 +143,12 @@ struct ConnectionTests {
   }
 
   @Test func `a head may have 16 kB and a hundred fields`() async throws {
-    func many(_ count: Int) -> String {
+    @Sendable func many(_ count: Int) -> String {
       (0..<count).map { "X-\($0): a" }.joined(separator: "\r\n")
     }
-    func long(_ bytes: Int) -> String { "X-Filler: " + String(repeating: "a", count: bytes) }
+    @Sendable func long(_ bytes: Int) -> String {
+      "X-Filler: " + String(repeating: "a", count: bytes)
+    }
     try await Self.withServer { live in
       for (fields, status) in [
         (long(15_000), 200), (long(17_000), 400), (many(90), 200), (many(110), 400),
