@@ -20,7 +20,7 @@ import Testing
   @Test func theFirstRequestOpensOneConnection() {
     var state = pool(limit: 4, connected: 0)
     #expect(state.place(.shared, now: start) == nil)
-    state.wait(Waiter("a"), .shared, until: start + .seconds(1))
+    state.wait(Waiter("a"), .shared, since: start, until: start + .seconds(1))
     #expect(state.slotsToConnect(now: start) == [0])
     #expect(state.slotsToConnect(now: start) == [])
     state.connected(0, now: start)
@@ -48,8 +48,8 @@ import Testing
     #expect(state.place(.lease, now: start) == 0)
     #expect(state.place(.shared, now: start) == nil)
     #expect(state.place(.lease, now: start) == nil)
-    state.wait(Waiter("lease"), .lease, until: start + .seconds(1))
-    state.wait(Waiter("shared"), .shared, until: start + .seconds(1))
+    state.wait(Waiter("lease"), .lease, since: start, until: start + .seconds(1))
+    state.wait(Waiter("shared"), .shared, since: start, until: start + .seconds(1))
     state.released(0)
     // The shared one goes first, for it holds nobody up; the lease follows behind it at once.
     #expect(state.placeWaiting(now: start).map(\.waiter.name) == ["shared", "lease"])
@@ -60,10 +60,10 @@ import Testing
     var state = pool(limit: 3, connected: 2)
     #expect((0..<2).map { _ in state.place(.lease, now: start) } == [0, 1])
     #expect(state.place(.lease, now: start) == nil)
-    state.wait(Waiter("lease"), .lease, until: start + .seconds(1))
+    state.wait(Waiter("lease"), .lease, since: start, until: start + .seconds(1))
     // A connection more would not help it.
     #expect(state.slotsToConnect(now: start) == [])
-    state.wait(Waiter("shared"), .shared, until: start + .seconds(1))
+    state.wait(Waiter("shared"), .shared, since: start, until: start + .seconds(1))
     #expect(state.slotsToConnect(now: start) == [2])
     state.connected(2, now: start)
     #expect(state.placeWaiting(now: start).map(\.waiter.name) == ["shared"])
@@ -76,7 +76,7 @@ import Testing
     #expect(state.place(.shared, now: start) == 0)
     let later = start + PoolState<Waiter>.slowAfter
     #expect(state.place(.shared, now: later) == nil)
-    state.wait(Waiter("quick"), .shared, until: start + .seconds(1))
+    state.wait(Waiter("quick"), .shared, since: start, until: start + .seconds(1))
     #expect(state.slotsToConnect(now: later) == [1])
     state.finished(on: 0, now: later)
     #expect(state.placeWaiting(now: later).map(\.slot) == [0])
@@ -84,7 +84,7 @@ import Testing
 
   @Test func attemptsToConnectAreSpacedOut() throws {
     var state = pool(limit: 1, connected: 0)
-    state.wait(Waiter("a"), .shared, until: start + .seconds(10))
+    state.wait(Waiter("a"), .shared, since: start, until: start + .seconds(10))
     var now = start
     var delays: [Duration] = []
     for _ in 0..<7 {
@@ -100,11 +100,55 @@ import Testing
 
   @Test func waitersExpireInTime() {
     var state = pool(limit: 1, connected: 0)
-    state.wait(Waiter("short"), .shared, until: start + .seconds(1))
-    state.wait(Waiter("long"), .lease, until: start + .seconds(3))
+    state.wait(Waiter("short"), .shared, since: start, until: start + .seconds(1))
+    state.wait(Waiter("long"), .lease, since: start, until: start + .seconds(3))
     #expect(state.removeExpired(now: start).isEmpty)
     #expect(state.removeExpired(now: start + .seconds(1)).map(\.name) == ["short"])
     #expect(state.waiting.map(\.waiter.name) == ["long"])
     #expect(!state.isIdle)
+  }
+
+  /// When a waiter is refused before its time: (what the pool knows, after how long).
+  @Test(
+    arguments: [
+      // failed  silent  waited  refused
+      (true, nil, 2.0, true),
+      (true, nil, 1.9, false),
+      (false, nil, 2.0, false),
+      // A connection that has been silent for as long is no server either.
+      (true, 2.0, 2.0, true),
+      (true, 1.0, 2.0, false),
+      (false, 2.0, 2.0, false),
+    ] as [(Bool, Double?, Double, Bool)])
+  func waitersAreRefusedWhereThereIsNoServer(
+    hasFailed: Bool, silentFor: Double?, waited: Double, isRefused: Bool
+  ) {
+    var state = pool(limit: 2, connected: 0)
+    let now = start + .seconds(waited)
+    if let silentFor {
+      state.connected(1, now: start)
+      _ = state.place(.shared, now: now - .seconds(silentFor))
+    }
+    if hasFailed { state.connectFailed(0, now: start, jitter: 0) }
+    state.wait(Waiter("a"), .shared, since: start, until: start + .seconds(10))
+    let refused = state.removeRefused(now: now, patience: .seconds(2)).map(\.name)
+    #expect(refused == (isRefused ? ["a"] : []))
+    #expect(state.waiting.isEmpty == isRefused)
+  }
+
+  @Test func aPoolThatHasConnectedAgainRefusesNobody() {
+    var state = pool(limit: 1, connected: 0)
+    state.connectFailed(0, now: start, jitter: 0)
+    state.wait(Waiter("a"), .lease, since: start, until: start + .seconds(10))
+    state.connected(0, now: start + .seconds(3))
+    #expect(state.removeRefused(now: start + .seconds(3), patience: .seconds(2)).isEmpty)
+  }
+
+  @Test func anIdleConnectionIsAServer() {
+    var state = pool(limit: 2, connected: 1)
+    #expect(state.place(.lease, now: start) == 0)
+    state.connectFailed(1, now: start, jitter: 0)
+    state.wait(Waiter("a"), .shared, since: start, until: start + .seconds(10))
+    #expect(state.removeRefused(now: start + .seconds(9), patience: .seconds(2)).isEmpty)
   }
 }
