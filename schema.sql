@@ -762,16 +762,21 @@ CREATE TABLE store_transaction (
     expires_as_of           timestamptz,
     -- Null: not revoked, or the revocation below was lifted.
     revoked_at              timestamptz,
-    -- The revocation that the latest answer names which names one, with that answer's date, and the
-    -- date of the first answer that names one.
+    -- The revocation in the latest signed answer that contains one, with that answer's date.
     revocation_at           timestamptz,
     revocation_reason       text        CHECK (length(revocation_reason) BETWEEN 1 AND 64),
     revocation_type         text        CHECK (length(revocation_type) BETWEEN 1 AND 64),
     -- In thousandths of a percent.
     revocation_percentage   bigint,
     revocation_as_of        timestamptz,
+    -- The same from unsigned answers, which can lag.
+    unsigned_revocation_at  timestamptz,
+    unsigned_revocation_reason text     CHECK (length(unsigned_revocation_reason) BETWEEN 1 AND 64),
+    unsigned_revocation_as_of timestamptz,
+    -- The latest revocation date in any answer, with the date of the first answer that contains it.
+    known_revocation_at     timestamptz,
     revocation_known_at     timestamptz,
-    -- The latest answers that name none: signed, and unsigned.
+    -- The latest answers that contain none: signed, and unsigned.
     not_revoked_as_of       timestamptz,
     not_mentioned_as_of     timestamptz,
     upgraded_as_of          timestamptz,
@@ -835,9 +840,12 @@ CREATE TABLE store_transaction (
     CONSTRAINT store_transaction_dated CHECK (
         (expires_at IS NULL) = (expires_as_of IS NULL)
         AND (app_account_token IS NULL) = (app_account_token_as_of IS NULL)
-        AND (revoked_at IS NULL OR revocation_at IS NOT NULL)
         AND (revocation_at IS NULL) = (revocation_as_of IS NULL)
-        AND (revocation_at IS NULL) = (revocation_known_at IS NULL))
+        AND (unsigned_revocation_at IS NULL) = (unsigned_revocation_as_of IS NULL)
+        AND (known_revocation_at IS NULL) = (revocation_known_at IS NULL)
+        AND (known_revocation_at IS NULL)
+            = (revocation_at IS NULL AND unsigned_revocation_at IS NULL)
+        AND (revoked_at IS NULL OR known_revocation_at IS NOT NULL))
 );
 COMMENT ON TABLE store_transaction IS
     'Projection: transactions and the decisions on their charges. [by original_transaction_id]';
@@ -3671,7 +3679,7 @@ BEGIN ATOMIC
         SELECT t.environment, t.original_transaction_id, t.transaction_id, t.product_id,
             t.charged_at, t.kind, t.product_type, t.ownership_type, t.period_type,
             t.price_milliunits, t.currency, t.owner_account_key, t.rule, t.ground, t.decided_at,
-            t.corrected_at, CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_as_of END
+            t.corrected_at, CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_known_at END
                 AS revoked_as_of, t.order_id, t.delivered_at
         FROM store_transaction AS t
         WHERE t.environment = charge_then.environment AND t.recorded_at <= known_at
@@ -3693,7 +3701,7 @@ BEGIN ATOMIC
             t.price_milliunits, t.currency, m.account_key, coalesce(m.rule, t.rule), t.ground,
             CASE WHEN m.rule IS NULL THEN t.decided_at ELSE m.decided_at END,
             CASE WHEN m.rule IS NULL THEN t.corrected_at ELSE m.corrected_at END,
-            CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_as_of END, t.order_id, t.delivered_at
+            CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_known_at END, t.order_id, t.delivered_at
         FROM movement AS m
         JOIN store_transaction AS t ON t.environment = m.environment
             AND t.original_transaction_id = m.charge_original_transaction_id

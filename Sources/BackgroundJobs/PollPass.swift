@@ -76,12 +76,14 @@ package struct PollPass: Sendable {
     let start = now()
     let ledger = tools.ledger
     var summary = Summary()
-    summary.due = try await ledger.dueJobs(in: Self.lanes, at: start).values.reduce(0, +)
+    let due = try await ledger.dueJobs(in: Self.lanes, at: start)
+    summary.due = due.values.reduce(0, +)
     show(summary)
     try await withThrowingTaskGroup(of: (outcome: LinePoll.Outcome?, isGivenUp: Bool).self) {
       group in
       var (claimed, busy): ([Job], Int) = ([], 0)
-      var open = Set(Self.lanes)
+      // Where nothing is due, there is no budget to wait for.
+      var open = Set(Self.lanes.filter { due[$0, default: 0] > 0 })
       let deadline = ContinuousClock.now + patience
       while true {
         if claimed.isEmpty, !open.isEmpty {

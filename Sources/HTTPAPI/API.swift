@@ -91,13 +91,13 @@ package struct API: Sendable {
     // router.
     let isWatched = logger.logLevel <= .debug || RequestTracing.isOn
     let desks = isWatched ? nil : EntitlementDesks(reader: entitlements, now: now)
-    let count = ConnectionCount(limit: limits.connections, metrics: requestMetrics)
+    let open = OpenConnections(limit: limits.connections, metrics: requestMetrics)
     return Application(
       router: router(),
       server: HTTPServerBuilder { responder in
         EntitlementChannel(
-          http: HTTP1Channel(responder: responder), keys: keys, desks: desks,
-          failures: failedReads, metrics: requestMetrics, limits: limits, count: count)
+          responder: responder, keys: keys, desks: desks, failures: failedReads,
+          metrics: requestMetrics, limits: limits, open: open)
       },
       configuration: ApplicationConfiguration(address: .hostname(host, port: port)),
       services: [EventWatching(watch: watch), reportDesk],

@@ -6,18 +6,18 @@ struct APIContext: RequestContext, Sendable {
   var coreContext: CoreRequestContextStorage
   /// Who calls; nil without a key, or with one that nobody has.
   var caller: APIKeys.Caller?
-  /// The other end's address, which may be a proxy's.
-  let remoteAddress: String?
   /// The connection that the request came on.
-  let channel: ObjectIdentifier
+  let channel: any Channel
   /// Of the administrator's pages.
   var admin = AdminContext()
 
   init(source: ApplicationRequestContextSource) {
     coreContext = CoreRequestContextStorage(source: source)
-    channel = ObjectIdentifier(source.channel)
-    remoteAddress = source.channel.remoteAddress?.ipAddress
+    channel = source.channel
   }
+
+  /// The other end's address, which may be a proxy's.
+  var remoteAddress: String? { channel.remoteAddress?.ipAddress }
 
   /// What Hummingbird calls the route of a path that has none.
   private static let unknownRoute = "NotFound"

@@ -15,6 +15,8 @@ struct AuditedFamily: Sendable {
   private(set) var rule: OwnershipRule
   /// The account ids behind the keys that occur.
   private(set) var names: [AccountKey: String] = [:]
+  /// The accounts into which others were merged.
+  private var mergedInto: [AccountKey: AccountKey] = [:]
   var audit = LedgerAudit()
 
   /// Reads and folds the entries, and checks the chains.
@@ -45,6 +47,7 @@ struct AuditedFamily: Sendable {
     folded.updateContext(context.apply)
     rule = OwnershipRule(recordedOn: folded)
     self.names = names
+    mergedInto = context.mergedInto
   }
 
   var members: [LineID] { stored.members.keys.sorted() }
@@ -177,13 +180,18 @@ struct AuditedFamily: Sendable {
   /// Whether a charge can have fulfilled an order: its owner is the order's account, or was until
   /// an administrator placed the charge.
   ///
-  /// During a merge orders move before charges.
+  /// During a merge orders move before charges, also those that came with an earlier merge.
   func justifies(_ order: AuditedOrder, fulfilledBy transaction: TransactionKey) -> Bool {
     let accounts = [order.account, order.openedBy]
     guard let position = rule.position(of: transaction),
       let decision = folded.decisions[rule.charges[position].id]?.decision
     else { return false }
-    if let owner = decision.owner, accounts.contains(owner) { return true }
+    var owner = decision.owner
+    for _ in 0...mergedInto.count {
+      guard let account = owner else { break }
+      if accounts.contains(account) { return true }
+      owner = mergedInto[account]
+    }
     return decision.rule == .administrator
       && entries.contains { entry in
         guard case .ownership(let change) = entry.content, change.charge == transaction,

@@ -61,19 +61,18 @@ extension Ledger {
   ) async throws {
     var last: UUID?
     while !isStopping() {
-      let start: SQL = last.map { "WHERE submission_id > \($0)" } ?? ""
+      // Counted rather than EXISTS, which PostgreSQL may answer from a hash of the whole table.
+      let start: SQL = last.map { "WHERE p.submission_id > \($0)" } ?? ""
       let window = try await database.query(
         """
         SELECT p.submission_id, s.status <> 'pending' AND s.received_at < \(before) AND (
-          p.aged_out_at IS NULL OR EXISTS (
-            SELECT FROM tenure.submission_exchange AS e
+          p.aged_out_at IS NULL OR 0 < (
+            SELECT count(*) FROM tenure.submission_exchange AS e
             WHERE e.submission_id = p.submission_id AND e.answer IS NOT NULL))
-        FROM (
-          SELECT submission_id, aged_out_at FROM tenure.submission_payload \(start)
-          ORDER BY submission_id LIMIT \(Self.ageingWindow)
-        ) AS p
+        FROM tenure.submission_payload AS p
         JOIN tenure.submission AS s ON s.submission_id = p.submission_id
-        ORDER BY p.submission_id
+        \(start)
+        ORDER BY p.submission_id LIMIT \(Self.ageingWindow)
         """, deadline: Self.ageingDeadline
       ).decode(UUID.self, Bool.self).map { (id: $0, isOld: $1) }
       guard let end = window.last?.id else { return }
@@ -99,19 +98,16 @@ extension Ledger {
   ) async throws {
     var last: (Timestamp, String)?
     while !isStopping() {
-      let start: SQL = last.map { "AND (received_at, notification_id) > (\($0), \($1))" } ?? ""
+      let start: SQL = last.map { "AND (n.received_at, n.notification_id) > (\($0), \($1))" } ?? ""
       let window = try await database.query(
         """
         SELECT n.notification_id, n.received_at, n.processed_at IS NOT NULL AND (
-          n.body IS NOT NULL OR EXISTS (
-            SELECT FROM tenure.notification_exchange AS e
+          n.body IS NOT NULL OR 0 < (
+            SELECT count(*) FROM tenure.notification_exchange AS e
             WHERE e.notification_id = n.notification_id AND e.answer IS NOT NULL))
-        FROM (
-          SELECT notification_id, received_at, processed_at, body FROM tenure.notification
-          WHERE received_at < \(before) \(start)
-          ORDER BY received_at, notification_id LIMIT \(Self.ageingWindow)
-        ) AS n
-        ORDER BY n.received_at, n.notification_id
+        FROM tenure.notification AS n
+        WHERE n.received_at < \(before) \(start)
+        ORDER BY n.received_at, n.notification_id LIMIT \(Self.ageingWindow)
         """, deadline: Self.ageingDeadline
       ).decode(String.self, Timestamp.self, Bool.self).map { (id: $0, at: $1, isOld: $2) }
       guard let end = window.last else { return }

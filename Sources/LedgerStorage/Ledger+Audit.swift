@@ -199,6 +199,8 @@ extension Ledger {
       found.audit.report(.projection, id, "the links differ")
       return found
     }
+    // Read before the accounts: a merge moves orders first.
+    let orders = try await auditedOrders(found.orders.values.sorted(), in: transaction)
     let context = try await context(
       of: stored, claimant: nil, evidence: found.evidence, in: transaction)
     let others = found.accounts.subtracting(context.names.keys)
@@ -210,7 +212,6 @@ extension Ledger {
     found.audit.checkDecisions(of: found.folded, replayed: replayed, line: id)
     let tables = try await tables(of: found, in: transaction)
     found.audit.checkProjections(of: found, in: tables, catalogue: catalogue)
-    let orders = try await auditedOrders(found.orders.values.sorted(), in: transaction)
     found.audit.checkOrders(of: found, orders)
     return found
   }

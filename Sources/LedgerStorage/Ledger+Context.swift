@@ -10,6 +10,8 @@ extension Ledger {
     var tokenHolders: [UUID: AccountKey] = [:]
     var orders: Set<OpenedOrder> = []
     var merges: [AccountKey: AccountMerge] = [:]
+    /// The accounts into which others were merged, those included whose charges are still placed.
+    var mergedInto: [AccountKey: AccountKey] = [:]
 
     func apply(to history: inout LineHistory) {
       history.erasures = erasures
@@ -70,6 +72,7 @@ extension Ledger {
     for (key, account) in known {
       context.names[key] = account.id
       context.erasures[key] = account.erasedAt
+      context.mergedInto[key] = account.mergedInto
       if let into = account.mergedInto, let mergedAt = account.mergedAt {
         context.merges[key] = AccountMerge(into: into, at: mergedAt)
       }

@@ -185,11 +185,15 @@ extension Ledger {
       if !next.isEmpty { try await reader.read(next, in: transaction) }
       locked.formUnion(next)
       _ = try await transaction.query(
-        "SELECT 1 FROM tenure.purchase_order WHERE account_key = \(account.key) FOR UPDATE")
+        """
+        SELECT 1 FROM tenure.purchase_order WHERE account_key = \(account.key)
+        ORDER BY order_id
+        FOR UPDATE
+        """)
       // In the order that all programs keep to; whoever recorded on another line until then has
       // ended: look once more.
-      let (first, second) = (AccountID(account.id), AccountID(other.id))
-      let ids = [first, second].sorted()
+      let (source, target) = (AccountID(account.id), AccountID(other.id))
+      let ids = [source, target].sorted()
       let found = try await transaction.batch(
         ids.map { id -> SQL in
           """
@@ -203,11 +207,11 @@ extension Ledger {
         guard let (_, into) = try rows.decodeFirst(AccountKey.self, AccountKey?.self) else {
           throw LedgerError.unknownAccount(id.rawValue)
         }
-        if let into, id == second ? account.mergedInto == nil : into != other.key {
+        if let into, id == target ? account.mergedInto == nil : into != other.key {
           throw LedgerError.mergedAccount(
             id.rawValue, into: try await names(of: [into], in: transaction)[into] ?? "unknown")
         }
-        if id == first { isFirst = into == nil }
+        if id == source { isFirst = into == nil }
       }
     }
     let lines = try await lines(of: account.key, in: transaction)

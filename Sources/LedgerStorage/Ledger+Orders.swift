@@ -211,14 +211,6 @@ extension Ledger {
     return Dictionary(uniqueKeysWithValues: try rows.decode(UUID.self, AccountKey.self).map { $0 })
   }
 
-  /// Locks and reads the order of an id, whoever it belongs to.
-  func lockOrder(_ id: UUID, in transaction: Transaction) async throws -> PurchaseOrder? {
-    let owner = try await transaction.query(Self.select(accountOfOrder: id))
-      .decodeFirst(AccountKey.self)
-    guard let owner else { return nil }
-    return try await Self.orders(from: transaction.query(Self.lock(order: id, of: owner))).first
-  }
-
   /// Locks and reads an order of an account; ``orders(from:)`` reads the result.
   ///
   /// - Parameters:
@@ -238,28 +230,34 @@ extension Ledger {
   /// ``orders(from:)`` reads the result.
   ///
   /// Expired ones that are too old for any of the charges are neither locked nor read.
+  ///
+  /// - Parameters:
+  ///   - account: The account.
+  ///   - products: The products of the charges.
+  ///   - times: The times at which orders for the charges were opened.
+  ///   - named: The order that a submission names, and the lines of its charges: adds that order,
+  ///     and those that charges of these lines fulfilled without naming them.
+  /// - Returns: The statement.
   static func lockOrdersAwaitingPayment(
-    of account: AccountKey, for products: Set<ProductID>, opened times: PurchaseOrder.OpeningTimes
+    of account: AccountKey, for products: Set<ProductID>, opened times: PurchaseOrder.OpeningTimes,
+    and named: (id: UUID, lines: Set<OriginalTransactionID>)? = nil
   ) -> SQL {
-    """
-    SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
-    WHERE account_key = \(account) AND product_id = ANY(\(products.sorted()))
-      AND created_at <= \(times.latest)
-      AND (status = 'open' OR status = 'expired' AND created_at >= \(times.earliest))
-    ORDER BY order_id
-    FOR UPDATE
-    """
-  }
-
-  /// Locks and reads those of some orders of an account that were matched without being named;
-  /// ``orders(from:)`` reads the result.
-  static func lockMatchedOrders(_ ids: Set<UUID>, of account: AccountKey) -> SQL {
-    """
-    SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
-    WHERE account_key = \(account) AND order_id = ANY(\(ids.sorted())) AND NOT is_named
-    ORDER BY order_id
-    FOR UPDATE
-    """
+    let others: SQL? = named.map { id, lines in
+      """
+      OR order_id = \(id)
+      OR fulfilled_at IS NOT NULL AND NOT is_named
+        AND original_transaction_id = ANY(\(Array(lines)))
+      """
+    }
+    return """
+      SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
+      WHERE account_key = \(account) AND (product_id = ANY(\(products.sorted()))
+        AND created_at <= \(times.latest)
+        AND (status = 'open' OR status = 'expired' AND created_at >= \(times.earliest))
+        \(others ?? ""))
+      ORDER BY order_id
+      FOR UPDATE
+      """
   }
 
   static func orders(from rows: Rows) throws -> [PurchaseOrder] {

@@ -36,16 +36,25 @@ struct OrderMatching {
     try await reopenCorrected(in: ledger, transaction)
     try await followRefunds(in: ledger, transaction)
     if let orderID {
-      // An order that the account does not have may be another account's.
       var order = atHand.named
-      if order == nil { order = try await ledger.lockOrder(orderID, in: transaction) }
+      var owner = order?.account
+      if order == nil {
+        owner = try await ledger.accounts(ofOrders: [orderID], in: transaction)[orderID]
+      }
+      if order == nil, owner == account {
+        // A merge has moved it here since the orders were read.
+        order = try await Ledger.orders(
+          from: transaction.query(Ledger.lock(order: orderID, of: account))
+        ).first
+      }
       if let order {
-        let match = try await match(
-          order, by: account, among: selected.compactMap { payment($0) }, in: ledger, transaction)
+        let match = match(
+          order, by: account, among: selected.compactMap { payment($0) },
+          yielding: atHand.yielding, in: ledger)
         result.namedOrder = .matched(match)
         if case .fulfilled = match { result.fulfilledOrder = order.id }
       } else {
-        result.namedOrder = .unknown
+        result.namedOrder = owner == nil ? .unknown : .matched(.accountMismatch)
       }
     }
 
@@ -76,14 +85,8 @@ struct OrderMatching {
   /// with without being named is open again.
   private mutating func match(
     _ order: PurchaseOrder, by account: AccountKey, among payments: [PurchaseOrder.Payment],
-    in ledger: Ledger, _ transaction: Transaction
-  ) async throws -> PurchaseOrder.NamedOrder {
-    let fulfilled = Set(payments.compactMap(\.fulfils))
-    var yielding: [UUID: PurchaseOrder] = [:]
-    if order.account == account, order.awaitsPayment, !fulfilled.isEmpty {
-      let rows = try await transaction.query(Ledger.lockMatchedOrders(fulfilled, of: account))
-      for order in try Ledger.orders(from: rows) { yielding[order.id] = order }
-    }
+    yielding: [UUID: PurchaseOrder], in ledger: Ledger
+  ) -> PurchaseOrder.NamedOrder {
     let match = order.match(
       submittedBy: account, among: payments, yielding: Set(yielding.keys))
     guard case .fulfilled(let id) = match,
@@ -249,34 +252,39 @@ struct OrderMatching {
 struct OrdersAtHand: Sendable {
   let account: AccountKey
   /// The order that was named, if it is the account's.
-  private(set) var named: PurchaseOrder?
+  let named: PurchaseOrder?
   /// The account's orders for `products`, opened at `times`, that a charge can fulfil.
-  private(set) var awaiting: [PurchaseOrder] = []
+  let awaiting: [PurchaseOrder]
+  /// Where an order is named: the orders that charges were matched with without naming them.
+  let yielding: [UUID: PurchaseOrder]
   let products: Set<ProductID>
   let times: PurchaseOrder.OpeningTimes
 
   /// The statement that locks and reads them; ``init(for:from:)`` reads its result.
+  ///
+  /// One statement locks all of them in one order, so that submissions of an account that name
+  /// orders and others that don't never wait for each other in a circle.
   static func lock(for verified: Ledger.VerifiedSubmission) -> SQL {
-    let account = verified.submission.account
-    if let orderID = verified.submission.orderID {
-      return Ledger.lock(order: orderID, of: account)
-    }
     let (products, times) = wanted(for: verified)
-    return Ledger.lockOrdersAwaitingPayment(of: account, for: products, opened: times)
+    let named = verified.submission.orderID.map { id in
+      let lines = verified.evidence.flatMap { item in
+        if case .link(let line, let previous) = item { [line, previous] } else { [item.line] }
+      }
+      return (id: id, lines: Set(lines.map(\.originalTransactionID)))
+    }
+    return Ledger.lockOrdersAwaitingPayment(
+      of: verified.submission.account, for: products, opened: times, and: named)
   }
 
   init(for verified: Ledger.VerifiedSubmission, from rows: Rows) throws {
     account = verified.submission.account
-    let orders = try Ledger.orders(from: rows)
-    let (products, times) = Self.wanted(for: verified)
-    self.times = times
-    if verified.submission.orderID == nil {
-      awaiting = orders
-      self.products = products
-    } else {
-      named = orders.first
-      self.products = []
-    }
+    let (orders, orderID) = (try Ledger.orders(from: rows), verified.submission.orderID)
+    (products, times) = Self.wanted(for: verified)
+    named = orders.first { $0.id == orderID }
+    awaiting = orders.filter(\.awaitsPayment)
+    yielding = Dictionary(
+      uniqueKeysWithValues: orders.filter { !$0.awaitsPayment && $0.id != orderID }
+        .map { ($0.id, $0) })
   }
 
   /// The products that the selected transactions are of, and when orders for them were opened.

@@ -10,11 +10,13 @@ extension TransactionRow {
       guard let position = rule.position(of: transaction.key) else {
         preconditionFailure("Every transaction reports a charge.")
       }
-      let charge = rule.charges[position].id
+      let charge = rule.charges[position]
       return TransactionRow(
         transaction: transaction,
-        tokenHolder: line.history.holder(of: transaction.appAccountToken?.value), charge: charge,
-        recorded: charge == transaction.key ? line.decisions[charge] : nil)
+        tokenHolder: line.history.holder(of: transaction.appAccountToken?.value),
+        charge: charge.id,
+        revokedAt: line.history.revocation(of: transaction, in: charge)?.at,
+        recorded: charge.id == transaction.key ? line.decisions[charge.id] : nil)
     }
   }
 }

@@ -23,19 +23,20 @@ extension TransactionRow {
       (
         TransactionRow(
           transaction: facts.transaction, tokenHolder: facts.tokenHolder,
-          charge: decision.charge, recorded: decision.recorded),
+          charge: decision.charge, revokedAt: facts.revokedAt, recorded: decision.recorded),
         decision.fulfilment
       )
     }
   }
 
   private static func transactions(_ rows: Rows, line: LineID) throws
-    -> [(transaction: StoreTransaction, tokenHolder: AccountKey?)]
+    -> [(transaction: StoreTransaction, tokenHolder: AccountKey?, revokedAt: Timestamp?)]
   {
     try rows.check(
       TransactionID.self, ProductID.self, Int.self, Timestamp.self, ChargeKind.self,
       Timestamp.self, Timestamp?.self, Timestamp.self, Timestamp?.self, Timestamp?.self,
-      Timestamp?.self, String?.self, String?.self, Int64?.self, Timestamp?.self, Timestamp?.self,
+      Timestamp?.self, Timestamp?.self, String?.self, String?.self, Int64?.self, Timestamp?.self,
+      Timestamp?.self, String?.self, Timestamp?.self, Timestamp?.self, Timestamp?.self,
       Timestamp?.self, Timestamp?.self, Timestamp?.self, UUID?.self,
       Timestamp?.self, AccountKey?.self, WebOrderLineItemID?.self, ProductType?.self,
       String?.self, Int.self, OwnershipType.self, PeriodType.self, String?.self, Int64?.self,
@@ -53,10 +54,15 @@ extension TransactionRow {
       let expiresAt = try cursor.next(Timestamp?.self)
       let expiresAsOf = try cursor.next(Timestamp?.self)
       let revokedAt = try cursor.next(Timestamp?.self)
+      let revocationAt = try cursor.next(Timestamp?.self)
       let revocationReason = try cursor.next(String?.self)
       let revocationType = try cursor.next(String?.self)
       let revocationPercentage = try cursor.next(Int64?.self)
       let revocationAsOf = try cursor.next(Timestamp?.self)
+      let unsignedAt = try cursor.next(Timestamp?.self)
+      let unsignedReason = try cursor.next(String?.self)
+      let unsignedAsOf = try cursor.next(Timestamp?.self)
+      let knownRevocationAt = try cursor.next(Timestamp?.self)
       let revocationKnownAt = try cursor.next(Timestamp?.self)
       let notRevokedAsOf = try cursor.next(Timestamp?.self)
       let notMentionedAsOf = try cursor.next(Timestamp?.self)
@@ -87,15 +93,18 @@ extension TransactionRow {
       transaction.upgradedAsOf = upgradedAsOf
       transaction.expiresDate = dated(expiresAt, asOf: expiresAsOf)
       transaction.appAccountToken = dated(token, asOf: tokenAsOf)
-      let revocation = revokedAt.map {
+      let signed = revocationAt.map {
         Revocation(
           at: $0, reason: revocationReason, type: revocationType,
           percentage: revocationPercentage)
       }
       transaction.revocation = RevocationHistory(
-        revoked: dated(revocation, asOf: revocationAsOf), firstRevokedAsOf: revocationKnownAt,
+        signed: dated(signed, asOf: revocationAsOf),
+        unsigned: dated(
+          unsignedAt.map { Revocation(at: $0, reason: unsignedReason) }, asOf: unsignedAsOf),
+        known: dated(knownRevocationAt, asOf: revocationKnownAt),
         notRevokedAsOf: notRevokedAsOf, notMentionedAsOf: notMentionedAsOf)
-      return (transaction, tokenHolder)
+      return (transaction, tokenHolder, revokedAt)
     }
   }
 

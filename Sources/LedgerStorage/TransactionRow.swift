@@ -8,6 +8,8 @@ struct TransactionRow: Hashable, Sendable {
   var tokenHolder: AccountKey?
   /// The transaction that names the charge.
   var charge: Charge.ID
+  /// When the transaction was revoked; nil: never, or that was lifted.
+  var revokedAt: Timestamp?
   /// Nil for an alias.
   var recorded: Line.RecordedDecision?
 
@@ -20,8 +22,9 @@ struct TransactionRow: Hashable, Sendable {
         environment, original_transaction_id, transaction_id, product_id, number, recorded_at,
         kind, purchased_at, original_purchased_at, charged_at, expires_at, expires_as_of,
         revoked_at, revocation_at, revocation_reason, revocation_type, revocation_percentage,
-        revocation_as_of, revocation_known_at, not_revoked_as_of, not_mentioned_as_of,
-        upgraded_as_of, app_account_token,
+        revocation_as_of, unsigned_revocation_at, unsigned_revocation_reason,
+        unsigned_revocation_as_of, known_revocation_at, revocation_known_at, not_revoked_as_of,
+        not_mentioned_as_of, upgraded_as_of, app_account_token,
         app_account_token_as_of, token_account_key, web_order_line_item_id, product_type,
         subscription_group, quantity, ownership_type, period_type, offer_id, price_milliunits,
         currency, is_commitment, charge_original_transaction_id, charge_transaction_id,
@@ -33,10 +36,12 @@ struct TransactionRow: Hashable, Sendable {
         \(key.productID), \(transaction.recorded.number), \(transaction.recorded.at),
         \(transaction.kind), \(transaction.purchaseDate), \(transaction.originalPurchaseDate),
         \(transaction.chargedAt), \(transaction.expiresDate?.value),
-        \(transaction.expiresDate?.asOf), \(revocation.current?.at),
-        \(revocation.revoked?.value.at), \(revocation.revoked?.value.reason),
-        \(revocation.revoked?.value.type), \(revocation.revoked?.value.percentage),
-        \(revocation.revoked?.asOf), \(revocation.firstRevokedAsOf),
+        \(transaction.expiresDate?.asOf), \(revokedAt),
+        \(revocation.signed?.value.at), \(revocation.signed?.value.reason),
+        \(revocation.signed?.value.type), \(revocation.signed?.value.percentage),
+        \(revocation.signed?.asOf), \(revocation.unsigned?.value.at),
+        \(revocation.unsigned?.value.reason), \(revocation.unsigned?.asOf),
+        \(revocation.known?.value), \(revocation.known?.asOf),
         \(revocation.notRevokedAsOf), \(revocation.notMentionedAsOf),
         \(transaction.upgradedAsOf), \(transaction.appAccountToken?.value),
         \(transaction.appAccountToken?.asOf), \(tokenHolder), \(transaction.webOrderLineItemID),
@@ -58,6 +63,10 @@ struct TransactionRow: Hashable, Sendable {
         revocation_reason = excluded.revocation_reason, revocation_type = excluded.revocation_type,
         revocation_percentage = excluded.revocation_percentage,
         revocation_as_of = excluded.revocation_as_of,
+        unsigned_revocation_at = excluded.unsigned_revocation_at,
+        unsigned_revocation_reason = excluded.unsigned_revocation_reason,
+        unsigned_revocation_as_of = excluded.unsigned_revocation_as_of,
+        known_revocation_at = excluded.known_revocation_at,
         revocation_known_at = excluded.revocation_known_at,
         not_revoked_as_of = excluded.not_revoked_as_of,
         not_mentioned_as_of = excluded.not_mentioned_as_of,
@@ -94,9 +103,11 @@ struct TransactionRow: Hashable, Sendable {
     [
       """
       SELECT transaction_id, product_id, number, recorded_at, kind, purchased_at,
-        original_purchased_at, charged_at, expires_at, expires_as_of, revocation_at,
+        original_purchased_at, charged_at, expires_at, expires_as_of, revoked_at, revocation_at,
         revocation_reason, revocation_type, revocation_percentage, revocation_as_of,
-        revocation_known_at, not_revoked_as_of, not_mentioned_as_of, upgraded_as_of,
+        unsigned_revocation_at, unsigned_revocation_reason, unsigned_revocation_as_of,
+        known_revocation_at, revocation_known_at, not_revoked_as_of, not_mentioned_as_of,
+        upgraded_as_of,
         app_account_token,
         app_account_token_as_of, token_account_key, web_order_line_item_id, product_type,
         subscription_group, quantity, ownership_type, period_type, offer_id, price_milliunits,

@@ -29,7 +29,7 @@ extension MetricDeclaration {
     MetricDeclaration("tenure_http_connections", .gauge, "Open connections"),
     MetricDeclaration(
       "tenure_http_connections_refused_total", .counter,
-      "Connections refused because of TENURE_HTTP_MAX_CONNECTIONS"),
+      "Connections refused or closed because of TENURE_HTTP_MAX_CONNECTIONS"),
   ]
 
   private static let database = [

@@ -44,9 +44,14 @@ package enum ClaimSelection: Hashable, Sendable {
   }
 
   /// Whether something was purchased after a submission was received, so that it can't be claimed.
+  ///
+  /// Apple charges renewals up to a day early and dates them ahead: such a charge in an answer from
+  /// the time of the submission had been made by then.
   package static func isPurchased(_ record: TransactionRecord, after receivedAt: Timestamp) -> Bool
   {
-    receivedAt + .clockTolerance < record.chargedAt
+    let isEarly = record.chargedAt - record.asOf <= AutoRenewal.earlyCharge
+    let charged = isEarly ? min(record.chargedAt, record.asOf) : record.chargedAt
+    return receivedAt + .clockTolerance < charged
   }
 
   /// What is looked at as one: the latest of a group stands for it.

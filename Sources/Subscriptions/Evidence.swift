@@ -47,16 +47,27 @@ package enum PeriodType: String, Codable, Sendable {
 package enum RevocationStatus: Hashable, Codable, Sendable {
   /// The source is too old to know, as a receipt's `in_app` is.
   case notSaid
-  /// Apple's answer about a receipt names no revocation. It is unsigned, and such answers lag.
+  /// An unsigned answer about a receipt contains no revocation. Such answers lag.
   case notMentioned
+  /// An unsigned answer about a receipt contains a revocation, which may have been reversed since.
+  case mentioned(at: Timestamp, reason: String?)
   /// Apple signed that there is none.
   case notRevoked
-  /// Refunded, or withdrawn from the family.
+  /// Apple signed that the charge is refunded, or withdrawn from the family.
   case revoked(Revocation)
 
-  /// A revocation of which no type and no share is known, as receipts have it.
+  /// A signed revocation without a type and a share.
   package static func revoked(at moment: Timestamp, reason: String?) -> Self {
     .revoked(Revocation(at: moment, reason: reason))
+  }
+
+  /// The revocation that the answer contains.
+  package var revocation: Revocation? {
+    switch self {
+    case .notSaid, .notMentioned, .notRevoked: nil
+    case .mentioned(let moment, let reason): Revocation(at: moment, reason: reason)
+    case .revoked(let revocation): revocation
+    }
   }
 }
 

@@ -20,6 +20,7 @@ package struct OwnershipRule: Sendable {
 
   private let autoRenewal: AutoRenewal
   private let history: LineHistory
+  private let linePlacements: [LinePlacement]
   private let positions: [TransactionKey: Int]
   /// Whether the owner stays, whatever claims come.
   private var isSettled: [Bool]
@@ -52,6 +53,7 @@ package struct OwnershipRule: Sendable {
     self.charges = charges
     self.decisions = decisions
     autoRenewal = AutoRenewal(history: history, charges: charges)
+    linePlacements = history.linePlacements
     isSettled = decisions.map { !$0.isProvisional }
 
     var positions: [TransactionKey: Int] = [:]
@@ -117,7 +119,7 @@ package struct OwnershipRule: Sendable {
     }
     // Row 0 precedes row 1t: a token yields to an import.
     if let account = buyerByToken(at: position),
-      !history.linePlacements.contains(where: { $0.covers(charges[position]) })
+      !linePlacements.contains(where: { $0.covers(charges[position]) })
     {
       // A claim of the charge before could still show that its claimant was renewing.
       return Decision(

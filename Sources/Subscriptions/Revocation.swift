@@ -46,62 +46,89 @@ package struct Revocation: Hashable, Codable, Sendable {
 /// What Apple's answers said about the revocation of one transaction.
 ///
 /// Every part is an extreme of all answers, so merging is commutative, associative and idempotent.
-/// What an unsigned answer lifts, a signed one that is not older lifts too: only the later of these
-/// two is kept.
+/// Signed answers are current. Unsigned ones can lag: they can leave out a new revocation, and can
+/// repeat one that a signed answer has lifted.
 package struct RevocationHistory: Hashable, Sendable {
-  /// How far Apple's unsigned answers about receipts can lag behind a revocation.
+  /// How far Apple's unsigned answers about receipts can lag.
   package static let lag: Duration = .hours(24)
 
-  /// The latest answer that named a revocation.
-  package var revoked: Dated<Revocation>?
-  /// The earliest one.
-  package var firstRevokedAsOf: Timestamp?
-  /// The latest signed answer that named none.
+  /// The revocation in the latest signed answer that contains one.
+  package var signed: Dated<Revocation>?
+  /// The revocation in the latest unsigned answer that contains one.
+  package var unsigned: Dated<Revocation>?
+  /// The latest revocation date in any answer, with the date of the first answer that contains it.
+  package var known: Dated<Timestamp>?
+  /// The latest signed answer without a revocation.
   package var notRevokedAsOf: Timestamp?
-  /// The latest unsigned answer that could have named one, and did not; nil if it is no later than
-  /// the signed one.
+  /// The latest unsigned answer without a revocation; nil if it is no later than the signed one,
+  /// which lifts whatever this one would.
   package var notMentionedAsOf: Timestamp?
 
   package init(
-    revoked: Dated<Revocation>? = nil, firstRevokedAsOf: Timestamp? = nil,
-    notRevokedAsOf: Timestamp? = nil, notMentionedAsOf: Timestamp? = nil
+    signed: Dated<Revocation>? = nil, unsigned: Dated<Revocation>? = nil,
+    known: Dated<Timestamp>? = nil, notRevokedAsOf: Timestamp? = nil,
+    notMentionedAsOf: Timestamp? = nil
   ) {
-    self.revoked = revoked
-    self.firstRevokedAsOf = firstRevokedAsOf
+    self.signed = signed
+    self.unsigned = unsigned
+    self.known = known
     self.notRevokedAsOf = notRevokedAsOf
     self.notMentionedAsOf = notMentionedAsOf
   }
 
   init(_ record: TransactionRecord) {
+    let asOf = record.asOf
     switch record.revocation {
     case .notSaid: self.init()
-    case .notMentioned: self.init(notMentionedAsOf: record.asOf)
-    case .notRevoked: self.init(notRevokedAsOf: record.asOf)
+    case .notMentioned: self.init(notMentionedAsOf: asOf)
+    case .notRevoked: self.init(notRevokedAsOf: asOf)
+    case .mentioned(let moment, let reason):
+      self.init(
+        unsigned: Dated(Revocation(at: moment, reason: reason), asOf: asOf),
+        known: Dated(moment, asOf: asOf))
     case .revoked(let revocation):
-      self.init(revoked: Dated(revocation, asOf: record.asOf), firstRevokedAsOf: record.asOf)
+      self.init(signed: Dated(revocation, asOf: asOf), known: Dated(revocation.at, asOf: asOf))
     }
   }
 
-  /// The revocation that holds; nil: there is none, or it was lifted.
+  /// The revocation date that a signed answer lifted, with the date of that answer.
+  fileprivate var lifted: Dated<Timestamp>? {
+    guard let known, let notRevokedAsOf, known.asOf < notRevokedAsOf else { return nil }
+    return Dated(known.value, asOf: notRevokedAsOf)
+  }
+
+  /// The revocation in effect; nil if there is none, or it was lifted.
   ///
-  /// A signed answer lifts it at once, an unsigned one only if it is dated 24 hours after the
-  /// revocation became known: by the first answer that named one or, of a second refund, by the
-  /// date of that.
-  package var current: Revocation? {
-    guard let revoked else { return nil }
-    if let notRevokedAsOf, revoked.asOf < notRevokedAsOf { return nil }
-    let known = max(firstRevokedAsOf ?? revoked.asOf, revoked.value.at)
-    if let notMentionedAsOf, revoked.asOf < notMentionedAsOf,
-      known + Self.lag <= notMentionedAsOf
-    {
-      return nil
+  /// A later signed answer without it lifts a revocation at once, an unsigned one only if it is
+  /// dated at least 24 hours after the revocation became known.
+  ///
+  /// - Parameter lifted: The revocations that signed answers lifted on transactions of the charge.
+  ///   An unsigned answer that repeats one within 24 hours lags.
+  /// - Returns: The revocation.
+  fileprivate func current(lifted: [Dated<Timestamp>]) -> Revocation? {
+    if let signed, isInEffect(signed) { return signed.value }
+    guard let unsigned, isInEffect(unsigned) else { return nil }
+    let repeatsLifted = lifted.contains {
+      unsigned.value.at <= $0.value && unsigned.asOf < $0.asOf + Self.lag
     }
-    return revoked.value
+    return repeatsLifted ? nil : unsigned.value
+  }
+
+  /// The revocation in effect, as far as the answers about this transaction show.
+  package var current: Revocation? { current(lifted: [lifted].compactMap(\.self)) }
+
+  private func isInEffect(_ revocation: Dated<Revocation>) -> Bool {
+    if let notRevokedAsOf, revocation.asOf < notRevokedAsOf { return false }
+    guard let notMentionedAsOf, revocation.asOf < notMentionedAsOf, let known else { return true }
+    return notMentionedAsOf < known.asOf + Self.lag
   }
 
   mutating func merge(_ other: RevocationHistory) {
-    revoked = latest(revoked, other.revoked, Revocation.isWeaker)
-    firstRevokedAsOf = least(firstRevokedAsOf, other.firstRevokedAsOf)
+    signed = latest(signed, other.signed, Revocation.isWeaker)
+    unsigned = latest(unsigned, other.unsigned, Revocation.isWeaker)
+    known = [known, other.known].compactMap(\.self).max {
+      ($0.value, $1.asOf) < ($1.value, $0.asOf)
+    }
     notRevokedAsOf = [notRevokedAsOf, other.notRevokedAsOf].compactMap(\.self).max()
     let notMentioned = [notMentionedAsOf, other.notMentionedAsOf].compactMap(\.self).max()
     notMentionedAsOf = notMentioned.flatMap { unsigned in
@@ -109,20 +136,34 @@ package struct RevocationHistory: Hashable, Sendable {
     }
   }
 
-  /// Notes that an answer repeats what holds.
+  /// Dates the latest answer that agrees with what is in effect to `asOf`, if that is later.
   mutating func confirm(asOf: Timestamp) {
-    if let known = revoked, current != nil {
-      revoked?.asOf = max(known.asOf, asOf)
-    } else if let known = notMentionedAsOf, notRevokedAsOf.map({ $0 <= known }) ?? true {
-      notMentionedAsOf = max(known, asOf)
-    } else {
-      notRevokedAsOf = notRevokedAsOf.map { max($0, asOf) }
+    let isRevoked = current != nil
+    let signedAsOf = isRevoked ? signed?.asOf : notRevokedAsOf
+    let unsignedAsOf = isRevoked ? unsigned?.asOf : notMentionedAsOf
+    let isSigned = signedAsOf.map { signed in unsignedAsOf.map { $0 <= signed } ?? true } ?? false
+    switch (isRevoked, isSigned) {
+    case (true, true): signed = signed.map { Dated($0.value, asOf: max($0.asOf, asOf)) }
+    case (true, false): unsigned = unsigned.map { Dated($0.value, asOf: max($0.asOf, asOf)) }
+    case (false, true): notRevokedAsOf = notRevokedAsOf.map { max($0, asOf) }
+    case (false, false): notMentionedAsOf = notMentionedAsOf.map { max($0, asOf) }
     }
   }
 }
 
-extension [StoreTransaction] {
-  /// The revocation of the charge that these report: of any of them, for the silence of an alias
-  /// says nothing.
-  var revocation: Revocation? { compactMap(\.revocation.current).max(by: Revocation.isWeaker) }
+extension Collection<StoreTransaction> {
+  /// The revocation of the charge that these transactions report: that of any of them, because an
+  /// answer without a revocation is only about its own transaction.
+  var revocation: Revocation? {
+    let lifted = compactMap(\.revocation.lifted)
+    return compactMap { $0.revocation.current(lifted: lifted) }.max(by: Revocation.isWeaker)
+  }
+}
+
+extension LineHistory {
+  /// The revocation of a transaction, with regard to what is known of the charge that it reports.
+  package func revocation(of transaction: StoreTransaction, in charge: Charge) -> Revocation? {
+    transaction.revocation.current(
+      lifted: charge.transactions.compactMap { self[$0]?.revocation.lifted })
+  }
 }

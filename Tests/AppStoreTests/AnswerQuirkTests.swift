@@ -177,7 +177,8 @@ struct AnswerQuirkTests {
     (["quantity": "many"],                                "2000",  "2000", false),
     (["quantity": "many"],                                "1999",  "2000", false),
     (["transaction_id": .null, "original_transaction_id": .null], "2001", "2000", true),
-    (["purchase_date": .null],                            nil,     "2000", true),
+    (["purchase_date": .null],                            nil,     "2000", false),
+    (["purchase_date": .null],                            nil,     nil,    true),
   ] as [([String: JSON], String?, String?, Bool)])
   func `an entry that cannot be read can hide a purchase that is newer than what was read`(
     change: [String: JSON], date: String?, newest: String?, isHidden: Bool
@@ -258,7 +259,7 @@ struct AnswerQuirkTests {
     #expect(records.map(\.asOf) == Array(repeating: Timestamp(milliseconds: 2000), count: 2))
     #expect(
       records.map(\.revocation) == [
-        .notSaid, .revoked(at: Timestamp(milliseconds: 3000), reason: nil),
+        .notSaid, .mentioned(at: Timestamp(milliseconds: 3000), reason: nil),
       ])
   }
 

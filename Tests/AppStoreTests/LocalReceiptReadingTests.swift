@@ -67,7 +67,7 @@ struct LocalReceiptReadingTests {
     let receipt = try receipt([month, cancelled])
     #expect(
       receipt.records.map(\.revocation) == [
-        .notSaid, .revoked(at: try Timestamp("2024-05-20T00:00:00Z"), reason: nil),
+        .notSaid, .mentioned(at: try Timestamp("2024-05-20T00:00:00Z"), reason: nil),
       ])
   }
 

@@ -31,7 +31,7 @@ struct LogTests {
       method: "POST", url: "u", headers: [], body: Array("5ec4e7".utf8), timeout: .zero)
     let descriptions = [
       "\(app)", "\(try AppStoreApps([app]))", String(reflecting: app),
-      "\(body)", "\(request)",
+      "\(body)", "\(request)", "\(body.password as Any)", String(reflecting: body.password),
     ]
     for line in lines + descriptions {
       for secret in ["5ec4e7", "cmVjZWlwdA", "bGF0ZXN0", token, "customer-17", "secretquantity"] {

@@ -123,7 +123,7 @@ struct RenewalStatusTests {
       flat["latest_expired_receipt_info"] = month.with(cancellation)
     }
     let receipt = try await receipt(flat)
-    #expect(receipt.records.map(\.revocation) == [.revoked(at: at(3000), reason: "1")])
+    #expect(receipt.records.map(\.revocation) == [.mentioned(at: at(3000), reason: "1")])
     #expect(receipt.records.map(\.asOf) == [receipt.requestDate])
   }
 

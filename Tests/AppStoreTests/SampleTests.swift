@@ -64,7 +64,7 @@ struct SampleTests {
     #expect(record.key.transactionID == "123456789012345")
     #expect(record.expiresDate == (try Timestamp("2019-03-16T03:27:28Z")))
     #expect(
-      record.revocation == .revoked(at: try Timestamp("2018-03-26T14:57:39Z"), reason: "0"))
+      record.revocation == .mentioned(at: try Timestamp("2018-03-26T14:57:39Z"), reason: "0"))
     let status = receipt.statuses[record.key.line]
     #expect(status?.autoRenews == false)
     #expect(status?.phase == .expired)

@@ -254,7 +254,7 @@ struct AppleTroubleTests {
     async throws
   {
     try await TestAPI.run { api in
-      let future = Self.month.with(["purchase_date_ms": "1767226200001"])
+      let future = Self.month.with(["purchase_date_ms": "1767398400000"])
       api.apple.answer(Self.receipt, with: Self.answer([future]))
       let answer = try await api.submit("4711", receipt: Self.receipt, ["transaction_id": "11"])
       #expect(answer["warnings"] == ["purchased_later"])
@@ -269,6 +269,31 @@ struct AppleTroubleTests {
 
       let missing = try await api.submit("4711", receipt: Self.receipt, ["transaction_id": "12"])
       #expect(missing["warnings"] == ["transaction_not_in_receipt"])
+    }
+  }
+
+  @Test func `a renewal that Apple charged early is claimed, and not looked for again`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      let early = Self.month.with(["purchase_date_ms": "1767297600000"])
+      api.apple.answer(Self.receipt, with: Self.answer([early]))
+      let answer = try await api.submit("4711", receipt: Self.receipt)
+      #expect(answer["warnings"] == ["unknown_product"])
+      #expect(answer["transactions"]?[0]["newly_owned"] == true)
+      let id = try #require(answer["submission_id"]?.string.flatMap(UUID.init(uuidString:)))
+      #expect(try await api.intake.resume(id) == nil)
+    }
+  }
+
+  @Test func `an old entry without a date is not looked for at every launch`() async throws {
+    try await TestAPI.run { api in
+      let old = Self.month.with(["transaction_id": "9", "purchase_date_ms": .null])
+      api.apple.answer(Self.receipt, with: Self.answer([old, Self.month]))
+      let answer = try await api.submit("4711", receipt: Self.receipt)
+      #expect(answer["warnings"] == ["unknown_product"])
+      let id = try #require(answer["submission_id"]?.string.flatMap(UUID.init(uuidString:)))
+      #expect(try await api.intake.resume(id) == nil)
     }
   }
 

@@ -12,7 +12,7 @@ import Testing
 /// A backup by pg_dump, restored by pg_restore on another server: as the article on operating says.
 @Suite(
   .disabled(
-    if: ScratchPlace.environment.distribution != .none,
+    if: ScratchPlace.environment.isDistributed,
     "Of a Citus each node is backed up: a dump of the coordinator has no shards."))
 struct BackupTests {
   private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })

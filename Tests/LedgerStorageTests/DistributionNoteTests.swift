@@ -146,7 +146,7 @@ struct DistributionNoteTests {
 
   @Test(
     "every table and function of the schema",
-    .disabled(if: ScratchPlace.environment.distribution != .none, "It is distributed already."),
+    .disabled(if: ScratchPlace.environment.isDistributed, "It is distributed already."),
     arguments: rules)
   func keeps(rule: Rule) async throws {
     try await withScratchDatabase { database in

@@ -164,6 +164,32 @@ struct MergeTests {
     }
   }
 
+  @Test func `an audit during a merge finds orders that came with an earlier merge justified`()
+    async throws
+  {
+    try await withGuest { ledger in
+      _ = try await buyMuch(ledger)
+      // A visitor's order is the guest's by the time that it is paid for.
+      let order = try await ledger.openOrder(
+        accountID: "visitor", productID: "monthly", at: day(1.5)
+      ).order
+      _ = try await merge(ledger, "visitor", into: "guest", on: 2)
+      let last = LineID(.production, "999999")
+      let result = try await ledger.submit(
+        [charge("9", on: 3, line: last)], claiming: [key("9", line: last)], by: "visitor", on: 3.1,
+        terms: .shop)
+      #expect(result?.fulfilledOrder == order.id)
+      #expect(try await merge(ledger, on: 5, atOnce: 2).completedAt == nil)
+      #expect(try await ledger.owner(of: "9", line: last) == "guest")
+      #expect(try await ledger.order(order.id)?.order.account == ledger.account("anna")?.key)
+      #expect(try await ledger.audit().differences == [])
+      // The member is merged, too, before the guest's charges are placed.
+      _ = try await ledger.findOrCreateAccount("main", at: day(6))
+      _ = try await merge(ledger, "anna", into: "main", on: 6)
+      #expect(try await ledger.audit().differences == [])
+    }
+  }
+
   /// Lets the guest buy so much that a merge takes several commits.
   private func buyMuch(_ ledger: Ledger) async throws -> [LineID] {
     var lines: [LineID] = []

@@ -106,6 +106,46 @@ struct OrderTests {
     }
   }
 
+  @Test("a submission that names an order locks an account's orders in the order of all others")
+  func namedBesideUnnamed() async throws {
+    try await withLedger { ledger in
+      var orders: [PurchaseOrder] = []
+      for date in [0.0, 1, 2] {
+        orders.append(
+          try await ledger.openOrder(accountID: "anna", productID: "monthly", at: day(date)).order)
+      }
+      orders.sort { $0.id < $1.id }
+      let (first, named) = (orders[0], orders[2])
+      // Another submission of the account, which names none, has locked the first order and goes on
+      // to the named one.
+      try await ledger.database.withTransaction { unnamed in
+        _ = try await unnamed.query(Ledger.lock(order: first.id, of: first.account))
+        async let result = ledger.submit(
+          [charge("1", on: 3)], claiming: [key("1")], by: "anna", on: 3.1, order: named.id)
+        try await ledger.waitForALock()
+        let free = try await unnamed.query(
+          Ledger.lock(order: named.id, of: named.account, waits: false))
+        #expect(try Ledger.orders(from: free).map(\.id) == [named.id], "it would be a deadlock")
+        await unnamed.rollBack()
+        #expect(try await result?.fulfilledOrder == named.id)
+      }
+    }
+  }
+
+  @Test("another account's order that is named is not locked")
+  func namedOfAnother() async throws {
+    try await withLedger { ledger in
+      let order = try await ledger.openOrder(accountID: "ben", productID: "monthly", at: day(0))
+      try await ledger.database.withTransaction { transaction in
+        _ = try await transaction.query(
+          Ledger.lock(order: order.order.id, of: order.order.account))
+        let result = try await ledger.submit(
+          [charge("1", on: 1)], claiming: [key("1")], by: "anna", on: 1.1, order: order.order.id)
+        #expect(result?.namedOrder == .matched(.accountMismatch))
+      }
+    }
+  }
+
   @Test("an order that is named after it was matched stays the charge's")
   func namedLater() async throws {
     try await withLedger { ledger in

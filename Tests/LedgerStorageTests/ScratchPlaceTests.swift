@@ -18,18 +18,16 @@ struct ScratchPlaceTests {
 
   // swift-format-ignore
   @Test("what the environment asks for", arguments: [
-    // environment                                                  server, distribution
-    ([:],                                                            nil,    .none),
-    (["TENURE_TEST_DATABASE_URL": ""],                               nil,    .none),
-    (["TENURE_TEST_DATABASE_URL": "u"],                              "u",    .none),
-    (["TENURE_TEST_DATABASE_URL": "u", "TENURE_TEST_DISTRIBUTED": "on"], "u", .citus),
-    (["TENURE_TEST_DISTRIBUTED": "stand-in"],                        nil,    .standIn),
-  ] as [([String: String], String?, ScratchPlace.Distribution)])
-  func environments(
-    environment: [String: String], server: String?, distribution: ScratchPlace.Distribution
-  ) {
+    // environment                                              server, distributed
+    ([:],                                                        nil,    false),
+    (["TENURE_TEST_DATABASE_URL": ""],                           nil,    false),
+    (["TENURE_TEST_DATABASE_URL": "u"],                          "u",    false),
+    (["TENURE_TEST_DATABASE_URL": "u", "TENURE_TEST_CITUS_URL": "c"], "c", true),
+    (["TENURE_TEST_CITUS_URL": "c"],                             "c",    true),
+  ] as [([String: String], String?, Bool)])
+  func environments(environment: [String: String], server: String?, isDistributed: Bool) {
     let place = ScratchPlace(environment: environment)
     #expect(place.server == server)
-    #expect(place.distribution == distribution)
+    #expect(place.isDistributed == isDistributed)
   }
 }

@@ -9,7 +9,8 @@ import Secrets
 ///
 /// All tests of a process share one server, which is forgetful and fast; cloning takes a few
 /// milliseconds, so tests run beside each other and see nothing of one another. With
-/// `TENURE_TEST_DATABASE_URL` it is the server there: see ``ScratchPlace``.
+/// `TENURE_TEST_DATABASE_URL` or `TENURE_TEST_CITUS_URL` it is the server there: see
+/// ``ScratchPlace``.
 ///
 /// - Parameters:
 ///   - configure: Changes the pool's configuration before it is opened.
@@ -25,6 +26,30 @@ package func withScratchDatabase<Value: Sendable>(
     let value = try await withClone(configure: configure, body)
     await ScratchServer.shared.leavePlace()
     return value
+  } catch {
+    await ScratchServer.shared.leavePlace()
+    throw error
+  }
+}
+
+/// Runs a test on an empty database of the Citus that is to be tried.
+///
+/// - Parameter body: The test, with the pool of the schema's future owner.
+/// - Throws: What the body or the server throws.
+package func withEmptyCitus(
+  _ body: @Sendable (ConnectionPool) async throws -> Void
+) async throws {
+  await ScratchServer.shared.takePlace()
+  do {
+    let uri = try await ScratchServer.shared.makeEmptyDatabase()
+    do {
+      try await withPool(uri, body)
+      await ScratchServer.shared.removeDatabase(uri)
+    } catch {
+      await ScratchServer.shared.removeDatabase(uri)
+      throw error
+    }
+    await ScratchServer.shared.leavePlace()
   } catch {
     await ScratchServer.shared.leavePlace()
     throw error
@@ -57,21 +82,27 @@ private func withClone<Value: Sendable>(
   }
 }
 
-private let quiet = Logger(label: "scratch", factory: { _ in SwiftLogNoOpLogHandler() })
+let quiet = Logger(label: "scratch", factory: { _ in SwiftLogNoOpLogHandler() })
 
 /// The server that the tests of a process share.
 private actor ScratchServer {
   static let shared = ScratchServer()
 
   private static let connectionLimit = 300
-  /// How many tests have a database at once, each with a pool or two; the others wait their turn.
-  private static let placeLimit = 40
 
   private let place = ScratchPlace.environment
-  private var starting: Task<(uri: String, own: PrivatePostgres?), any Error>?
+  private var starting: Task<(server: Server, own: PrivatePostgres?), any Error>?
   private var databases = 0
-  private var freePlaces = placeLimit
+  /// How many more tests may have a database now, each with a pool or two; others wait their turn.
+  ///
+  /// On a Citus each of their connections has several to the nodes.
+  private var freePlaces = ScratchPlace.environment.isDistributed ? 6 : 40
   private var waiting: [CheckedContinuation<Void, Never>] = []
+
+  private enum Server {
+    case plain(uri: String)
+    case citus(ScratchCitus)
+  }
 
   func takePlace() async {
     guard freePlaces == 0 else {
@@ -89,56 +120,73 @@ private actor ScratchServer {
     }
   }
 
-  /// Makes a database like the template; on a Citus, which can't clone its databases, like it from
-  /// the ground up.
+  /// Makes a database like the template.
   ///
   /// - Returns: Its connection URI.
   func makeDatabase() async throws -> String {
     let server = try await server()
     databases += 1
     let name = "\(place.prefix)\(databases)"
-    let uri = ScratchPlace.uri(server, database: name)
-    if place.distribution == .citus {
-      try await Self.run(["CREATE DATABASE \(name)"], on: server)
-      try await Self.prepare(uri, distribution: place.distribution)
-    } else {
+    switch server {
+    case .plain(let uri):
       // Settings of a database are not cloned.
-      try await Self.run(
+      try await run(
         [
           "CREATE DATABASE \(name) TEMPLATE \(place.template)",
           "ALTER DATABASE \(name) SET search_path TO \"$user\", public, tenure",
-        ], on: server)
+        ], on: uri)
+      return ScratchPlace.uri(uri, database: name)
+    case .citus(let citus): return try await citus.clone(place.template, as: name)
     }
-    return uri
   }
 
-  /// Removes a database from a server that goes on without us.
+  /// Makes an empty database on the Citus.
+  ///
+  /// - Returns: Its owner's connection URI.
+  func makeEmptyDatabase() async throws -> String {
+    guard case .citus(let citus) = try await server() else {
+      preconditionFailure("Only a Citus has empty databases: see `TENURE_TEST_CITUS_URL`.")
+    }
+    databases += 1
+    return try await citus.make("\(place.prefix)\(databases)")
+  }
+
+  /// Removes a database from a server that keeps running.
   func removeDatabase(_ uri: String) async {
-    guard let server = place.server, let name = ScratchPlace.database(of: uri) else { return }
-    // Whatever keeps it: the next run has other names.
-    try? await Self.run(["DROP DATABASE IF EXISTS \(name) WITH (FORCE)"], on: server)
+    guard place.server != nil, let name = ScratchPlace.database(of: uri),
+      let server = try? await server()
+    else { return }
+    // The next run uses other names, so a database that can't be removed is in nobody's way.
+    switch server {
+    case .plain(let uri): try? await run(["DROP DATABASE IF EXISTS \(name) WITH (FORCE)"], on: uri)
+    case .citus(let citus): try? await citus.remove(name)
+    }
   }
 
-  private func server() async throws -> String {
-    if let starting { return try await starting.value.uri }
+  private func server() async throws -> Server {
+    if let starting { return try await starting.value.server }
     let task = Task { [place] in try await Self.start(place) }
     starting = task
-    return try await task.value.uri
+    return try await task.value.server
   }
 
   /// Starts a server with a template, which ends and is removed with this process; or makes one on
-  /// the server that is there.
-  ///
+  /// the server that exists.
   private static func start(
     _ place: ScratchPlace
-  ) async throws -> (uri: String, own: PrivatePostgres?) {
+  ) async throws -> (server: Server, own: PrivatePostgres?) {
+    if let coordinator = place.server, place.isDistributed {
+      let citus = try await ScratchCitus(coordinator: coordinator)
+      try await citus.makeTemplate(place.template)
+      return (.citus(citus), nil)
+    }
     let own = place.server == nil ? try await startPrivate() : nil
     let uri = if let own { await own.uri() } else { place.server ?? "" }
-    guard place.distribution != .citus else { return (uri, own) }
     try await run(["CREATE DATABASE \(place.template)"], on: uri)
-    try await prepare(
-      ScratchPlace.uri(uri, database: place.template), distribution: place.distribution)
-    return (uri, own)
+    try await withPool(ScratchPlace.uri(uri, database: place.template)) { pool in
+      _ = try await SchemaMigrator(database: pool, logger: quiet).migrate()
+    }
+    return (.plain(uri: uri), own)
   }
 
   private static func startPrivate() async throws -> PrivatePostgres {
@@ -150,50 +198,27 @@ private actor ScratchServer {
     options.settings["autovacuum_naptime"] = "1h"
     return try await PrivatePostgres.start(in: directory, options: options)
   }
+}
 
-  private static func prepare(
-    _ uri: String, distribution: ScratchPlace.Distribution
-  ) async throws {
-    try await withPool(uri) { pool in
-      switch distribution {
-      case .none: break
-      // Each shard of each table is a table, in hundreds of databases.
-      case .citus:
-        try await pool.runScript("CREATE EXTENSION citus")
-        try await pool.runScript(
-          """
-          DO $$ BEGIN
-            EXECUTE format('ALTER DATABASE %I SET citus.shard_count = 2', current_database());
-          END $$
-          """)
-      case .standIn: try await CitusStandIn.install(in: pool)
-      }
-    }
-    try await withPool(uri) { pool in
-      _ = try await SchemaMigrator(database: pool, logger: quiet).migrate()
-      guard distribution != .none else { return }
-      _ = try await SchemaDistributor(database: pool, logger: quiet).distribute()
-    }
+func run(_ scripts: [String], on uri: String) async throws {
+  try await withPool(uri) { pool in
+    for script in scripts { try await pool.runScript(script) }
   }
+}
 
-  private static func run(_ scripts: [String], on uri: String) async throws {
-    try await withPool(uri) { pool in
-      for script in scripts { try await pool.runScript(script) }
-    }
-  }
-
-  private static func withPool(
-    _ uri: String, _ body: (ConnectionPool) async throws -> Void
-  ) async throws {
-    let pool = ConnectionPool(
-      configuration: ConnectionPool.Configuration(uri: Secret(uri)), logger: quiet)
-    do {
-      try await body(pool)
-      await pool.close()
-    } catch {
-      await pool.close()
-      throw error
-    }
+func withPool<Value: Sendable>(
+  _ uri: String, _ body: (ConnectionPool) async throws -> Value
+) async throws -> Value {
+  var configuration = ConnectionPool.Configuration(uri: Secret(uri))
+  configuration.statementDeadline = .seconds(120)
+  let pool = ConnectionPool(configuration: configuration, logger: quiet)
+  do {
+    let value = try await body(pool)
+    await pool.close()
+    return value
+  } catch {
+    await pool.close()
+    throw error
   }
 }
 

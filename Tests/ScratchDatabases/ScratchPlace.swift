@@ -3,28 +3,20 @@ import Foundation
 /// Where the scratch databases of this process are.
 ///
 /// `TENURE_TEST_DATABASE_URL` names a superuser's database on a server that is to be tried; without
-/// it each process starts a server of its own. `TENURE_TEST_DISTRIBUTED` distributes the schema of
-/// every scratch database: `on` with the Citus of that server, `stand-in` with ``CitusStandIn``.
+/// it each process starts a server of its own. `TENURE_TEST_CITUS_URL` names a superuser's database
+/// on the coordinator of a Citus instead, in which Citus knows its nodes: see ``ScratchCitus``.
 package struct ScratchPlace: Sendable {
-  package enum Distribution: String, Sendable {
-    case none = ""
-    case citus = "on"
-    case standIn = "stand-in"
-  }
-
-  /// The connection URI of a server that is there already.
+  /// The connection URI of a server that exists already.
   package let server: String?
-  package let distribution: Distribution
+  /// Whether the schema of every scratch database is distributed.
+  package let isDistributed: Bool
   /// What the names of databases begin with: several processes may use a server.
   let prefix: String
 
   package init(environment: [String: String]) {
-    server = environment["TENURE_TEST_DATABASE_URL"].flatMap { $0.isEmpty ? nil : $0 }
-    let value = environment["TENURE_TEST_DISTRIBUTED"] ?? ""
-    guard let distribution = Distribution(rawValue: value) else {
-      preconditionFailure("TENURE_TEST_DISTRIBUTED is neither 'on' nor 'stand-in'.")
-    }
-    self.distribution = distribution
+    let citus = environment["TENURE_TEST_CITUS_URL"].flatMap { $0.isEmpty ? nil : $0 }
+    isDistributed = citus != nil
+    server = citus ?? environment["TENURE_TEST_DATABASE_URL"].flatMap { $0.isEmpty ? nil : $0 }
     prefix =
       server == nil ? "scratch_" : "scratch_\(ProcessInfo.processInfo.processIdentifier)_"
   }

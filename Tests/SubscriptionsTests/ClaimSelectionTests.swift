@@ -47,6 +47,11 @@ struct ClaimSelectionTests {
   ]
   static let five = Duration.minutes(5)
 
+  /// The renewal of day 60 as an answer has it that is older.
+  static func early(_ asOf: Double, _ offset: Duration = .zero) -> TransactionRecord {
+    charge("3", from: day(60), to: day(90), asOf: day(asOf, offset))
+  }
+
   // swift-format-ignore
   static let cases: [Case] = [
     Case("a line's latest",                       months,                                 ["3"]),
@@ -77,6 +82,13 @@ struct ClaimSelectionTests {
     Case("bought 5 minutes and 1 ms later",       at: day(60, minus(five + ms)), months,  ["2"]),
     Case("a restore before the purchase", by: .restore, at: day(59), months,                  ["1", "2"]),
     Case("a named one before the purchase", by: .transaction("3"), at: day(59), months,       []),
+
+    Case("a renewal charged 24 h early",          at: day(59), [months[0], early(59)],        ["2", "3"]),
+    Case("a renewal dated further ahead",         at: day(59), [months[0], early(59, minus(ms))], ["2"]),
+    Case("an early renewal of a later answer",    at: day(59), [months[0], early(59, five + ms)], ["2"]),
+    Case("an early renewal 5 minutes later",      at: day(59), [months[0], early(59, five)],  ["2", "3"]),
+    Case("an early renewal that was sent", by: .submitted, at: day(59.5), [early(59.5)],      ["3"]),
+    Case("an early renewal that is named", by: .transaction("3"), at: day(59.5), [early(59.5)], ["3"]),
   ]
 
   @Test("Selection", arguments: cases)

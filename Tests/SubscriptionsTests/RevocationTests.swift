@@ -41,6 +41,7 @@ struct RevocationTests {
   }
 
   static func refund(_ at: Timestamp) -> RevocationStatus { .revoked(at: at, reason: "1") }
+  static func receipt(_ at: Timestamp) -> RevocationStatus { .mentioned(at: at, reason: "1") }
 
   // swift-format-ignore
   static let liftings: [Lifting] = [
@@ -53,6 +54,15 @@ struct RevocationTests {
     Lifting(name: "said again after the receipt", words: [(day(6), refund(day(5))), (day(8), .notMentioned), (day(9), refund(day(5)))], revokedAt: day(5)),
     Lifting(name: "refunded again, receipt right after it", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(12), refund(day(12))), (day(12.5), .notMentioned)], revokedAt: day(12)),
     Lifting(name: "refunded again, receipt after 24 h", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(12), refund(day(12))), (day(13), .notMentioned)], revokedAt: nil),
+    Lifting(name: "a receipt repeats what was lifted", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(9, minus(ms)), receipt(day(5)))], revokedAt: nil),
+    Lifting(name: "a receipt repeats it after 24 h", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(9), receipt(day(5)))], revokedAt: day(5)),
+    Lifting(name: "receipts repeat what only they said", words: [(day(6), receipt(day(5))), (day(8), .notRevoked), (day(8.5), receipt(day(5)))], revokedAt: nil),
+    Lifting(name: "a receipt names a second refund", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(8.5), receipt(day(8.4)))], revokedAt: day(8.4)),
+    Lifting(name: "a receipt names what was never lifted", words: [(day(8), .notRevoked), (day(8.5), receipt(day(5)))], revokedAt: day(5)),
+    Lifting(name: "a receipt as old as the lifting", words: [(day(8), .notRevoked), (day(8), receipt(day(5)))], revokedAt: day(5)),
+    Lifting(name: "signed again within 24 h", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(8.5), receipt(day(5))), (day(8.6), refund(day(8.1)))], revokedAt: day(8.1)),
+    Lifting(name: "a second refund known late, receipt right after it", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(14), refund(day(12))), (day(14.5), .notMentioned)], revokedAt: day(12)),
+    Lifting(name: "a second refund known late, receipt after 24 h", words: [(day(6), refund(day(5))), (day(8), .notRevoked), (day(14), refund(day(12))), (day(15), .notMentioned)], revokedAt: nil),
     Lifting(name: "lifted before it was said",  words: [(day(4), .notRevoked), (day(4), .notMentioned), (day(6), refund(day(5)))], revokedAt: day(5)),
   ]
 
@@ -86,6 +96,58 @@ struct RevocationTests {
       ledger.hear(
         charge("1", from: day(0), to: day(30), asOf: day(20), item: "w", revocation: word))
       #expect(ledger.charge("1")?.revocation == nil)
+    }
+  }
+
+  @Test("A signed reversal clears what receipts say of an alias, for 24 h")
+  func reversalOfAnAlias() {
+    func month(_ id: TransactionID, _ asOf: Double, _ word: RevocationStatus) -> TransactionRecord {
+      charge(id, from: day(0), to: day(30), asOf: day(asOf), item: "w", revocation: word)
+    }
+    let (refund, receipt) = (Self.refund(day(5)), Self.receipt(day(5)))
+    // swift-format-ignore
+    let stories: [(records: [TransactionRecord], revokedAt: Timestamp?)] = [
+      ([month("1", 6, refund),  month("9", 7, receipt),    month("1", 8, .notRevoked)], nil),
+      ([month("1", 6, receipt), month("9", 7, receipt),    month("1", 8, .notRevoked)], nil),
+      ([month("1", 6, refund),  month("9", 8.9, receipt),  month("1", 8, .notRevoked)], nil),
+      ([month("1", 6, refund),  month("9", 9, receipt),    month("1", 8, .notRevoked)], day(5)),
+      ([month("1", 6, refund),  month("9", 8.5, Self.receipt(day(8.2))), month("1", 8, .notRevoked)], day(8.2)),
+      ([month("1", 6, refund),  month("9", 7, refund),     month("1", 8, .notRevoked)], day(5)),
+      ([month("9", 7, receipt), month("1", 8, .notRevoked)],                            day(5)),
+    ]
+    var generator = SeededGenerator(seed: 17)
+    for (records, revokedAt) in stories {
+      for _ in 0..<6 {
+        var ledger = Ledger()
+        for record in records.shuffled(using: &generator) { ledger.hear(record) }
+        #expect(ledger.charge("1")?.revocation?.at == revokedAt)
+      }
+    }
+  }
+
+  @Test("Merging what answers say is commutative, associative and idempotent")
+  func merging() {
+    forAll("Revocations merge by extremes", iterations: 400) { generator in
+      let words = (0..<generator.number(2...6)).map { _ in
+        let asOf = day(0, .hours(12 * generator.number(0...6)))
+        let at = day(0, .hours(12 * generator.number(0...4)))
+        let word = generator.pick(
+          RevocationStatus.notSaid, .notMentioned, .notRevoked, Self.refund(at), Self.receipt(at),
+          .mentioned(at: at, reason: nil))
+        return charge("1", from: day(0), to: day(30), asOf: asOf, revocation: word)
+      }
+      func merged(_ words: [TransactionRecord]) -> StoreTransaction {
+        var result = StoreTransaction(
+          words[0], recorded: RecordingOrder(at: day(0), number: 1))
+        for word in words { result.merge(word) }
+        return result
+      }
+      let expected = merged(words)
+      for _ in 0..<4 {
+        let others = (words + [generator.pick(from: words)]).shuffled(using: &generator)
+        if merged(others) != expected { return "\(others)" }
+      }
+      return nil
     }
   }
 

@@ -36,7 +36,9 @@ struct SecretTests {
     let settings = try Settings(source)
     let pool = ConnectionPool.Configuration(uri: try #require(settings.databaseURL))
     let values: [any Sendable] = [
-      source, settings, pool, try settings.apiKeys(), try settings.appStoreApps(),
+      source, settings, pool,
+      VerifyReceiptRequest(receiptData: "", password: "5ecret-of-apple"), try settings.apiKeys(),
+      try settings.appStoreApps(),
       try #require(settings.webhook), WebhookSender(to: try #require(settings.webhook)),
       try settings.neededServerAPIKey(), try #require(settings.traces),
     ]

@@ -4,6 +4,7 @@ import NIOCore
 import NIOHTTP1
 import NIOPosix
 import ScratchDatabases
+import Synchronization
 import Testing
 
 @testable import tenure
@@ -12,12 +13,6 @@ import Testing
 @Suite("Strangers")
 struct StrangerTests {
   private static let mebibyte = 1024 * 1024
-  /// With connections of its own, for those of the shared client are what is measured.
-  private static let flood: HTTPClient = {
-    var configuration = HTTPClient.Configuration()
-    configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = 20
-    return HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
-  }()
 
   /// Opens connections that send something each and receive nothing.
   private static func open(
@@ -48,73 +43,136 @@ struct StrangerTests {
     }
   }
 
+  /// The start of a notification of some length.
+  private static func head(length: Int) -> ByteBuffer {
+    ByteBuffer(
+      string: "POST /v1/appstore/notifications HTTP/1.1\r\nHost: a\r\n"
+        + "Content-Length: \(length)\r\n\r\n")
+  }
+
   @Test func `slow bodies and readers that never read leave the server small`() async throws {
     try await Self.withServer { server, port in
-      let length = Self.mebibyte
-      var body = ByteBuffer(
-        string: "POST /v1/appstore/notifications HTTP/1.1\r\nHost: a\r\n"
-          + "Content-Length: \(length)\r\n\r\n")
-      body.writeRepeatingByte(UInt8(ascii: " "), count: length - 200)
+      var body = Self.head(length: Self.mebibyte)
+      body.writeRepeatingByte(UInt8(ascii: " "), count: Self.mebibyte - 200)
       let requests = ByteBuffer(
         string: String(
           repeating: "GET /openapi.yaml HTTP/1.1\r\nHost: a\r\n\r\n", count: 4000))
+      let field = "GET / HTTP/1.1\r\nA: " + String(repeating: "a", count: 15_000)
       let channels =
-        try await Self.open(200, to: port, sending: body)
+        try await Self.open(100, to: port, sending: ByteBuffer(string: field))
+        + (try await Self.open(200, to: port, sending: body))
         + (try await Self.open(100, to: port, sending: requests))
-      for _ in 0..<10 {
+      for _ in 0..<5 {
         try await Task.sleep(for: .milliseconds(200))
         #expect(try await server.get("/healthz").status == 200)
         #expect(try await server.get("/v1/accounts/anna/entitlements").status == 200)
+        // The slow bodies would fill what notifications share: the oldest make room.
+        var request = HTTPClientRequest(url: server.url + "/v1/appstore/notifications")
+        request.method = .POST
+        request.body = .bytes(ByteBuffer(string: "{}"))
+        let answer = try await HTTPClient.shared.execute(request, timeout: .seconds(30))
+        #expect(answer.status == .badRequest)
+        _ = try await answer.body.collect(upTo: 65_536)
       }
       if let peak = server.peakMemory { #expect(peak < 200 * Self.mebibyte, "\(peak)") }
       for channel in channels { channel.close(promise: nil) }
     }
   }
 
-  /// The slowest but one of a hundred reads, one after the other.
+  private final class Count: Sendable {
+    private let value = Atomic(0)
+
+    var current: Int { value.load(ordering: .relaxed) }
+
+    func add() { value.add(1, ordering: .relaxed) }
+  }
+
+  /// Sends a request again as soon as it is answered, until it is cancelled.
+  private static func flood(
+    _ port: Int, from sender: Int, with request: ByteBuffer, answers: Count
+  ) async {
+    var bootstrap = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+    // Elsewhere only the first address of the loopback network can be used.
+    #if os(Linux)
+      guard let address = try? SocketAddress(ipAddress: "127.0.0.\(sender + 2)", port: 0) else {
+        return
+      }
+      bootstrap = bootstrap.bind(to: address)
+    #endif
+    while !Task.isCancelled {
+      // The server closes connections that it has no room for.
+      try? await bootstrap.connect(host: "127.0.0.1", port: port) { channel in
+        channel.eventLoop.makeCompletedFuture {
+          try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
+        }
+      }.executeThenClose { inbound, outbound in
+        try await outbound.write(request)
+        for try await _ in inbound {
+          answers.add()
+          try await outbound.write(request)
+        }
+      }
+    }
+  }
+
+  /// The 99th percentile of a thousand reads, one after the other.
   private static func slowReads(_ server: ServeProcess) async throws -> Duration {
     var times: [Duration] = []
-    for _ in 0..<100 {
+    for _ in 0..<1000 {
       let start = ContinuousClock.now
       #expect(try await server.get("/v1/accounts/anna/entitlements").status == 200)
       times.append(ContinuousClock.now - start)
     }
-    return times.sorted()[98]
+    return times.sorted()[990]
+  }
+
+  /// The least of some measurements: other tests share the cores.
+  private static func quietReads(_ server: ServeProcess) async throws -> Duration {
+    var least = Duration.seconds(60)
+    for _ in 0..<3 { least = min(least, try await slowReads(server)) }
+    return least
+  }
+
+  /// Measures reads before, during and after a flood.
+  private static func readsInFlood(
+    _ server: ServeProcess, _ port: Int
+  ) async throws -> (quiet: Duration, flooded: Duration) {
+    let text = "[" + String(repeating: #"{"a":1,"b":1},"#, count: 70_000) + "0]"
+    var request = head(length: text.utf8.count)
+    request.writeString(text)
+    let body = request
+    let answers = Count()
+    let quiet = try await quietReads(server)
+    let flooded = try await withThrowingTaskGroup(of: Void.self) { group in
+      for sender in 0..<20 {
+        group.addTask { await flood(port, from: sender, with: body, answers: answers) }
+      }
+      // The first refusals are not slowed.
+      let end = ContinuousClock.now + .seconds(60)
+      while answers.current < 140, ContinuousClock.now < end {
+        try await Task.sleep(for: .milliseconds(50))
+      }
+      var least = Duration.seconds(60)
+      for _ in 0..<8 {
+        let before = answers.current
+        let slow = try await slowReads(server)
+        if answers.current > before { least = min(least, slow) }
+        if least <= quiet * 3 { break }
+      }
+      group.cancelAll()
+      return least
+    }
+    return (max(quiet, try await quietReads(server)), flooded)
   }
 
   @Test func `a flood of notifications does not make others wait three times as long`()
     async throws
   {
     try await Self.withServer { server, port in
-      let element = #"{"a":1,"b":1},"#
-      let text = "[" + String(repeating: element, count: 70_000) + "0]"
-      let body = ByteBuffer(string: text)
-      try await withThrowingTaskGroup(of: Void.self) { group in
-        _ = try await Self.slowReads(server)
-        // Other tests share the cores: the two are measured in turns, and each counts at its best.
-        var (quiet, flooded) = (Duration.seconds(60), Duration.seconds(60))
-        quiet = min(quiet, try await Self.slowReads(server))
-        for _ in 0..<20 {
-          group.addTask {
-            while !Task.isCancelled {
-              var request = HTTPClientRequest(url: server.url + "/v1/appstore/notifications")
-              request.method = .POST
-              request.body = .bytes(body)
-              let answer = try? await Self.flood.execute(request, timeout: .seconds(30))
-              if let answer { _ = try? await answer.body.collect(upTo: 65_536) }
-            }
-          }
-        }
-        // Sixty are refused at once before the flood is slowed.
-        try await Task.sleep(for: .seconds(1))
-        for _ in 0..<10 {
-          flooded = min(flooded, try await Self.slowReads(server))
-          if flooded <= max(quiet * 3, .milliseconds(5)) { break }
-        }
-        group.cancelAll()
-        try await group.waitForAll()
-        #expect(flooded <= max(quiet * 3, .milliseconds(5)), "\(quiet) quiet, \(flooded) flooded")
-      }
+      _ = try await Self.slowReads(server)
+      var times = try await Self.readsInFlood(server, port)
+      if times.flooded > times.quiet * 3 { times = try await Self.readsInFlood(server, port) }
+      #expect(times.flooded <= times.quiet * 3, "\(times)")
     }
   }
 }

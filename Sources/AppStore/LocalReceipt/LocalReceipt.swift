@@ -59,7 +59,7 @@ extension TransactionRecord {
       productType: purchase.productType,
       quantity: purchase.quantity.flatMap { Int(exactly: $0) }.map { max($0, 1) } ?? 1,
       periodType: purchase.periodType, offerID: purchase.promotionalOfferID,
-      revocation: purchase.cancellationDate.map { .revoked(at: $0, reason: nil) } ?? .notSaid)
+      revocation: purchase.cancellationDate.map { .mentioned(at: $0, reason: nil) } ?? .notSaid)
   }
 
   /// Whether this would let its owner use more than `other`, another report of the transaction.

@@ -57,7 +57,7 @@ package struct ReceiptVerifier: Sendable {
     var judge = ReceiptJudge(apps: apps, namedBundleID: bundleID, logger: logger)
     var exchanges: [Exchange] = []
     while true {
-      let request = VerifyReceiptRequest(receiptData: receiptData, password: judge.secret?.revealed)
+      let request = VerifyReceiptRequest(receiptData: receiptData, password: judge.secret)
       let (exchange, failure) = await ask(judge.route.endpoint, request)
       exchanges.append(exchange)
       if let verdict = failure ?? judge.verdict(on: exchange) {

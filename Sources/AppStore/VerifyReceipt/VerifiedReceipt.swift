@@ -68,10 +68,13 @@ package struct UnreadableRecord: Hashable, Comparable, Sendable, CustomStringCon
       < (rhs.list, rhs.reason, rhs.purchaseDate?.milliseconds ?? .max)
   }
 
-  /// Whether a purchase can be in it that is newer than everything that could be read.
+  /// Whether the entry is a purchase that is newer than all that could be read.
+  ///
+  /// Without a date it counts only where nothing could be read: old entries without one stay in a
+  /// receipt forever, and every submission of it would be verified again and again.
   package func hidesPurchase(after newest: Timestamp?) -> Bool {
     guard !["pending_renewal_info", "top level"].contains(list) else { return false }
-    guard let newest, let purchaseDate else { return true }
-    return purchaseDate > newest
+    guard let newest else { return true }
+    return purchaseDate.map { newest < $0 } ?? false
   }
 }

@@ -15,7 +15,7 @@ struct EntitlementController: Sendable {
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    if let failure = failures.take(context.channel) { throw failure }
+    if let failure = failures.take(from: context.channel) { throw failure }
     let accountID = try context.parameter(.accountID)
     guard let query = Query(request.uri) else {
       let now = now()

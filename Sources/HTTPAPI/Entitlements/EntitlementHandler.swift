@@ -50,7 +50,8 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   private let failures: FailedReads
   private let metrics: RequestMetrics
   private let limits: ConnectionLimits
-  private let count: ConnectionCount
+  private let open: OpenConnections
+  private let connection: OpenConnection
 
   private var context: ChannelHandlerContext?
   /// Where answers are written: in front of the encoder, for they are bytes already.
@@ -73,6 +74,11 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   /// Whether the connection is closed after the answer that is being written, because its request
   /// has not been read to its end.
   private var closesAfterAnswer = false
+  /// Whether the connection has sent a valid key.
+  private var isAuthenticated = false
+  /// How much of the router's current request is still to come, of one with a length.
+  private var bodyLeft = 0
+  private var hasLargeReads = false
   private var lastActive = NIODeadline.now()
   /// When the router's current request began.
   private var requestBegan = NIODeadline.now()
@@ -86,23 +92,25 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   ///   - failures: Where the router finds why a read has failed.
   ///   - metrics: Where it is counted what is answered here.
   ///   - limits: When to close the connection.
-  ///   - count: The connections that are open with this one.
+  ///   - open: The server's connections.
+  ///   - connection: This one.
   init(
     desk: EntitlementDesk?, keys: APIKeys, failures: FailedReads, metrics: RequestMetrics,
-    limits: ConnectionLimits, count: ConnectionCount
+    limits: ConnectionLimits, open: OpenConnections, connection: OpenConnection
   ) {
     self.failures = failures
     self.metrics = metrics
     self.desk = desk
     self.keys = keys
     self.limits = limits
-    self.count = count
+    self.open = open
+    self.connection = connection
   }
 
   func handlerAdded(context: ChannelHandlerContext) {
     self.context = context
     encoder = try? context.pipeline.syncOperations.context(handlerType: HTTPResponseEncoder.self)
-    isOneTooMany = !count.add()
+    isOneTooMany = !open.add(connection)
     scheduleCheck(in: min(limits.idle, limits.interval))
   }
 
@@ -121,7 +129,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   func handlerRemoved(context: ChannelHandlerContext) {
     if case .asked = phase { metrics.inFlight.decrement() }
     _ = failures.take(from: context.channel)
-    count.remove()
+    open.remove(connection)
     nextCheck?.cancel()
     nextCheck = nil
     self.context = nil
@@ -188,8 +196,14 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     case (.open, .head(let head)):
       lastActive = .now()
       if let request = request(head, context) {
+        authenticate()
         phase = .begun(request, head)
       } else {
+        if !isAuthenticated, let authorization = head.headers.first(name: "authorization"),
+          keys.caller(authorization: authorization) != nil
+        {
+          authenticate()
+        }
         forward(part, context)
       }
     case (.draining(let deadline, let bytes), .body(let body)):
@@ -201,6 +215,17 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
       lastActive = .now()
       forward(part, context)
     }
+    note(.busy)
+  }
+
+  private func authenticate() {
+    guard !isAuthenticated else { return }
+    note(.authenticated)
+    isAuthenticated = true
+  }
+
+  private func note(_ use: OpenConnection.Use) {
+    if !isAuthenticated { connection.note(use, since: lastActive) }
   }
 
   /// The request if it can be answered here and now.
@@ -222,11 +247,26 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
       if !isRouterClosing { routerRequests += 1 }
       isRouterReading = true
       isRouterClosing = isRouterClosing || !head.isKeepAlive
-    case .body: break
+      bodyLeft = head.headers.first(name: "content-length").flatMap { Int($0) } ?? 0
+      chooseReads(context)
+    case .body(let body):
+      bodyLeft -= body.readableBytes
+      chooseReads(context)
     case .end: isRouterReading = false
     }
     hasForwarded = true
     context.fireChannelRead(wrapInboundOut(part))
+  }
+
+  /// Reads more at once where only the body of an authenticated caller can come.
+  ///
+  /// What follows it is read as before: 64 KB of pipelined requests would be megabytes of heads.
+  private func chooseReads(_ context: ChannelHandlerContext) {
+    let areLarge = isAuthenticated && bodyLeft >= LargeReads.bytes
+    guard areLarge != hasLargeReads else { return }
+    hasLargeReads = areLarge
+    try? context.channel.syncOptions?.setOption(
+      .recvAllocator, value: areLarge ? LargeReads() : EntitlementChannel.usualReads)
   }
 
   /// Lets go of what was held back, until it is a request's turn that is answered here.
@@ -308,6 +348,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
       if routerRequests == 1 { _ = failures.take(from: context.channel) }
       routerRequests -= 1
       (lastActive, requestBegan) = (.now(), .now())
+      if routerRequests <= 0 { note(.idle) }
       context.write(data, promise: promise)
       if closesAfterAnswer { drain(context) }
     default:
@@ -347,7 +388,8 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   private func isOverdue(_ context: ChannelHandlerContext, at now: NIODeadline) -> Bool {
     if case .draining(let deadline, _) = phase { return now >= deadline }
     if isStalled(context, at: now) { return true }
-    if isRouterReading, routerRequests == 1, now - requestBegan >= limits.request { return true }
+    let request = isAuthenticated ? limits.request : limits.requestWithoutKey
+    if isRouterReading, routerRequests == 1, now - requestBegan >= request { return true }
     return !isAnswering && now - lastActive >= limits.idle
   }
 

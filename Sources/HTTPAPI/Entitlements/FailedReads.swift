@@ -13,10 +13,8 @@ final class FailedReads: Sendable {
 
   /// Takes the failure of a read on the connection; nil where the read has yet to be tried.
   func take(from channel: any Channel) -> (any Error)? {
-    take(ObjectIdentifier(channel))
-  }
-
-  func take(_ channel: ObjectIdentifier) -> (any Error)? {
-    failures.withLock { $0.isEmpty ? nil : $0.removeValue(forKey: channel) }
+    failures.withLock {
+      $0.isEmpty ? nil : $0.removeValue(forKey: ObjectIdentifier(channel))
+    }
   }
 }

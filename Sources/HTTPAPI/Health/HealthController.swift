@@ -5,7 +5,7 @@ import Synchronization
 
 /// Health checks for load balancers and orchestrators.
 struct HealthController: Sendable {
-  /// How long the database may take: balancers ask every few seconds.
+  /// How long a check waits for the database: balancers ask every few seconds.
   private static let deadline: Duration = .seconds(2)
 
   private let readiness: Readiness
@@ -18,13 +18,15 @@ struct HealthController: Sendable {
     readiness = Readiness(checking: checking)
   }
 
-  /// Whether the process is alive, which is all that a restart could fix.
+  /// Reports that the process is alive.
+  ///
+  /// The database is not checked: a restart of this process would not fix it.
   @Sendable
   func healthz(_ request: Request, context: APIContext) async throws -> Response {
     Response(Health(status: "alive"))
   }
 
-  /// Whether the database answers and has the schema that this program works with.
+  /// Reports whether the database answers and has the schema that this program needs.
   @Sendable
   func readyz(_ request: Request, context: APIContext) async throws -> Response {
     guard let outcome = await readiness.outcome(within: Self.deadline) else {
@@ -35,11 +37,11 @@ struct HealthController: Sendable {
   }
 }
 
-/// One check at a time, shared by all requests that arrive while it runs.
+/// A check that runs once at a time, for all requests that arrive meanwhile.
 ///
-/// A database that stands still ends no statement, and neither does cancelling it. So a check is
-/// not a child of the request that started it: the request leaves at its deadline, and later ones
-/// join the same check instead of starting another.
+/// While the database hangs, a statement neither ends nor can be cancelled. So the check is not a
+/// child task of the request that started it: each request is answered at its deadline, and later
+/// requests wait for the same check instead of starting another.
 private final class Readiness: Sendable {
   typealias Outcome = Result<Void, any Error>
 

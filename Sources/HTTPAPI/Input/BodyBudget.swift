@@ -1,33 +1,95 @@
 import Hummingbird
+import NIOCore
 import Synchronization
 
-/// How many bytes of request bodies may be held in memory at a time, over all connections.
+/// How many bytes of request bodies are held in memory at a time, over all connections.
 struct BodyBudgets: Sendable {
   /// For requests with an API key.
   let callers = BodyBudget(limit: 64 * 1024 * 1024)
-  /// For the administrators' pages, whose forms are small: notifications can't keep them out.
-  let pages = BodyBudget(limit: 4 * 1024 * 1024)
-  /// For all others, apart: strangers can use up only what other strangers could have.
-  let strangers = BodyBudget(limit: 16 * 1024 * 1024)
+  /// For the administrators' pages, whose forms are small: notifications can't use it up.
+  let pages = BodyBudget(limit: 4 * 1024 * 1024, isOpenToAll: true)
+  /// For all other requests.
+  let strangers = BodyBudget(limit: 16 * 1024 * 1024, isOpenToAll: true)
 }
 
+/// A number of bytes that request bodies share.
+///
+/// Where anybody can send bodies, one address gets at most half of the budget, and when there is
+/// not enough left, the body that has been arriving for longest is dropped: a sender that is slow
+/// on purpose can't keep out a notification, which arrives within moments.
 final class BodyBudget: Sendable {
-  let limit: Int
-  private let held = Atomic(0)
+  private struct Held {
+    var share: BodyShare
+    var bytes: Int
+    var isArriving = true
+  }
 
-  init(limit: Int) {
+  private struct State {
+    var bytes = 0
+    var bytesByAddress: [String: Int] = [:]
+    /// By the number of the share, which are given out in ascending order.
+    var held: [Int: Held] = [:]
+
+    mutating func add(_ bytes: Int, of share: BodyShare) {
+      self.bytes += bytes
+      bytesByAddress[share.address, default: 0] += bytes
+      held[share.number, default: Held(share: share, bytes: 0)].bytes += bytes
+    }
+
+    mutating func remove(_ number: Int) -> BodyShare? {
+      guard let removed = held.removeValue(forKey: number) else { return nil }
+      bytes -= removed.bytes
+      let left = bytesByAddress[removed.share.address, default: 0] - removed.bytes
+      bytesByAddress[removed.share.address] = left > 0 ? left : nil
+      return removed.share
+    }
+  }
+
+  private let limit: Int
+  private let isOpenToAll: Bool
+  private let state = Mutex(State())
+  private let shares = Atomic(0)
+
+  init(limit: Int, isOpenToAll: Bool = false) {
     self.limit = limit
+    self.isOpenToAll = isOpenToAll
   }
 
-  /// Takes bytes; false, and nothing is taken, if there are not enough left.
-  func take(_ bytes: Int) -> Bool {
-    guard held.add(bytes, ordering: .relaxed).newValue > limit else { return true }
-    giveBack(bytes)
-    return false
+  fileprivate func nextNumber() -> Int { shares.add(1, ordering: .relaxed).newValue }
+
+  /// Takes bytes for a share; false, and nothing is taken, if there are not enough left.
+  fileprivate func take(_ bytes: Int, for share: BodyShare) -> Bool {
+    let (isTaken, dropped) = state.withLock { state in
+      var dropped: [BodyShare] = []
+      guard !share.isDropped.load(ordering: .relaxed) else { return (false, dropped) }
+      while true {
+        let isAddressFull =
+          isOpenToAll && state.bytesByAddress[share.address, default: 0] + bytes > limit / 2
+        guard isAddressFull || state.bytes + bytes > limit else { break }
+        guard isOpenToAll,
+          let oldest = state.held.lazy.filter({ number, held in
+            held.isArriving && number != share.number
+              && (!isAddressFull || held.share.address == share.address)
+          }).map(\.key).min(),
+          let removed = state.remove(oldest)
+        else { return (false, dropped) }
+        removed.isDropped.store(true, ordering: .relaxed)
+        dropped.append(removed)
+      }
+      state.add(bytes, of: share)
+      return (true, dropped)
+    }
+    for share in dropped { share.drop() }
+    return isTaken
   }
 
-  func giveBack(_ bytes: Int) {
-    held.subtract(bytes, ordering: .relaxed)
+  /// Notes that a body has arrived, and is not dropped any more.
+  fileprivate func keep(_ share: BodyShare) {
+    state.withLock { $0.held[share.number]?.isArriving = false }
+  }
+
+  fileprivate func giveBack(_ share: BodyShare) {
+    state.withLock { _ = $0.remove(share.number) }
   }
 }
 
@@ -36,26 +98,36 @@ final class BodyShare: Sendable {
   @TaskLocal static var current: BodyShare?
 
   private let budget: BodyBudget
-  private let bytes = Atomic(0)
+  fileprivate let number: Int
+  fileprivate let address: String
+  fileprivate let drop: @Sendable () -> Void
+  fileprivate let isDropped = Atomic(false)
 
-  init(of budget: BodyBudget) {
+  /// - Parameters:
+  ///   - budget: What it is a share of.
+  ///   - address: The sender's.
+  ///   - drop: Ends the request while its body arrives.
+  init(of budget: BodyBudget, from address: String, drop: @escaping @Sendable () -> Void) {
     self.budget = budget
+    self.address = address
+    self.drop = drop
+    number = budget.nextNumber()
   }
 
   /// Takes bytes for a part of the body.
   ///
   /// - Throws: A ``Problem`` if there are not enough left.
   func take(_ count: Int) throws {
-    guard budget.take(count) else {
+    guard budget.take(count, for: self) else {
       throw Problem.unavailable("The server is reading too many large bodies. Try again.")
     }
-    bytes.add(count, ordering: .relaxed)
   }
 
+  /// Notes that the whole body has arrived.
+  func keep() { budget.keep(self) }
+
   /// Gives everything back, once the body is not needed any more.
-  func giveBack() {
-    budget.giveBack(bytes.exchange(0, ordering: .relaxed))
-  }
+  func giveBack() { budget.giveBack(self) }
 }
 
 /// Gives each request a share of the budget until it is answered.
@@ -70,7 +142,9 @@ struct BodyAdmission: RouterMiddleware {
       if context.caller != nil { budgets.callers } else if PageAddress.contains(request.uri.path) {
         budgets.pages
       } else { budgets.strangers }
-    let share = BodyShare(of: budget)
+    let share = BodyShare(of: budget, from: context.remoteAddress ?? "unknown") {
+      context.channel.close(promise: nil)
+    }
     defer { share.giveBack() }
     return try await BodyShare.$current.withValue(share) { try await next(request, context) }
   }

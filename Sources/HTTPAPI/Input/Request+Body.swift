@@ -59,6 +59,7 @@ extension Request {
       try BodyShare.current?.take(part.readableBytes)
       whole.writeImmutableBuffer(part)
     }
+    BodyShare.current?.keep()
     return whole
   }
 

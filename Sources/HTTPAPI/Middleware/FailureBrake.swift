@@ -4,20 +4,45 @@ import Synchronization
 
 /// Delays the answers to wrong keys and refused notifications, longer the more there are.
 ///
-/// A right key is never delayed, whatever others have tried from the same address: so strangers
-/// behind the proxy of the administrators can't keep them out. In memory, and each process for
-/// itself: keys are too long to be guessed, this keeps the attempts and their log lines few.
+/// A right key is never delayed, whatever others have tried from the same address: strangers behind
+/// the administrators' proxy can't keep them out. Counts are kept in memory, by each process for
+/// itself: keys are too long to be guessed, so this only limits the load and the log lines.
 final class FailureBrake: Sendable {
   /// Failures are forgotten after this time.
   static let memory: Duration = .minutes(15)
   static let shortest: Duration = .milliseconds(100)
   static let longest: Duration = .seconds(5)
-  /// More clients than this are not remembered: a few hundred kilobytes.
-  static let mostClients = 10_000
+  /// The number of sources of each kind that are remembered: a few hundred kilobytes.
+  static let mostSources = 10_000
 
-  /// What a failure is counted under, each with the number of failures that are not delayed.
+  /// The kinds of sources, which are counted apart: a client that makes up sources of one kind
+  /// pushes no others out of memory.
+  enum Kind: Hashable {
+    /// The address that sent a wrong key in `Authorization`.
+    case requestAddress
+    /// The address that sent a refused notification.
+    case notificationAddress
+    /// All senders of refused notifications, who may have many addresses.
+    case notification
+    /// The address that sent a wrong login.
+    case loginAddress
+    /// The same together with the address in `X-Forwarded-For`, which clients can make up.
+    case forwardedLoginAddress
+    /// The name of a key that may not log in.
+    case loginKey
+  }
+
+  /// The source of a failure.
+  struct Source: Sendable {
+    var kind: Kind
+    var name: String
+    /// The number of failures that are not delayed.
+    var free: Int
+  }
+
+  /// The sources that one failure is counted for; the longest of their delays applies.
   struct Client: Sendable {
-    var names: [(name: String, free: Int)]
+    var sources: [Source]
   }
 
   private struct Failures {
@@ -25,7 +50,7 @@ final class FailureBrake: Sendable {
     var last: Timestamp
   }
 
-  private let failures = Mutex<[ExactText: Failures]>([:])
+  private let failures = Mutex<[Kind: [ExactText: Failures]]>([:])
 
   /// Counts a failure, and returns when it may be answered.
   func delay(_ client: Client, at now: Timestamp) async {
@@ -38,53 +63,71 @@ final class FailureBrake: Sendable {
   /// - Returns: How long to delay its answer: twice as long after each that is not free.
   func count(_ client: Client, at now: Timestamp) -> Duration {
     failures.withLock { failures in
-      if failures.count + client.names.count > Self.mostClients {
-        failures = failures.filter { now < $0.value.last + Self.memory }
-        if failures.count + client.names.count > Self.mostClients { failures = [:] }
-      }
-      return client.names.map { name, free in
-        let name = ExactText(name)
-        let known = failures[name].flatMap { now < $0.last + Self.memory ? $0.count : nil } ?? 0
-        failures[name] = Failures(count: known + 1, last: now)
-        guard known >= free else { return .zero }
-        return min(Self.shortest * (1 << min(known - free, 16)), Self.longest)
+      client.sources.map { source in
+        Self.count(source, in: &failures[source.kind, default: [:]], at: now)
       }.max() ?? .zero
     }
+  }
+
+  private static func count(
+    _ source: Source, in failures: inout [ExactText: Failures], at now: Timestamp
+  ) -> Duration {
+    let name = ExactText(source.name)
+    let known = failures[name].flatMap { now < $0.last + memory ? $0.count : nil } ?? 0
+    failures[name] = Failures(count: known + 1, last: now)
+    if failures.count > mostSources {
+      failures = Dictionary(
+        uniqueKeysWithValues: failures.sorted { $0.value.last > $1.value.last }
+          .prefix(mostSources / 2).map { ($0.key, $0.value) })
+    }
+    guard known >= source.free else { return .zero }
+    return min(shortest * (1 << min(known - source.free, 16)), longest)
   }
 }
 
 extension FailureBrake.Client {
-  /// A misconfigured app server is not slowed at its first requests.
+  /// The first wrong keys of a misconfigured app server are not delayed.
   static let freeRequests = 100
-  /// Neither are Apple's notifications while the shared secret is wrong.
+  /// Neither are Apple's first notifications while the shared secret is wrong.
   static let freeNotifications = 60
-  /// A few mistyped keys are not slowed.
+  static let freeNotificationsOfAll = 120
+  /// A few mistyped keys are not delayed.
   static let freeLogins = 5
-  /// Behind a proxy all have one address; and what it says of theirs, others can say as well.
+  /// Behind a proxy all clients have one address, and `X-Forwarded-For` can be made up.
   static let freeLoginsOfAddress = 50
 
   /// The sender of a request with a wrong key.
-  static func bearer(_ request: Request, _ context: APIContext) -> Self {
-    Self(names: [("key from \(context.remoteAddress ?? "unknown")", freeRequests)])
+  static func bearer(_ context: APIContext) -> Self {
+    Self(sources: [
+      .init(kind: .requestAddress, name: address(context), free: freeRequests)
+    ])
   }
 
   /// The sender of a refused notification.
   static func notification(_ context: APIContext) -> Self {
-    Self(names: [("notification from \(context.remoteAddress ?? "unknown")", freeNotifications)])
+    Self(sources: [
+      .init(kind: .notificationAddress, name: address(context), free: freeNotifications),
+      .init(kind: .notification, name: "", free: freeNotificationsOfAll),
+    ])
   }
 
-  /// The sender of a wrong login: its address, as the nearest proxy says and as it is, and the name
-  /// of the key if it is one of another role.
+  /// The sender of a wrong login: its address, with and without the one that the nearest proxy
+  /// names, and the name of the key if it is one of another role.
   static func login(_ request: Request, _ context: APIContext, key: APIKeys.Caller?) -> Self {
-    let address = context.remoteAddress ?? "unknown"
+    let address = address(context)
     let chain = Array((request.headers[values: .forwardedFor].last ?? "").utf8)
-    let behind = chain.split(separator: UInt8(ascii: ",")).last ?? []
-    let said = String(
-      decoding: behind.filter { (0x21...0x7E).contains($0) }.prefix(64), as: UTF8.self)
+    let last = chain.split(separator: UInt8(ascii: ",")).last ?? []
+    let forwarded = String(
+      decoding: last.filter { (0x21...0x7E).contains($0) }.prefix(64), as: UTF8.self)
     return Self(
-      names: [
-        ("login from \(address) for \(said)", freeLogins),
-        ("login from \(address)", freeLoginsOfAddress),
-      ] + (key.map { [("login with \($0.name)", freeLogins)] } ?? []))
+      sources: [
+        .init(
+          kind: .forwardedLoginAddress, name: "\(address) for \(forwarded)", free: freeLogins),
+        .init(kind: .loginAddress, name: address, free: freeLoginsOfAddress),
+      ] + (key.map { [.init(kind: .loginKey, name: $0.name, free: freeLogins)] } ?? []))
+  }
+
+  private static func address(_ context: APIContext) -> String {
+    context.remoteAddress ?? "unknown"
   }
 }

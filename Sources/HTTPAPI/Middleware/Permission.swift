@@ -14,7 +14,7 @@ struct Permission: RouterMiddleware {
   ) async throws -> Response {
     guard let caller = context.caller else {
       if request.headers[.authorization] != nil {
-        await brake.delay(.bearer(request, context), at: now())
+        await brake.delay(.bearer(context), at: now())
       }
       throw Problem.unauthorized
     }

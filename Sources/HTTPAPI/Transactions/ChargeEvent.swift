@@ -123,7 +123,7 @@ private struct Sentence {
       "Apple reported transaction \(record.key.transactionID): \(kind) of \(record.key.productID) "
       + "on \(record.chargedAt)"
     if let expiresDate = record.expiresDate { text += ", paid until \(expiresDate)" }
-    if case .revoked(let revocation) = record.revocation {
+    if let revocation = record.revocation.revocation {
       text += ", revoked on \(revocation.at)"
     }
     if record.isUpgraded { text += ", replaced by an upgrade" }

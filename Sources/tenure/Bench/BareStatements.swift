@@ -109,9 +109,11 @@ struct BareStatements: Sendable {
       select(
         """
         transaction_id, product_id, number, recorded_at, kind, purchased_at,
-        original_purchased_at, charged_at, expires_at, expires_as_of, revocation_at,
+        original_purchased_at, charged_at, expires_at, expires_as_of, revoked_at, revocation_at,
         revocation_reason, revocation_type, revocation_percentage, revocation_as_of,
-        revocation_known_at, not_revoked_as_of, not_mentioned_as_of, upgraded_as_of,
+        unsigned_revocation_at, unsigned_revocation_reason, unsigned_revocation_as_of,
+        known_revocation_at, revocation_known_at, not_revoked_as_of, not_mentioned_as_of,
+        upgraded_as_of,
         app_account_token,
         app_account_token_as_of, token_account_key, web_order_line_item_id, product_type,
         subscription_group, quantity, ownership_type, period_type, offer_id, price_milliunits,

@@ -22,11 +22,11 @@ struct BenchDatabase: Sendable {
   /// - Returns: The database, to be removed after use.
   /// - Throws: ``BenchError/databaseInUse``, or what is wrong with PostgreSQL.
   static func create(
-    url: String?, in directory: URL, isKept: Bool = false, settings: [String: String] = [:],
+    url: Secret<String>?, in directory: URL, isKept: Bool = false, settings: [String: String] = [:],
     logger: Logger
   ) async throws -> BenchDatabase {
     if let url {
-      return try await BenchDatabase(url: url, server: nil, logger: logger).created()
+      return try await BenchDatabase(url: url.revealed, server: nil, logger: logger).created()
     }
     var options = PrivatePostgres.Options()
     options.isTemporary = !isKept

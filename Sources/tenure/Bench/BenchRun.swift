@@ -1,6 +1,7 @@
 import Foundation
 import Logging
 import Postgres
+import Secrets
 import ServiceLifecycle
 import Synchronization
 import UnixSignals
@@ -8,7 +9,7 @@ import UnixSignals
 /// A whole run of benchmarks: everything that it starts is gone when it ends, however it ends.
 struct BenchRun: Sendable {
   let subject: BenchSubject
-  let databaseURL: String?
+  let databaseURL: Secret<String>?
   /// Nil: as many as is usual for the subject.
   let accounts: Int?
   let seconds: Int

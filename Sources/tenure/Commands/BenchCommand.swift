@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Logging
+import Secrets
 
 /// What `tenure bench` measures.
 enum BenchSubject: String, CaseIterable, ExpressibleByArgument, Sendable {
@@ -84,7 +85,7 @@ struct BenchCommand: AsyncParsableCommand {
   var format = BenchFormat.table
 
   @Option(help: "An empty database to use instead of a private one. What is made in it is removed.")
-  var databaseURL: String?
+  var databaseURL: Secret<String>?
 
   @Option(
     help: "A directory where the private database of the reports is kept for the next run.",
@@ -113,7 +114,7 @@ struct BenchCommand: AsyncParsableCommand {
     guard (1...100_000_000).contains(lines) else {
       throw ValidationError("--lines is from 1 to 100000000.")
     }
-    guard databaseURL?.isEmpty != true else {
+    guard databaseURL?.revealed.isEmpty != true else {
       throw ValidationError("--database-url is empty: leave it out, or give a value.")
     }
     guard database == nil || subject == .reports && database?.isEmpty == false else {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Logging
+import Secrets
 
 /// The flags of the commands that work on a database.
 struct SettingOptions: ParsableArguments {
@@ -7,7 +8,7 @@ struct SettingOptions: ParsableArguments {
   var file: String?
 
   @Option(help: "The database; instead of DATABASE_URL.")
-  var databaseURL: String?
+  var databaseURL: Secret<String>?
 
   @Option(help: "Log level; instead of TENURE_LOG_LEVEL.")
   var logLevel: String?
@@ -19,8 +20,13 @@ struct SettingOptions: ParsableArguments {
     _ flags: [String: String?] = [:], needing needs: [Settings.Need] = []
   ) async throws -> Settings {
     var all = flags.compactMapValues(\.self)
-    all["DATABASE_URL"] = databaseURL
+    all["DATABASE_URL"] = databaseURL?.revealed
     all["TENURE_LOG_LEVEL"] = logLevel
     return try Settings(await SettingSource(flags: all, file: file), needing: needs)
   }
+}
+
+/// A flag whose value is not printed.
+extension Secret: ExpressibleByArgument where Value == String {
+  init?(argument: String) { self.init(argument) }
 }

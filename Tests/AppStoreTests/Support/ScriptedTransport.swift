@@ -6,9 +6,20 @@ import Synchronization
 final class ScriptedTransport: AppStoreTransport {
   struct Asked: Sendable {
     var url: String
-    var body: VerifyReceiptRequest
+    var body: Body
     /// Which endpoint, by the URLs of `VerifyReceiptEndpoints.apple`.
     var endpoint: String { url.contains("sandbox") ? "sandbox" : "production" }
+    /// What Apple reads of a request.
+    struct Body: Decodable {
+      var receiptData: String
+      var password: String?
+
+      private enum CodingKeys: String, CodingKey {
+        case receiptData = "receipt-data"
+        case password
+      }
+    }
+
     /// For tables: the endpoint, and the password after a slash.
     var summary: String { endpoint + (body.password.map { "/\($0)" } ?? "") }
   }
@@ -23,7 +34,7 @@ final class ScriptedTransport: AppStoreTransport {
   var asked: [Asked] { requests.withLock { $0 } }
 
   func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
-    let body = try JSONDecoder().decode(VerifyReceiptRequest.self, from: Data(request.body))
+    let body = try JSONDecoder().decode(Asked.Body.self, from: Data(request.body))
     let asked = Asked(url: request.url, body: body)
     requests.withLock { $0.append(asked) }
     return try script(asked)

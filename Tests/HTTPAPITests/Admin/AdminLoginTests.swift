@@ -182,7 +182,9 @@ struct AdminLoginTests {
       // The last two waited 100 and 200 ms.
       #expect(ContinuousClock.now - start >= .milliseconds(300))
       // The next wrong one would wait; many more from this address have failed meanwhile.
-      let client = FailureBrake.Client(names: [("login from unknown", 0)])
+      let client = FailureBrake.Client(sources: [
+        .init(kind: .loginAddress, name: "unknown", free: 0)
+      ])
       for _ in 0..<200 { _ = api.api.brake.count(client, at: api.apple.simulation.clock.now) }
       let before = ContinuousClock.now
       #expect(try await browser.logIn("admin-secret-for-trying").status == 303)
@@ -276,6 +278,12 @@ struct FormFieldsTests {
 struct FailureBrakeTests {
   private static let start = Timestamp(milliseconds: 0)
 
+  private static func client(
+    _ name: String, _ free: Int, _ kind: FailureBrake.Kind = .loginAddress
+  ) -> FailureBrake.Client {
+    FailureBrake.Client(sources: [.init(kind: kind, name: name, free: free)])
+  }
+
   // swift-format-ignore
   @Test("failures are delayed for twice as long each, up to five seconds", arguments: [
       // before  free  delay of the next in milliseconds
@@ -291,29 +299,42 @@ struct FailureBrakeTests {
     ])
   func delays(before: Int, free: Int, delay: Int) {
     let brake = FailureBrake()
-    let client = FailureBrake.Client(names: [("a", free)])
+    let client = Self.client("a", free)
     for _ in 0..<before { _ = brake.count(client, at: Self.start) }
     #expect(brake.count(client, at: Self.start) == .milliseconds(delay))
-    #expect(brake.count(FailureBrake.Client(names: [("b", 1)]), at: Self.start) == .zero)
+    #expect(brake.count(Self.client("b", 1), at: Self.start) == .zero)
+    #expect(brake.count(Self.client("a", 1, .requestAddress), at: Self.start) == .zero)
   }
 
   @Test func `an address is slowed whatever it calls itself, and forgotten after a while`() {
     let brake = FailureBrake()
     func fail(_ name: String, at now: Timestamp) -> Duration {
-      brake.count(FailureBrake.Client(names: [(name, 5), ("proxy", 50)]), at: now)
+      brake.count(
+        FailureBrake.Client(sources: [
+          .init(kind: .forwardedLoginAddress, name: name, free: 5),
+          .init(kind: .loginAddress, name: "proxy", free: 50),
+        ]), at: now)
     }
     for number in 0..<50 { #expect(fail("proxy for \(number)", at: Self.start) == .zero) }
     #expect(fail("proxy for 50", at: Self.start) == .milliseconds(100))
     #expect(fail("proxy for 51", at: Self.start + FailureBrake.memory) == .zero)
   }
 
-  @Test func `few clients are remembered`() {
+  @Test func `the newer half of many sources is remembered, and all of other kinds`() {
     let brake = FailureBrake()
-    let client = FailureBrake.Client(names: [("a", 0)])
-    #expect(brake.count(client, at: Self.start) > .zero)
-    for number in 0...FailureBrake.mostClients {
-      _ = brake.count(FailureBrake.Client(names: [("\(number)", 0)]), at: Self.start)
+    let (old, new) = (Self.client("old", 0), Self.client("new", 0))
+    let key = Self.client("old", 0, .loginKey)
+    for client in [old, key] { #expect(brake.count(client, at: Self.start) > .zero) }
+    for number in 0..<FailureBrake.mostSources - 2 {
+      let time = Self.start + .milliseconds(number)
+      _ = brake.count(Self.client("\(number)", 0), at: time)
     }
-    #expect(brake.count(client, at: Self.start) == FailureBrake.shortest)
+    let end = Self.start + .seconds(60)
+    #expect(brake.count(new, at: end) == FailureBrake.shortest)
+    // One too many: the older half is forgotten.
+    #expect(brake.count(Self.client("last", 0), at: end) == FailureBrake.shortest)
+    #expect(brake.count(new, at: end) == FailureBrake.shortest * 2)
+    #expect(brake.count(key, at: end) == FailureBrake.shortest * 2)
+    #expect(brake.count(old, at: end) == FailureBrake.shortest)
   }
 }

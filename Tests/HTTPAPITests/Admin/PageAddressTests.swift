@@ -43,6 +43,8 @@ struct PageAddressTests {
       ("/", false), ("/administrator", false), ("//example.org/admin/", false),
       ("https://example.org/admin/", false), ("/admin/\\example.org", false),
       ("/admin/\nLocation: x", false), ("javascript:alert(1)", false), ("/admin/é", false),
+      ("/admin/" + String(repeating: "a", count: 2041), true),
+      ("/admin/" + String(repeating: "a", count: 2042), false),
     ])
   func returning(path: String, isOurs: Bool) {
     #expect(PageAddress.isOurs(path) == isOurs)

@@ -48,10 +48,19 @@ final class RawConnection {
   }
 
   /// Runs a body with a connection, which is closed afterwards.
+  ///
+  /// A socket's own buffer for what it receives grows to megabytes.
   static func to<Value: Sendable>(
-    _ port: Int, _ body: (RawConnection) async throws -> Value
+    _ port: Int, receiveBuffer: Int? = nil, _ body: (RawConnection) async throws -> Value
   ) async throws -> Value {
-    let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+    var bootstrap = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+    if let receiveBuffer {
+      // As channel options they are set before the connection is made.
+      bootstrap = bootstrap.channelOption(
+        .socketOption(.so_rcvbuf), value: receiveBuffer)
+    }
+    let channel =
+      try await bootstrap
       .connect(host: "127.0.0.1", port: port) { channel in
         channel.eventLoop.makeCompletedFuture {
           try NIOAsyncChannel<ByteBuffer, ByteBuffer>(

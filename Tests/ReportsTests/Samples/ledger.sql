@@ -301,7 +301,8 @@ FROM (VALUES
     decided, corrected, ordered, delivered);
 -- Given back a quarter of an hour after it was paid.
 UPDATE store_transaction SET revoked_at = '2026-04-14 23:45Z', revocation_at = '2026-04-14 23:45Z',
-    revocation_as_of = '2026-04-15 00:10Z', revocation_known_at = '2026-04-15 00:10Z'
+    revocation_as_of = '2026-04-15 00:10Z', known_revocation_at = '2026-04-14 23:45Z',
+    revocation_known_at = '2026-04-15 00:10Z'
 WHERE transaction_id = 'tc3';
 -- What a family shares moved from one account to another, too.
 INSERT INTO store_transaction

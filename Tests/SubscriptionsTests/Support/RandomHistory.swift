@@ -85,7 +85,7 @@ struct RandomHistory {
     let end = record.expiresDate ?? record.purchaseDate
     var record = record
     record.asOf = Self.moment(near: end, using: &generator)
-    switch generator.number(1...12) {
+    switch generator.number(1...14) {
     case 1, 2:
       record.revocation = .revoked(
         Revocation(
@@ -103,6 +103,8 @@ struct RandomHistory {
       record.webOrderLineItemID = nil
     case 8 where isHostile:
       record.expiresDate = record.expiresDate.map { Self.moment(near: $0, using: &generator) }
+    case 13, 14:
+      record.revocation = .mentioned(at: Self.moment(near: end, using: &generator), reason: nil)
     case 11: record.revocation = .notMentioned
     case 12: record.revocation = .notRevoked
     case 9: record.kind = generator.pick(.unknown, .renewal, .purchase)

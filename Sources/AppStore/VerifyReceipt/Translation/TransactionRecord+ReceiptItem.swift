@@ -20,7 +20,7 @@ extension TransactionRecord {
       periodType: item.periodType, offerID: item.promotionalOfferID ?? item.offerCodeName,
       isUpgraded: item.isUpgraded ?? false,
       revocation: item.cancellationDate.map {
-        .revoked(at: $0, reason: item.cancellationReason)
+        .mentioned(at: $0, reason: item.cancellationReason)
       } ?? otherwise)
   }
 }

@@ -16,7 +16,7 @@ struct LoginController: Sendable {
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let query = FormFields(query: request.uri)
     return page(
-      returnTo: query["return_to"]?.rawValue,
+      returnTo: Self.destination(query),
       fault: query["ended"].map { _ in
         "The session is over, and nothing was done: log in, and send the form once more."
       })
@@ -25,9 +25,8 @@ struct LoginController: Sendable {
   @Sendable
   func logIn(_ request: Request, context: APIContext) async throws -> Response {
     guard request.isFromOurPages else { throw Problem.foreignForm }
-    let form = try await request.form(upTo: BodyLimit.login)
+    let (caller, destination) = try await login(in: request)
     let now = now()
-    let caller = keys.caller(secret: Array((form["key"]?.rawValue ?? "").utf8))
     guard let caller, caller.role == .admin,
       let key = keys.sessionKey(ofAdministrator: caller.name)
     else {
@@ -35,7 +34,7 @@ struct LoginController: Sendable {
       BodyShare.current?.giveBack()
       await brake.delay(.login(request, context, key: caller), at: now)
       return page(
-        returnTo: form["return_to"]?.rawValue, fault: "This is no administrator's key.",
+        returnTo: destination, fault: "This is no administrator's key.",
         status: .forbidden)
     }
     let session = AdminSession(of: caller.name, key: key, at: now)
@@ -43,10 +42,19 @@ struct LoginController: Sendable {
       session.id, of: session.administrator, until: session.end, at: now)
     context.logger.info(
       "An administrator logged in", metadata: ["caller": "\(session.administrator)"])
-    var response = Response.redirect(
-      to: Self.destination(form["return_to"]?.rawValue), type: .normal)
+    var response = Response.redirect(to: destination, type: .normal)
     response.setCookie(.session(session, on: request))
     return response
+  }
+
+  /// Whose key a form has, and where the login leads.
+  ///
+  /// Nothing else of the form is kept in memory while the answer to a wrong key is delayed.
+  private func login(in request: Request) async throws -> (APIKeys.Caller?, destination: String) {
+    let form = try await request.form(upTo: BodyLimit.login)
+    return (
+      keys.caller(secret: Array((form["key"]?.rawValue ?? "").utf8)), Self.destination(form)
+    )
   }
 
   @Sendable
@@ -57,17 +65,18 @@ struct LoginController: Sendable {
     return response
   }
 
-  private func page(returnTo path: String?, fault: String? = nil, status: HTTPResponse.Status = .ok)
-    -> Response
-  {
+  private func page(
+    returnTo destination: String, fault: String?, status: HTTPResponse.Status = .ok
+  ) -> Response {
     templates.response(
       LoginPage(
         page: PageFrame(title: "Log in", administrator: nil, csrfToken: ""),
-        returnTo: Self.destination(path), fault: fault),
+        returnTo: destination, fault: fault),
       .login, status: status)
   }
 
-  private static func destination(_ path: String?) -> String {
-    path.flatMap { PageAddress.isOurs($0) ? $0 : nil } ?? PageAddress.overview
+  private static func destination(_ fields: FormFields) -> String {
+    fields["return_to"].flatMap { PageAddress.isOurs($0.rawValue) ? $0.rawValue : nil }
+      ?? PageAddress.overview
   }
 }

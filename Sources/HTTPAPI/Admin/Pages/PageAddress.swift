@@ -88,10 +88,14 @@ enum PageAddress {
     address("/admin/reports/\(encoded(name))/transactions", query: choices)
   }
 
-  /// Whether somebody may be sent on to a path after logging in: a page of ours, and nothing that a
+  /// The longest path that a login leads back to, in bytes.
+  private static let longestReturn = 2048
+
+  /// Whether a login may lead back to a path: a page of ours, not too long, and nothing that a
   /// browser reads as another host.
   static func isOurs(_ path: String) -> Bool {
-    path.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") }
+    path.utf8.count <= longestReturn
+      && path.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") }
       && (path == overview || path.hasPrefix("/admin/") || path.hasPrefix("/admin?"))
   }
 

@@ -1,0 +1,80 @@
+import CoreMetrics
+import NIOCore
+import Synchronization
+
+/// The open connections of a server.
+///
+/// When there are too many, a new connection takes the place of an old one that has never sent a
+/// valid key, so that clients which only hold connections open can't lock out the others.
+final class OpenConnections: Sendable {
+  private let limit: Int
+  private let metrics: RequestMetrics
+  private let open = Mutex<[ObjectIdentifier: OpenConnection]>([:])
+
+  init(limit: Int, metrics: RequestMetrics) {
+    self.limit = limit
+    self.metrics = metrics
+  }
+
+  /// Adds a connection, and closes others if there are too many.
+  ///
+  /// - Returns: False if it has to be refused because all others have sent valid keys.
+  func add(_ connection: OpenConnection) -> Bool {
+    metrics.connections.increment()
+    let (isAllowed, replaced) = open.withLock { open in
+      let replaced = open.count < limit ? [] : replaceable(of: open.values)
+      for connection in replaced { open[ObjectIdentifier(connection)] = nil }
+      let isAllowed = open.count < limit
+      if isAllowed { open[ObjectIdentifier(connection)] = connection }
+      return (isAllowed, replaced)
+    }
+    for connection in replaced { connection.close() }
+    metrics.refusedConnections.increment(by: replaced.count + (isAllowed ? 0 : 1))
+    return isAllowed
+  }
+
+  func remove(_ connection: OpenConnection) {
+    metrics.connections.decrement()
+    open.withLock { $0[ObjectIdentifier(connection)] = nil }
+  }
+
+  /// One percent of the connections at once, so that a flood of new ones doesn't search for each.
+  private func replaceable(
+    of connections: some Collection<OpenConnection>
+  ) -> [OpenConnection] {
+    connections.lazy.map { ($0, $0.rank) }.filter { $0.1 < OpenConnection.keptRank }
+      .sorted { $0.1 < $1.1 }.prefix(max(1, limit / 100)).map(\.0)
+  }
+}
+
+/// A connection, and what decides whether it is closed to make room for another.
+final class OpenConnection: Sendable {
+  enum Use: UInt64 {
+    /// It waits for a request.
+    case idle
+    /// It has a request.
+    case busy
+    /// It has sent a valid key, and is kept.
+    case authenticated
+  }
+
+  /// Closes the connection; may be called on any thread.
+  let close: @Sendable () -> Void
+  private let value: Atomic<UInt64>
+
+  init(close: @escaping @Sendable () -> Void) {
+    self.close = close
+    value = Atomic(NIODeadline.now().uptimeNanoseconds)
+  }
+
+  /// Notes what the connection is used for since a time.
+  func note(_ use: Use, since time: NIODeadline) {
+    value.store(use.rawValue << 62 | time.uptimeNanoseconds, ordering: .relaxed)
+  }
+
+  /// The place in the order of closing: idle connections before busy ones, the longest first.
+  var rank: UInt64 { value.load(ordering: .relaxed) }
+
+  /// The rank from which on connections are kept.
+  static let keptRank = Use.authenticated.rawValue << 62
+}
