@@ -22,14 +22,20 @@ package struct AppStoreApp: Hashable, Sendable, CustomStringConvertible {
       throw AppStoreSettingError(
         "the Apple ID is not a positive number: write the app's number in the App Store")
     }
-    if let text = sharedSecret?.revealed, text.isEmpty || text.contains(where: \.isWhitespace) {
+    try Self.check(sharedSecret)
+    self.bundleID = bundleID
+    self.appleID = appleID
+    self.sharedSecret = sharedSecret
+  }
+
+  /// Throws `AppStoreSettingError` for a secret that no app can have, without repeating it.
+  package static func check(_ sharedSecret: Secret<String>?) throws {
+    guard let text = sharedSecret?.revealed else { return }
+    guard !text.isEmpty, !text.contains(where: \.isWhitespace) else {
       throw AppStoreSettingError(
         "the shared secret is empty or contains spaces: copy it as App Store Connect shows it, or "
           + "leave it out")
     }
-    self.bundleID = bundleID
-    self.appleID = appleID
-    self.sharedSecret = sharedSecret
   }
 
   /// The app without its secret.

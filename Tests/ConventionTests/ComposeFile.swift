@@ -12,13 +12,9 @@ struct ComposeFile: Decodable {
       var dockerfile: String
     }
 
-    struct EnvironmentFile: Decodable, Equatable {
-      var path: String
-      var required: Bool
-    }
-
     struct Healthcheck: Decodable {
       var test: [String]
+      var interval: String
     }
 
     var image: String?
@@ -28,7 +24,7 @@ struct ComposeFile: Decodable {
     var workingDirectory: String?
     var environment: [String: String]?
     /// What they say, `environment` says otherwise.
-    var environmentFiles: [EnvironmentFile]?
+    var environmentFiles: [String]?
     var secrets: [String]?
     /// `SOURCE:TARGET` or `SOURCE:TARGET:ro`.
     var volumes: [String]?

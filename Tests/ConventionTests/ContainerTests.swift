@@ -97,12 +97,14 @@ struct ContainerTests {
     #expect(names.count > 40)
     let settled: [String: Set<String>] = [
       "serve": ["TENURE_HTTP_HOST", "TENURE_HTTP_PORT", "TENURE_API_KEYS"],
-      "work": ["TENURE_METRICS_HOST", "TENURE_METRICS_PORT"], "tenure": [],
+      "work": ["TENURE_METRICS_HOST", "TENURE_METRICS_PORT"],
+      // The doctor looks at what `serve` needs.
+      "tenure": ["TENURE_API_KEYS"],
     ]
     let file = try form.file
     for (name, settled) in settled {
       let service = try #require(file.services[name])
-      #expect(service.environmentFiles == [.init(path: ".env", required: false)], "\(name)")
+      #expect(service.environmentFiles == [".env"], "\(name)")
       let stated = (service.environment ?? [:]).keys.map { setting in
         setting.hasSuffix("_FILE") ? String(setting.dropLast(5)) : setting
       }
@@ -175,6 +177,10 @@ struct ContainerTests {
       #expect(service.isReadOnly == true || isDatabase, "\(name)")
       // What runs once is watched by those who wait for its end.
       #expect((service.healthcheck == nil) == (service.restart == "no"), "\(name)")
+      // `up --wait` waits for the first check, which comes after one interval.
+      if let interval = service.healthcheck?.interval, service.profiles == nil {
+        #expect(["2s", "5s"].contains(interval), "\(name): \(interval)")
+      }
     }
     let dockerfile = try #require(Repository.text(of: ".docker/Dockerfile"))
     #expect(dockerfile.contains(/\nUSER [1-9]\d*\n/))

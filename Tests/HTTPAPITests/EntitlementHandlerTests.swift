@@ -291,6 +291,34 @@ struct EntitlementHandlerTests {
     }
   }
 
+  @Test func `a read that has failed is not tried again by the router`() async throws {
+    try await Self.runBoth { direct, _, database in
+      try await RawConnection.to(direct.port) { connection in
+        try await database.whileHoldingsAreLocked { locking in
+          try await connection.get(Self.path("anna"))
+          try await locking.untilWaiting()
+          // Its connection is lost, and with it the read.
+          _ = try await locking.query(
+            """
+            SELECT pg_terminate_backend(pid, 60000) FROM pg_locks WHERE NOT granted AND database =
+              (SELECT oid FROM pg_database WHERE datname = current_database())
+            """)
+          let isTriedAgain = try await locking.isSomebodyWaiting(within: .seconds(1))
+          #expect(!isTriedAgain)
+          let answer = try #require(try await connection.answer())
+          #expect(answer.status == 503)
+          #expect(answer.body.contains(#""code":"unavailable""#))
+        }
+        // The failure was that request's alone.
+        try await connection.get(Self.path("anna"))
+        #expect(try await connection.answer()?.status == 200)
+        try await connection.get(Self.path("anna") + "?active=true")
+        #expect(try await connection.answer()?.status == 200)
+      }
+      #expect(direct.routed.count == 2)
+    }
+  }
+
   @Test func `an unreadable row is one account's misfortune`() async throws {
     try await Self.runBoth { direct, routing, database in
       try await database.runScript(

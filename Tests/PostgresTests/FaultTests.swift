@@ -110,6 +110,35 @@ import Testing
     }
   }
 
+  @Test func aServerThatAnswersNothingIsNotWaitedFor() async throws {
+    try await withServer { server, uri in
+      try await TestServer.withPool(uri: uri + "&connect_timeout=2") {
+        $0.connectionLimit = 1
+        $0.outageTimeout = .milliseconds(500)
+      } _: { pool in
+        let postmaster = try #require(await server.processID)
+        let ended = await postgresError {
+          _ = try await pool.query("SELECT pg_terminate_backend(pg_backend_pid())")
+        }
+        #expect(ended != nil)
+        // It takes connections, and says nothing on them.
+        kill(postmaster, SIGSTOP)
+        for statement: SQL in ["SELECT 1", "SELECT 2"] {
+          let error = await postgresError { _ = try await pool.query(statement) }
+          #expect(error?.code == .connectionFailed)
+          #expect(error?.isTransient == true)
+        }
+        let lease = await postgresError {
+          try await pool.withTransaction(maxAttempts: 1) { _ = try await $0.query("SELECT 3") }
+        }
+        #expect(lease?.code == .connectionFailed)
+        kill(postmaster, SIGCONT)
+        let isBack = try await eventually { (try? await pool.query("SELECT 4")) != nil }
+        #expect(isBack)
+      }
+    }
+  }
+
   @Test func aStatementOverItsDeadlineIsCancelled() async throws {
     try await TestServer.withPool {
       $0.connectionLimit = 1

@@ -107,4 +107,48 @@ import Testing
     #expect(state.waiting.map(\.waiter.name) == ["long"])
     #expect(!state.isIdle)
   }
+
+  /// When a waiter is refused before its time: (what the pool knows, after how long).
+  @Test(
+    arguments: [
+      // failed  silent  waited  refused
+      (true, nil, 2.0, true),
+      (true, nil, 1.9, false),
+      (false, nil, 2.0, false),
+      // A connection that has been silent for as long is no server either.
+      (true, 2.0, 2.0, true),
+      (true, 1.0, 2.0, false),
+      (false, 2.0, 2.0, false),
+    ] as [(Bool, Double?, Double, Bool)])
+  func waitersAreRefusedWhereThereIsNoServer(
+    hasFailed: Bool, silentFor: Double?, waited: Double, isRefused: Bool
+  ) {
+    var state = pool(limit: 2, connected: 0)
+    let now = start + .seconds(waited)
+    if let silentFor {
+      state.connected(1, now: start)
+      _ = state.place(.shared, now: now - .seconds(silentFor))
+    }
+    if hasFailed { state.connectFailed(0, now: start, jitter: 0) }
+    state.wait(Waiter("a"), .shared, since: start, until: start + .seconds(10))
+    let refused = state.removeRefused(now: now, patience: .seconds(2)).map(\.name)
+    #expect(refused == (isRefused ? ["a"] : []))
+    #expect(state.waiting.isEmpty == isRefused)
+  }
+
+  @Test func aPoolThatHasConnectedAgainRefusesNobody() {
+    var state = pool(limit: 1, connected: 0)
+    state.connectFailed(0, now: start, jitter: 0)
+    state.wait(Waiter("a"), .lease, since: start, until: start + .seconds(10))
+    state.connected(0, now: start + .seconds(3))
+    #expect(state.removeRefused(now: start + .seconds(3), patience: .seconds(2)).isEmpty)
+  }
+
+  @Test func anIdleConnectionIsAServer() {
+    var state = pool(limit: 2, connected: 1)
+    #expect(state.place(.lease, now: start) == 0)
+    state.connectFailed(1, now: start, jitter: 0)
+    state.wait(Waiter("a"), .shared, since: start, until: start + .seconds(10))
+    #expect(state.removeRefused(now: start + .seconds(9), patience: .seconds(2)).isEmpty)
+  }
 }

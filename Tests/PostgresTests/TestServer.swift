@@ -35,6 +35,7 @@ enum TestServer {
     let address = if let uri { uri } else { try await Self.uri() }
     var configuration = ConnectionPool.Configuration(uri: Secret(address))
     configuration.acquireTimeout = patience
+    configuration.outageTimeout = patience
     configuration.statementDeadline = patience
     configuration.lockTimeout = patience
     configuration.idleTransactionTimeout = patience

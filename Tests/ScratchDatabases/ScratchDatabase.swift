@@ -64,6 +64,7 @@ private func withClone<Value: Sendable>(
   var configuration = ConnectionPool.Configuration(uri: Secret(uri))
   // Hundreds of tests share two cores: waiting for one's turn is no failure here.
   configuration.acquireTimeout = .seconds(120)
+  configuration.outageTimeout = .seconds(120)
   configuration.statementDeadline = .seconds(120)
   configuration.lockTimeout = .seconds(120)
   configuration.idleTransactionTimeout = .seconds(120)

@@ -121,7 +121,7 @@ struct CommandTests {
     WrongSettings(["TENURE_WEBHOOK_URL": "https://a.example/s3cr3t"],          "TENURE_WEBHOOK_SECRET"),
     WrongSettings(["TENURE_APP_APPLE_ID": "one"],                              "TENURE_APP_APPLE_ID"),
     WrongSettings(["TENURE_APPSTORE_SHARED_SECRET_FILE": "/nowhere/secret"],   "TENURE_APPSTORE_SHARED_SECRET_FILE"),
-    WrongSettings(["TENURE_APPSTORE_SHARED_SECRET": "s3cr3t word"],              "TENURE_BUNDLE_IDS"),
+    WrongSettings(["TENURE_APPSTORE_SHARED_SECRET": "s3cr3t word"],            "TENURE_APPSTORE_SHARED_SECRET"),
     WrongSettings(["TENURE_APPSTORE_VERIFY_RECEIPT_URL": "ftp://apple"],       "TENURE_APPSTORE_VERIFY_RECEIPT_URL"),
     WrongSettings(["TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": "sandbox"],   "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL"),
     WrongSettings(["TENURE_APPSTORE_TIMEOUT_MS": "99"],                        "TENURE_APPSTORE_TIMEOUT_MS"),
@@ -173,6 +173,70 @@ struct CommandTests {
     #expect(lines.first?.hasPrefix("Error: ") == true, "\(outcome.errors)")
     #expect(outcome.errors.contains(wrong.named), "\(outcome.errors)")
     #expect(!outcome.errors.contains("s3cr3t"), "\(outcome.errors)")
+  }
+
+  @Test("several wrong settings are reported at once", arguments: ["serve", "work"])
+  func severalWrong(command: String) async throws {
+    let outcome = try await TenureProgram.run(
+      command,
+      environment: Self.settings.merging([
+        "TENURE_HTTP_PORT": "http", "TENURE_LOG_LEVEL": "loud", "TENURE_BUNDLE_IDS": "",
+        "TENURE_API_KEYS": "", "TENURE_APPSTORE_SHARED_SECRET": "s3cr3t word",
+      ]) { $1 })
+    #expect(outcome.status != 0)
+    let lines = outcome.errors.split(separator: "\n")
+    let named = lines.dropFirst().compactMap { $0.split(separator: ":").first }.map {
+      $0.trimmingCharacters(in: .whitespaces)
+    }
+    // Which apps there are is not known while their secret is wrong.
+    let wrong = ["TENURE_HTTP_PORT", "TENURE_APPSTORE_SHARED_SECRET", "TENURE_LOG_LEVEL"]
+    #expect(named == wrong + (command == "serve" ? ["TENURE_API_KEYS"] : []))
+    #expect(lines.first == "Error: \(named.count) settings are wrong:")
+    #expect(!outcome.errors.contains("s3cr3t"))
+  }
+
+  @Test("a setting that can't be read is reported once")
+  func oneFault() async throws {
+    for name in ["TENURE_APPS_FILE", "TENURE_APPSTORE_PRIVATE_KEY_FILE", "TENURE_API_KEYS_FILE"] {
+      let source = try await SettingSource(environment: [name: "/nowhere"])
+      let error = #expect(throws: SettingError.self) {
+        try Settings(source, needing: name == "TENURE_API_KEYS_FILE" ? [.apiKeys] : [])
+      }
+      #expect(error?.name == name)
+    }
+  }
+
+  @Test("what the first lines of docker-compose.yml make is accepted")
+  func composeSettings() async throws {
+    let repository = URL(filePath: #filePath).deletingLastPathComponent()
+      .deletingLastPathComponent().deletingLastPathComponent()
+    let text = try String(
+      contentsOf: repository.appending(path: "docker-compose.yml"), encoding: .utf8)
+    let script = text.split(separator: "\n", omittingEmptySubsequences: false)
+      .prefix { $0.hasPrefix("#") }.filter { $0.hasPrefix("#   ") }.map { $0.dropFirst(4) }
+      .prefix { !$0.hasPrefix("docker compose up") }
+    #expect(script.count > 5)
+    try await withTemporaryDirectory { directory in
+      let shell = Process()
+      shell.executableURL = URL(filePath: "/bin/sh")
+      shell.arguments = ["-e", "-c", script.joined(separator: "\n")]
+      shell.currentDirectoryURL = directory
+      try shell.run()
+      shell.waitUntilExit()
+      #expect(shell.terminationStatus == 0)
+      let secrets = directory.appending(path: ".secrets").path(percentEncoded: false)
+      let source = try await SettingSource(
+        environment: [
+          "DATABASE_URL_FILE": "\(secrets)/database_url",
+          "TENURE_MIGRATION_DATABASE_URL_FILE": "\(secrets)/migration_database_url",
+          "TENURE_API_KEYS_FILE": "\(secrets)/api_keys",
+          "TENURE_APPSTORE_SHARED_SECRET_FILE": "\(secrets)/appstore_shared_secret",
+        ],
+        file: directory.appending(path: ".env").path(percentEncoded: false))
+      let settings = try Settings(source, needing: Settings.Need.allCases)
+      #expect(settings.unread == [])
+      #expect(settings.apps.map(\.bundleID) == ["com.example.app"])
+    }
   }
 
   @Test("an empty flag is no setting")

@@ -1,5 +1,6 @@
 import Crypto
 import Foundation
+import Logging
 import Postgres
 import ScratchDatabases
 import Secrets
@@ -33,7 +34,7 @@ struct DoctorTests {
     let appStore = apple.settings["TENURE_APPSTORE_API_URL"] ?? ""
     return apple.settings.merging([
       "DATABASE_URL": database.uri, "TENURE_API_KEYS": "ops:admin:secret-for-trying",
-      "TENURE_APPSTORE_SHARED_SECRET": "secret",
+      "TENURE_APPSTORE_SHARED_SECRET": "0123456789abcdef0123456789abcdef",
       "TENURE_APPSTORE_VERIFY_RECEIPT_URL": "\(appStore)/verifyReceipt",
       "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": "\(appStore)/sandbox/verifyReceipt",
     ]) { $1 }
@@ -101,6 +102,42 @@ struct DoctorTests {
         #expect(report.verdicts(of: check) == ["fault"], "\(report.findings)")
       }
     }
+  }
+
+  @Test("a shared secret is not tried, and one that looks like none is warned of")
+  func sharedSecret() async throws {
+    for (secret, verdict, word) in [
+      ("0123456789abcdef0123456789abcdef", "ok", "not tried"),
+      ("REPLACE-ME", "warning", "does not look like one"),
+    ] {
+      let settings = try Settings(
+        await SettingSource(environment: [
+          "TENURE_BUNDLE_IDS": "com.example.app", "TENURE_APPSTORE_SHARED_SECRET": secret,
+        ]))
+      let doctor = Doctor(
+        settings: settings,
+        logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+      let finding = try #require(
+        doctor.settingFindings().first { $0.check == "settings.shared_secret" })
+      #expect(finding.verdict.rawValue == verdict)
+      #expect(finding.found.contains(word))
+      #expect(!finding.found.contains(secret))
+    }
+  }
+
+  @Test("all wrong settings are findings")
+  func severalFaults() async throws {
+    let (report, status) = try await Self.examine([
+      "TENURE_HTTP_PORT": "many", "TENURE_LOG_LEVEL": "loud", "TENURE_BUNDLE_IDS": "a,a",
+    ])
+    #expect(status == 1)
+    #expect(report.findings.allSatisfy { $0.check == "settings" && $0.verdict == "fault" })
+    for name in [
+      "TENURE_HTTP_PORT", "TENURE_LOG_LEVEL", "TENURE_BUNDLE_IDS", "TENURE_API_KEYS",
+    ] {
+      #expect(report.findings.contains { $0.found.hasPrefix("\(name): ") }, "\(name)")
+    }
+    #expect(report.findings.count == 4)
   }
 
   @Test("a key that Apple does not know, and a file that everybody can read")

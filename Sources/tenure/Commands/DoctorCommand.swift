@@ -35,17 +35,26 @@ struct DoctorCommand: AsyncParsableCommand {
     guard report.isHealthy else { throw ExitCode.failure }
   }
 
+  /// One finding per wrong setting: without settings there is nothing else to check.
+  private func settingFaults() async -> [DoctorFinding] {
+    do {
+      _ = try await options.settings(needing: Settings.Need.allCases)
+      return []
+    } catch {
+      return SettingErrors.faults(in: error).map {
+        .fault(
+          "settings", "\($0).",
+          remedy: "Fix this setting: no program starts with it. Then run the doctor again.")
+      }
+    }
+  }
+
   private func examine() async -> DoctorReport {
     let settings: Settings
     do {
       settings = try await options.settings()
     } catch {
-      // Without settings there is nothing else to look at.
-      return DoctorReport(findings: [
-        .fault(
-          "settings", "\(error).",
-          remedy: "Mend this setting: no program starts with it. Then ask again.")
-      ])
+      return DoctorReport(findings: await settingFaults())
     }
     // What is wrong is told once, by the findings.
     let logger = Logger.bootstrapTenure(

@@ -42,8 +42,7 @@ struct PollCommand: AsyncParsableCommand {
   }
 
   func run() async throws {
-    let settings = try await options.settings()
-    _ = try settings.appStoreApps()
+    let settings = try await options.settings(needing: [.apps])
     let logger = Logger.bootstrapTenure(
       level: settings.logLevel, format: settings.logFormat)
     let isWell = try await withAssembly(settings, logger: logger) { assembly in

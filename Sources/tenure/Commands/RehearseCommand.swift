@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import Logging
 import PrometheusMetrics
+import UnixSignals
 
 /// `tenure rehearse`: the day of the switch, before it comes.
 struct RehearseCommand: AsyncParsableCommand {
@@ -49,7 +50,35 @@ struct RehearseCommand: AsyncParsableCommand {
       throw Rehearsal.Failure(description: "The path of this program is unknown.")
     }
     let plan = RehearsalPlan(seed: seed, owners: owners, newcomers: newcomers)
-    let isWell = try await Rehearsal(plan, executable: executable, logger: logger).run()
+    let rehearsal = Rehearsal(plan, executable: executable, logger: logger)
+    guard let isWell = try await untilSignalled({ try await rehearsal.run() }) else {
+      throw ExitCode(Self.interrupted)
+    }
     guard isWell else { throw ExitCode.failure }
   }
+
+  /// The exit status of a shell command that Ctrl-C has ended.
+  private static let interrupted: Int32 = 130
+}
+
+/// Runs a body until it ends, or until SIGINT, SIGTERM or SIGHUP cancels it; then waits until
+/// it has cleaned up.
+///
+/// - Returns: The body's value; nil if a signal came.
+/// - Throws: What the body throws, unless a signal came.
+private func untilSignalled<Value: Sendable>(
+  _ body: @escaping @Sendable () async throws -> Value
+) async throws -> Value? {
+  let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup)
+  let work = Task { try await body() }
+  let watch = Task {
+    for await _ in signals {
+      work.cancel()
+      return true
+    }
+    return false
+  }
+  let result = await work.result
+  watch.cancel()
+  return await watch.value ? nil : try result.get()
 }

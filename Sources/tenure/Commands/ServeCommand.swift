@@ -31,11 +31,10 @@ struct ServeCommand: AsyncParsableCommand {
   var withWorker = false
 
   func run() async throws {
-    let settings = try await options.settings([
-      "TENURE_HTTP_HOST": host, "TENURE_HTTP_PORT": port.map(String.init),
-    ])
+    let settings = try await options.settings(
+      ["TENURE_HTTP_HOST": host, "TENURE_HTTP_PORT": port.map(String.init)],
+      needing: [.apiKeys, .apps])
     let keys = try settings.apiKeys()
-    _ = try settings.appStoreApps()
     let logger = Logger.bootstrapTenure(
       level: settings.logLevel, format: settings.logFormat)
     PrometheusRegistry.bootstrapTenure()

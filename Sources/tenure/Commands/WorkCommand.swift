@@ -20,8 +20,7 @@ struct WorkCommand: AsyncParsableCommand {
   @OptionGroup var options: SettingOptions
 
   func run() async throws {
-    let settings = try await options.settings()
-    _ = try settings.appStoreApps()
+    let settings = try await options.settings(needing: [.apps])
     let logger = Logger.bootstrapTenure(
       level: settings.logLevel, format: settings.logFormat)
     let registry = PrometheusRegistry.bootstrapTenure()

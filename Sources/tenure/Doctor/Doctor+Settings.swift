@@ -1,6 +1,7 @@
 import AppStore
 import BackgroundJobs
 import Foundation
+import Secrets
 import Subscriptions
 
 /// Whether the settings are complete, and fit each other.
@@ -49,7 +50,21 @@ extension Doctor {
         remedy: "Set TENURE_APPSTORE_SHARED_SECRET: without it Apple verifies no receipt with "
           + "subscriptions, and notifications of version 1 are refused.")
     }
-    return .ok(check, "Every app has a shared secret.")
+    let odd = settings.apps.filter { $0.sharedSecret.map(Self.isUsual) == false }.map(\.bundleID)
+    guard odd.isEmpty else {
+      return .warning(
+        check, "The shared secret of \(odd.joined(separator: ", ")) does not look like one.",
+        remedy: "Copy it from App Store Connect into TENURE_APPSTORE_SHARED_SECRET: it has 32 "
+          + "hexadecimal digits. With a wrong one Apple verifies no receipt with subscriptions.")
+    }
+    return .ok(
+      check, "Every app has a shared secret. It was not tried: Apple checks it only with a receipt."
+    )
+  }
+
+  /// Whether a secret has the form of those in App Store Connect.
+  private static func isUsual(_ secret: Secret<String>) -> Bool {
+    secret.revealed.wholeMatch(of: /[0-9a-f]{32}/) != nil
   }
 
   private func privateKey() -> DoctorFinding {

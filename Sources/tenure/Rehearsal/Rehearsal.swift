@@ -99,7 +99,11 @@ struct Rehearsal {
   }
 
   private func play(_ stage: Stage) async throws -> Bool {
-    let pool = ConnectionPool(configuration: .init(uri: Secret(stage.servers.url)), logger: logger)
+    var configuration = ConnectionPool.Configuration(uri: Secret(stage.servers.url))
+    // The rehearsal itself outlasts the failover that it is about.
+    configuration.outageTimeout = .seconds(60)
+    configuration.acquireTimeout = .seconds(60)
+    let pool = ConnectionPool(configuration: configuration, logger: logger)
     return try await Database(pool: pool, server: nil).use { database in
       let ledger = Ledger(database: database)
       return try await withHTTPClient { client in
@@ -152,12 +156,15 @@ struct Rehearsal {
         + "\(Self.seconds(since: begin)) seconds.")
   }
 
-  /// Lets the clock go on while Apple is asked about everybody, at the rate that is set, and tells
-  /// of what it does meanwhile.
+  /// Waits until Apple has confirmed every owner, and delivers its notifications.
+  ///
+  /// The clock advances by what the budget allows for the confirmations seen, so that the workers
+  /// confirm as fast as they can and the simulated time is what it would take with Apple.
   private func waitForApple(
     _ stage: Stage, _ ledger: Ledger, _ sender: NotificationSender
   ) async throws {
-    var (waiting, end) = (Int.max, ContinuousClock.now + Self.confirmationLimit)
+    var (waiting, end) = (plan.owners, ContinuousClock.now + Self.confirmationLimit)
+    var progressLine = RehearsalProgress(total: plan.owners)
     while true {
       _ = try await sender.deliverDueNotifications()
       let progress = try await ledger.importProgress()
@@ -169,19 +176,30 @@ struct Rehearsal {
             ? "Nobody ends what Apple's notifications tell."
             : "Nobody asks Apple about \(progress.waiting) imported lines.")
       }
+      if let line = progressLine.line(waiting: progress.waiting, at: .now) {
+        printer.remark(line)
+      }
+      if !isOver {
+        let confirmed = max(0, waiting - progress.waiting)
+        stage.simulation.advance(
+          by: confirmed > 0
+            ? .hours(1) * (Double(confirmed) / Double(Self.pollsPerHour)) : Self.clockStep)
+        try stage.hand.move(to: stage.simulation.now)
+        if confirmed == 0 { ledger.wakeWorkers() }
+      }
       if progress.waiting < waiting {
         (waiting, end) = (progress.waiting, .now + Self.confirmationLimit)
-      } else if !isOver {
-        // Apple allows no more at this time.
-        stage.simulation.advance(by: Self.clockStep)
-        try stage.hand.move(to: stage.simulation.now)
-        ledger.wakeWorkers()
       }
-      try await Task.sleep(for: .milliseconds(200))
+      try await Task.sleep(for: Self.confirmationPause)
     }
   }
 
+  /// What a program asks of Apple in an hour, unless a setting says otherwise.
+  private static let pollsPerHour = 144_000
+  /// How far the clock advances where nothing was confirmed: what failed is due again by then.
   private static let clockStep: Duration = .seconds(15)
+  /// The time between two counts, which read every imported line.
+  private static let confirmationPause: Duration = .milliseconds(500)
   /// How long, in reality, the number of those who wait may stay the same.
   private static let confirmationLimit: Duration = .seconds(120)
 

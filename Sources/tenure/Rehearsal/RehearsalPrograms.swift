@@ -29,7 +29,12 @@ actor RehearsalPrograms {
     server = try await Self.start(executable, environment, nil, UUID().uuidString, directory)
     url = server.url
     secret = server.secret
-    for _ in 0..<Self.workers { running.append(try startWorker()) }
+    do {
+      for _ in 0..<Self.workers { running.append(try startWorker()) }
+    } catch {
+      await stop()
+      throw error
+    }
   }
 
   private static func start(

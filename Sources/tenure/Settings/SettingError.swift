@@ -9,6 +9,21 @@ struct SettingError: Error, CustomStringConvertible {
   var description: String { "\(name): \(fault)" }
 }
 
+/// Several faults in the settings, reported together.
+struct SettingErrors: Error, CustomStringConvertible {
+  let all: [any Error]
+
+  /// One line per fault.
+  var description: String {
+    "\(all.count) settings are wrong:" + all.map { "\n  \($0)" }.joined()
+  }
+
+  /// The faults that an error stands for: itself, or each of several.
+  static func faults(in error: any Error) -> [any Error] {
+    (error as? SettingErrors)?.all ?? [error]
+  }
+}
+
 extension SettingError {
   /// Why nothing can listen at an address; nil for an error that is about something else.
   ///

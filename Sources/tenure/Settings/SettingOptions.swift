@@ -15,12 +15,14 @@ struct SettingOptions: ParsableArguments {
 
   /// The settings, with these flags and those of a command.
   ///
-  /// - Throws: ``SettingError``.
-  func settings(_ flags: [String: String?] = [:]) async throws -> Settings {
+  /// - Throws: ``SettingError``, or ``SettingErrors`` where there is more than one fault.
+  func settings(
+    _ flags: [String: String?] = [:], needing needs: [Settings.Need] = []
+  ) async throws -> Settings {
     var all = flags.compactMapValues(\.self)
     all["DATABASE_URL"] = databaseURL?.revealed
     all["TENURE_LOG_LEVEL"] = logLevel
-    return try Settings(await SettingSource(flags: all, file: file))
+    return try Settings(await SettingSource(flags: all, file: file), needing: needs)
   }
 }
 

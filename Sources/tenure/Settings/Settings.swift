@@ -21,7 +21,7 @@ struct Settings: Sendable {
   /// How old its answers may be.
   var readMaxStaleness: Duration = .seconds(5)
   var usesPreparedStatements = true
-  var dataDirectory: String
+  var dataDirectory = ".tenure"
   var httpHost = "127.0.0.1"
   var httpPort = 8080
   /// Open connections of `serve`; further ones are refused.
@@ -73,52 +73,79 @@ struct Settings: Sendable {
   /// Which setting names the apps.
   private var appsSetting = "TENURE_BUNDLE_IDS"
 
-  init(_ source: SettingSource) throws {
-    databaseURL = try Self.databaseURL("DATABASE_URL", source)
-    migrationDatabaseURL = try Self.databaseURL("TENURE_MIGRATION_DATABASE_URL", source)
-    listenDatabaseURL = try Self.databaseURL("TENURE_LISTEN_DATABASE_URL", source)
-    readDatabaseURL = try Self.databaseURL("TENURE_READ_DATABASE_URL", source)
-    readMaxStaleness = try Self.readMaxStaleness(source) ?? readMaxStaleness
-    usesPreparedStatements = try source.flag("TENURE_DATABASE_PREPARED_STATEMENTS") ?? true
-    dataDirectory = try source.string("TENURE_DATA_DIR") ?? ".tenure"
-    httpHost = try source.string("TENURE_HTTP_HOST") ?? httpHost
-    httpPort = try source.integer("TENURE_HTTP_PORT", in: 0...65_535) ?? httpPort
+  /// What a program cannot start without, beyond what all of them need.
+  enum Need: CaseIterable {
+    case apiKeys, apps
+  }
+
+  /// Reads all settings, so that all faults are reported together.
+  ///
+  /// - Throws: ``SettingError``, or ``SettingErrors`` where there is more than one fault.
+  init(_ source: SettingSource, needing needs: [Need] = []) throws {
+    var faults: [any Error] = []
+    func read<Value>(_ value: () throws -> Value?) -> Value? {
+      do {
+        return try value()
+      } catch {
+        // Some settings are read more than once.
+        if !faults.contains(where: { "\($0)" == "\(error)" }) { faults.append(error) }
+        return nil
+      }
+    }
+    databaseURL = read { try Self.databaseURL("DATABASE_URL", source) }
+    migrationDatabaseURL = read { try Self.databaseURL("TENURE_MIGRATION_DATABASE_URL", source) }
+    listenDatabaseURL = read { try Self.databaseURL("TENURE_LISTEN_DATABASE_URL", source) }
+    readDatabaseURL = read { try Self.databaseURL("TENURE_READ_DATABASE_URL", source) }
+    readMaxStaleness = read { try Self.readMaxStaleness(source) } ?? readMaxStaleness
+    usesPreparedStatements =
+      read { try source.flag("TENURE_DATABASE_PREPARED_STATEMENTS") } ?? true
+    dataDirectory = read { try source.string("TENURE_DATA_DIR") } ?? dataDirectory
+    httpHost = read { try source.string("TENURE_HTTP_HOST") } ?? httpHost
+    httpPort = read { try source.integer("TENURE_HTTP_PORT", in: 0...65_535) } ?? httpPort
     httpMaxConnections =
-      try source.integer("TENURE_HTTP_MAX_CONNECTIONS", in: 1...1_000_000) ?? httpMaxConnections
-    metricsHost = try source.string("TENURE_METRICS_HOST") ?? metricsHost
-    metricsPort = try source.integer("TENURE_METRICS_PORT", in: 0...65_535)
-    apiKeyText = try source.secret("TENURE_API_KEYS")
-    if try source.string("TENURE_APPS") != nil { appsSetting = "TENURE_APPS" }
-    apps = try Self.apps(source)
-    verifyReceipt = try Self.endpoints(source)
-    if let limit = try source.integer("TENURE_APPSTORE_TIMEOUT_MS", in: 100...600_000) {
+      read { try source.integer("TENURE_HTTP_MAX_CONNECTIONS", in: 1...1_000_000) }
+      ?? httpMaxConnections
+    metricsHost = read { try source.string("TENURE_METRICS_HOST") } ?? metricsHost
+    metricsPort = read { try source.integer("TENURE_METRICS_PORT", in: 0...65_535) }
+    let readKeys = read { try source.secret("TENURE_API_KEYS") as Secret<String>?? }
+    apiKeyText = readKeys ?? nil
+    if read({ try source.string("TENURE_APPS") }) != nil { appsSetting = "TENURE_APPS" }
+    let readApps = read { try Self.apps(source) }
+    apps = readApps ?? apps
+    verifyReceipt = read { try Self.endpoints(source) } ?? verifyReceipt
+    if let limit = read({ try source.integer("TENURE_APPSTORE_TIMEOUT_MS", in: 100...600_000) }) {
       appStoreTimeout = .milliseconds(limit)
     }
-    if let roots = try Self.trustedRoots(source) {
+    if let roots = read({ try Self.trustedRoots(source) }) {
       (trustedRoots, trustedReceiptRoots) = (roots, roots)
     }
-    acceptsXcode = try source.flag("TENURE_APPSTORE_ACCEPT_XCODE") ?? acceptsXcode
-    serverAPIKey = try Self.serverAPIKey(source)
-    serverAPIKeyPath = try Self.serverAPIKeyPath(source)
-    serverAPIAddresses = try Self.serverAPIAddresses(source)
-    tellings = try Self.tellings(source, hasKey: serverAPIKey != nil)
-    sandboxAccess = try Self.sandboxAccess(source)
-    provisionalAccess = try Self.provisionalAccess(source)
-    eventRetention = try Self.eventRetention(source) ?? eventRetention
-    rawRetention = try Self.rawRetention(source)
-    orderExpiry = try Self.orderExpiry(source) ?? orderExpiry
-    webhook = try Self.webhook(source)
-    traces = try Self.traces(source)
+    acceptsXcode = read { try source.flag("TENURE_APPSTORE_ACCEPT_XCODE") } ?? acceptsXcode
+    let readServerAPIKey = read { try Self.serverAPIKey(source) as ServerAPIKey?? }
+    serverAPIKey = readServerAPIKey ?? nil
+    serverAPIKeyPath = read { try Self.serverAPIKeyPath(source) }
+    serverAPIAddresses = read { try Self.serverAPIAddresses(source) } ?? serverAPIAddresses
+    // A key that can't be read is one fault, not another for each telling.
+    let hasKey = readServerAPIKey == nil || serverAPIKey != nil
+    tellings = read { try Self.tellings(source, hasKey: hasKey) } ?? tellings
+    sandboxAccess = read { try Self.sandboxAccess(source) } ?? sandboxAccess
+    provisionalAccess = read { try Self.provisionalAccess(source) }
+    eventRetention = read { try Self.eventRetention(source) } ?? eventRetention
+    rawRetention = read { try Self.rawRetention(source) } ?? rawRetention
+    orderExpiry = read { try Self.orderExpiry(source) } ?? orderExpiry
+    webhook = read { try Self.webhook(source) }
+    traces = read { try Self.traces(source) }
     pollsPerHour =
-      try source.integer("TENURE_POLLS_PER_HOUR", in: 0...1_000_000_000) ?? pollsPerHour
-    logLevel = try Self.logLevel(source)
-    logFormat = try Self.logFormat(source)
-    if let path = try source.string("TENURE_CLOCK_FILE") {
-      let file = try ClockFile(path: path)
+      read { try source.integer("TENURE_POLLS_PER_HOUR", in: 0...1_000_000_000) } ?? pollsPerHour
+    logLevel = read { try Self.logLevel(source) } ?? logLevel
+    logFormat = read { try Self.logFormat(source) } ?? logFormat
+    if let file = read({ try source.string("TENURE_CLOCK_FILE").map(ClockFile.init(path:)) }) {
       clock = .jumping { file.now }
       isClockSet = true
     }
     unread = source.unread
+    if needs.contains(.apiKeys), readKeys != nil { _ = read { try apiKeys() } }
+    if needs.contains(.apps), readApps != nil { _ = read { try appStoreApps() } }
+    if let first = faults.first { throw faults.count == 1 ? first : SettingErrors(all: faults) }
   }
 
   /// The keys of `serve`, which refuses to start without any.
@@ -171,7 +198,7 @@ struct Settings: Sendable {
   }
 
   private static func apps(_ source: SettingSource) throws -> [AppStoreApp] {
-    let secret = try source.secret("TENURE_APPSTORE_SHARED_SECRET")
+    let secret = try sharedSecret(source)
     let appleID = try source.integer("TENURE_APP_APPLE_ID", in: 1...Int.max)
     if let text = try source.string("TENURE_APPS") {
       if try source.string("TENURE_BUNDLE_IDS") != nil {
@@ -207,6 +234,18 @@ struct Settings: Sendable {
         bundleID: String(id).trimmingCharacters(in: .whitespaces),
         appleID: appleID.map(Int64.init), secret: secret)
     }
+  }
+
+  /// The secret of the apps that have none of their own.
+  private static func sharedSecret(_ source: SettingSource) throws -> Secret<String>? {
+    let name = "TENURE_APPSTORE_SHARED_SECRET"
+    let secret = try source.secret(name)
+    do {
+      try AppStoreApp.check(secret)
+    } catch {
+      throw SettingError(name: name, fault: "\(error)")
+    }
+    return secret
   }
 
   private static func app(

@@ -71,6 +71,7 @@ actor ServerPair {
     configuration.connectionLimit = connections
     configuration.statementDeadline = patience
     configuration.acquireTimeout = patience
+    configuration.outageTimeout = patience
     let pool = ConnectionPool(configuration: configuration, logger: quiet)
     do {
       let value = try await body(pool)
