@@ -2212,9 +2212,9 @@ BEGIN ATOMIC
             UNION ALL
             SELECT (g.at AT TIME ZONE time_zone)::date, NULL,
                 CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END, g.number
-            FROM shown
-            JOIN grant_movement AS g ON (g.at AT TIME ZONE time_zone)::date <= shown.last_day
+            FROM grant_movement AS g
             WHERE include_grants AND environment = 'production' AND product IS NULL
+                AND (g.at AT TIME ZONE time_zone)::date <= (SELECT shown.last_day FROM shown)
                 AND g.at <= least(as_of, known_at)
         ) AS c
         CROSS JOIN shown
@@ -2291,22 +2291,23 @@ BEGIN ATOMIC
             least(as_of, known_at)) AS s
         UNION ALL
         SELECT CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END,
-            calendar_bucket_start((g.at AT TIME ZONE time_zone)::date, span.first_day, bucket), NULL,
-            NULL, g.grant_id::text, g.at, NULL, 'grant', g.entitlement, abs(g.number), NULL,
+            calendar_bucket_start((g.at AT TIME ZONE time_zone)::date,
+                (SELECT span.first_day FROM span), bucket),
+            NULL, NULL, g.grant_id::text, g.at, NULL, 'grant', g.entitlement, abs(g.number), NULL,
             g.account_id
-        FROM span
-        JOIN grant_movement AS g
-            ON (g.at AT TIME ZONE time_zone)::date BETWEEN span.first_day AND span.last_day
+        FROM grant_movement AS g
         WHERE include_grants AND environment = 'production' AND product IS NULL
+            AND (g.at AT TIME ZONE time_zone)::date >= (SELECT span.first_day FROM span)
+            AND (g.at AT TIME ZONE time_zone)::date <= (SELECT span.last_day FROM span)
             AND g.at <= least(as_of, known_at)
         UNION ALL
-        SELECT 'active', span.last_row, NULL, NULL, g.grant_id::text, max(g.at), NULL, 'grant',
-            g.entitlement, sum(g.number)::bigint, NULL, g.account_id
-        FROM span
-        JOIN grant_movement AS g ON (g.at AT TIME ZONE time_zone)::date <= span.last_day
+        SELECT 'active', (SELECT span.last_row FROM span), NULL, NULL, g.grant_id::text, max(g.at),
+            NULL, 'grant', g.entitlement, sum(g.number)::bigint, NULL, g.account_id
+        FROM grant_movement AS g
         WHERE include_grants AND environment = 'production' AND product IS NULL
+            AND (g.at AT TIME ZONE time_zone)::date <= (SELECT span.last_day FROM span)
             AND g.at <= least(as_of, known_at)
-        GROUP BY span.last_row, g.grant_id, g.entitlement, g.account_id
+        GROUP BY g.grant_id, g.entitlement, g.account_id
         HAVING sum(g.number) <> 0
     ) AS c
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
@@ -2806,7 +2807,91 @@ COMMENT ON FUNCTION report_churn_item IS
 
 -- renewals due -----------------------------------------------------------------------------------
 
--- Subscriptions that were set to renew at a moment, with the end of their period.
+-- Subscriptions that were set to renew at a moment, with the charge whose period ends. Of one table, and
+-- joined by its line: a Citus asks each shard.
+CREATE OR REPLACE FUNCTION renewal_due(
+    time_zone text, product text, environment text, include_family_shared boolean,
+    include_trials boolean, known_at timestamptz, moment timestamptz, last_moment timestamptz)
+RETURNS TABLE (
+    day date, at timestamptz, product_id text, original_transaction_id text, transaction_id text,
+    number bigint, account_key uuid, charged_at timestamptz,
+    charge_original_transaction_id text, charge_transaction_id text, ownership_type text,
+    period_type text, currency text, amount_milliunits bigint, price_source text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT (d.at AT TIME ZONE time_zone)::date, d.at, d.product_id, d.original_transaction_id,
+        d.transaction_id, -d.number::bigint, d.account_key, latest.at,
+        latest.charge_original_transaction_id, latest.transaction_id, latest.ownership_type,
+        latest.period_type, latest.currency, latest.amount_milliunits, latest.price_source
+    FROM movement AS d
+    LEFT JOIN LATERAL (
+        SELECT m.amount_milliunits, m.currency, m.price_source, m.period_type, m.ownership_type,
+            m.charge_original_transaction_id, m.transaction_id, m.at
+        FROM movement AS m
+        WHERE m.environment = renewal_due.environment
+            AND m.original_transaction_id = d.original_transaction_id AND m.kind = 'charged'
+            AND m.known_from <= known_at AND known_at < m.known_until
+            AND m.product_id = d.product_id AND m.at < d.at
+        ORDER BY m.at DESC LIMIT 1
+    ) AS latest ON true
+    WHERE d.environment = renewal_due.environment AND d.kind = 'state' AND d.number = -1
+        AND d.at > moment AND d.at <= last_moment
+        AND d.known_from <= known_at AND known_at < d.known_until
+        AND (include_family_shared OR d.ownership_type = 'purchased')
+        AND (product IS NULL OR d.product_id = product)
+        AND (d.cause = 'active_renewing' OR include_trials AND d.cause = 'trial_renewing')
+        -- Apple charges up to a day early: what goes on was renewed already.
+        AND NOT EXISTS (
+            SELECT FROM movement AS m
+            WHERE m.environment = renewal_due.environment
+                AND m.original_transaction_id = d.original_transaction_id AND m.kind = 'state'
+                AND m.at = d.at AND m.number = 1
+                AND m.cause IN ('active_renewing', 'active_cancelled')
+                AND m.known_from <= known_at AND known_at < m.known_until);
+END;
+COMMENT ON FUNCTION renewal_due IS
+    'Subscriptions that were set to renew at a moment, with the charge whose period ends.';
+
+-- The product that a charge is to be renewed as, by Apple's word. Joined by the charge's own line.
+CREATE OR REPLACE FUNCTION renews_as(
+    environment text, original_transaction_id text, transaction_id text, product_id text,
+    charged_at timestamptz, is_now boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (renews_as text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT CASE WHEN is_now THEN (
+        SELECT o.auto_renew_product_id FROM original_transaction AS o
+        WHERE o.environment = renews_as.environment
+            AND o.original_transaction_id = renews_as.original_transaction_id)
+    ELSE (
+        SELECT r.auto_renew_product_id
+        FROM renewal_status AS r
+        JOIN ledger_entry AS e ON e.environment = r.environment
+            AND e.original_transaction_id = r.original_transaction_id
+            AND e.number = r.number
+        WHERE r.environment = renews_as.environment
+            AND r.original_transaction_id = renews_as.original_transaction_id
+            AND r.auto_renew_product_id IS NOT NULL AND r.as_of <= moment
+            -- What was said before the charge is about that one: Apple renews up to a day early.
+            AND (r.as_of >= charged_at OR r.as_of >= charged_at - interval '24 hours' AND EXISTS (
+                SELECT FROM store_transaction AS t
+                LEFT JOIN store_transaction AS p ON p.environment = t.environment
+                    AND p.original_transaction_id = t.original_transaction_id
+                    AND p.charged_at < t.charged_at
+                    AND p.expires_at BETWEEN t.charged_at - interval '60 seconds'
+                        AND t.charged_at + interval '60 seconds'
+                WHERE t.environment = r.environment
+                    AND t.original_transaction_id = r.original_transaction_id
+                    AND t.transaction_id = renews_as.transaction_id
+                    AND t.product_id = renews_as.product_id
+                    AND (t.kind = 'renewal' OR t.kind = 'unknown' AND p.kind IS NOT NULL)))
+            AND e.recorded_at <= known_at
+        ORDER BY r.as_of DESC, r.number DESC LIMIT 1)
+    END;
+END;
+COMMENT ON FUNCTION renews_as IS
+    'The product that a charge is to be renewed as, by Apple''s word; null: Apple has said nothing.';
+
 CREATE OR REPLACE FUNCTION report_renewals_due_item(
     days integer DEFAULT 30, time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
     environment text DEFAULT 'production', include_family_shared boolean DEFAULT false,
@@ -2818,84 +2903,33 @@ RETURNS TABLE (
     account_id text)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT d.day, d.product_id, next.product_id, d.original_transaction_id, d.transaction_id, d.at,
-        -d.number, price.currency, price.amount_milliunits, price.price_source, a.account_id
-    FROM movement_item(ARRAY['state'], 'at',
-        (least(as_of, known_at) AT TIME ZONE time_zone)::date, NULL, time_zone, product, environment,
-        include_family_shared, coalesce(known_at, as_of),
+    SELECT d.day, d.product_id, coalesce(next.renews_as, d.product_id), d.original_transaction_id,
+        d.transaction_id, d.at, d.number, price.currency, price.amount_milliunits,
+        price.price_source, a.account_id
+    FROM renewal_due(time_zone, product, environment, include_family_shared, include_trials,
+        coalesce(known_at, as_of), least(as_of, known_at),
         least(as_of, known_at) + make_interval(hours => 24 * report_renewals_due_item.days)) AS d
-    -- The charge whose period ends then.
+    -- Who asks of this moment has a clock of his own.
+    LEFT JOIN LATERAL renews_as(environment, d.charge_original_transaction_id,
+        d.charge_transaction_id, d.product_id, d.charged_at,
+        known_at IS NULL AND as_of >= now() - interval '1 minute', coalesce(known_at, as_of),
+        least(as_of, known_at)) AS next ON true
     LEFT JOIN LATERAL (
-        SELECT m.amount_milliunits, m.currency, m.price_source, m.period_type, m.product_id,
-            m.ownership_type, m.charge_original_transaction_id, m.transaction_id, m.at
-        FROM movement AS m
-        WHERE m.environment = report_renewals_due_item.environment
-            AND m.original_transaction_id = d.original_transaction_id AND m.kind = 'charged'
-            AND m.known_from <= coalesce(known_at, as_of)
-            AND coalesce(known_at, as_of) < m.known_until
-            AND m.product_id = d.product_id AND m.at < d.at
-        ORDER BY m.at DESC LIMIT 1
-    ) AS latest ON true
-    -- What it is to be renewed as, by Apple's word.
-    LEFT JOIN LATERAL (
-        SELECT coalesce(
-            -- Who asks of this moment has a clock of his own.
-            CASE WHEN known_at IS NULL AND as_of >= now() - interval '1 minute' THEN (
-                SELECT o.auto_renew_product_id FROM original_transaction AS o
-                WHERE o.environment = report_renewals_due_item.environment
-                    AND o.original_transaction_id = latest.charge_original_transaction_id)
-            ELSE (
-                SELECT r.auto_renew_product_id
-                FROM renewal_status AS r
-                JOIN ledger_entry AS e ON e.environment = r.environment
-                    AND e.original_transaction_id = r.original_transaction_id
-                    AND e.number = r.number
-                WHERE r.environment = report_renewals_due_item.environment
-                    AND r.original_transaction_id = latest.charge_original_transaction_id
-                    AND r.auto_renew_product_id IS NOT NULL
-                    AND r.as_of <= least(report_renewals_due_item.as_of, known_at)
-                    -- What was said before the charge is about that one: Apple renews up to a day early.
-                    AND (r.as_of >= latest.at OR r.as_of >= latest.at - interval '24 hours' AND EXISTS (
-                        SELECT FROM store_transaction AS t
-                        LEFT JOIN store_transaction AS p ON p.environment = t.environment
-                            AND p.original_transaction_id = t.original_transaction_id
-                            AND p.charged_at < t.charged_at
-                            AND p.expires_at BETWEEN t.charged_at - interval '60 seconds'
-                                AND t.charged_at + interval '60 seconds'
-                        WHERE t.environment = report_renewals_due_item.environment
-                            AND t.original_transaction_id = latest.charge_original_transaction_id
-                            AND t.transaction_id = latest.transaction_id
-                            AND t.product_id = latest.product_id
-                            AND (t.kind = 'renewal' OR t.kind = 'unknown' AND p.kind IS NOT NULL)))
-                    AND e.recorded_at <= coalesce(known_at, report_renewals_due_item.as_of)
-                ORDER BY r.as_of DESC, r.number DESC LIMIT 1)
-            END, d.product_id) AS product_id
-    ) AS next ON true
-    LEFT JOIN LATERAL (
-        SELECT latest.amount_milliunits, latest.currency, latest.price_source
-        WHERE next.product_id = latest.product_id AND latest.period_type = 'normal'
-            AND latest.currency IS NOT NULL
+        SELECT d.amount_milliunits, d.currency, d.price_source
+        WHERE coalesce(next.renews_as, d.product_id) = d.product_id AND d.charged_at IS NOT NULL
+            AND d.period_type = 'normal' AND d.currency IS NOT NULL
         UNION ALL
-        (SELECT CASE latest.ownership_type WHEN 'family_shared' THEN 0 ELSE p.price_milliunits END,
+        (SELECT CASE d.ownership_type WHEN 'family_shared' THEN 0 ELSE p.price_milliunits END,
             p.currency, 'catalogue'
         FROM product AS p
-        WHERE p.product_id = next.product_id AND p.valid_from <= least(d.at, coalesce(known_at, as_of))
-            AND (next.product_id = latest.product_id AND latest.period_type = 'normal'
-                AND latest.currency IS NOT NULL) IS NOT TRUE
+        WHERE p.product_id = coalesce(next.renews_as, d.product_id)
+            AND p.valid_from <= least(d.at, coalesce(known_at, as_of))
+            AND (coalesce(next.renews_as, d.product_id) = d.product_id
+                AND d.charged_at IS NOT NULL AND d.period_type = 'normal'
+                AND d.currency IS NOT NULL) IS NOT TRUE
         ORDER BY p.valid_from DESC LIMIT 1)
     ) AS price ON true
-    LEFT JOIN account_by_key AS a ON a.account_key = d.account_key
-    WHERE d.number = -1 AND d.at > least(as_of, known_at)
-        AND (d.cause = 'active_renewing' OR include_trials AND d.cause = 'trial_renewing')
-        -- Apple charges up to a day early: what goes on was renewed already.
-        AND NOT EXISTS (
-            SELECT FROM movement AS m
-            WHERE m.environment = report_renewals_due_item.environment
-                AND m.original_transaction_id = d.original_transaction_id AND m.kind = 'state'
-                AND m.at = d.at AND m.number = 1
-                AND m.cause IN ('active_renewing', 'active_cancelled')
-                AND m.known_from <= coalesce(known_at, as_of)
-                AND coalesce(known_at, as_of) < m.known_until);
+    LEFT JOIN account_by_key AS a ON a.account_key = d.account_key;
 END;
 COMMENT ON FUNCTION report_renewals_due_item IS
     'Each subscription that report_renewals_due counts, with the charge whose period ends, what it '
@@ -3641,6 +3675,59 @@ COMMENT ON FUNCTION report_reactivations_item IS
 
 -- ownership --------------------------------------------------------------------------------------
 
+-- Refunds as the journal has them, one at the most of each transaction that names a charge: the lines of
+-- a charge and of its movements may differ, so that a Citus can't join the two by shards.
+CREATE OR REPLACE FUNCTION refund_movement(environment text, known_at timestamptz)
+RETURNS TABLE (
+    original_transaction_id text, transaction_id text, product_id text, at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at
+    FROM movement AS m
+    WHERE m.environment = refund_movement.environment AND m.kind = 'refunded'
+        AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+            ELSE m.known_from <= known_at AND known_at < m.known_until END;
+END;
+COMMENT ON FUNCTION refund_movement IS
+    'Refunds, by the transaction that names the charge, as known now or at known_at.';
+
+-- What the journal knew of charges at a moment and does not say any more: few ever change.
+CREATE OR REPLACE FUNCTION charged_before(environment text, known_at timestamptz)
+RETURNS TABLE (
+    charge_original_transaction_id text, transaction_id text, product_id text,
+    at timestamptz, is_renewal boolean, product_type text, ownership_type text, period_type text,
+    account_key uuid, rule text, decided_at timestamptz, corrected_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at, m.is_renewal,
+        m.product_type, m.ownership_type, m.period_type, m.account_key, m.rule, m.decided_at,
+        m.corrected_at
+    FROM movement AS m
+    WHERE m.environment = charged_before.environment AND m.kind = 'charged'
+        AND m.known_from <= known_at AND known_at < m.known_until AND m.known_until < 'infinity';
+END;
+COMMENT ON FUNCTION charged_before IS
+    'What was known of charges at a moment and is known no more.';
+
+CREATE OR REPLACE FUNCTION order_account()
+RETURNS TABLE (order_id uuid, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT l.order_id, l.account_key FROM purchase_order_account AS l;
+END;
+COMMENT ON FUNCTION order_account IS 'Orders with their accounts.';
+
+CREATE OR REPLACE FUNCTION order_fulfilled(known_at timestamptz)
+RETURNS TABLE (order_id uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT o.order_id
+    FROM order_account() AS l
+    JOIN purchase_order AS o ON o.account_key = l.account_key AND o.order_id = l.order_id
+    WHERE o.fulfilled_at <= known_at;
+END;
+COMMENT ON FUNCTION order_fulfilled IS 'Orders that were fulfilled at a moment.';
+
 -- Charges with what was known of them at a moment. What the journal says of a charge it closes when it
 -- changes: so what it had closed by now says how it was, as far as it had begun to note it, and all else
 -- is as it was. Revoked was what the journal knew of a refund, at its date, and what it calls none now
@@ -3656,25 +3743,13 @@ BEGIN ATOMIC
     SELECT c.original_transaction_id, c.transaction_id, c.product_id, c.charged_at,
         c.kind, c.product_type, c.ownership_type, c.period_type, c.price_milliunits, c.currency,
         c.owner_account_key, c.rule, c.ground, c.decided_at, c.corrected_at,
-        (
-            SELECT CASE
-                WHEN bool_or(r.known_from <= known_at AND known_at < r.known_until)
-                    THEN max(r.at) FILTER (WHERE r.known_from <= known_at AND known_at < r.known_until)
-                -- What is a refund now was not known then.
-                WHEN bool_or(r.known_until = 'infinity') THEN NULL
-                WHEN c.revoked_as_of <= known_at THEN timestamptz '-infinity'
-            END
-            FROM movement AS r
-            WHERE r.environment = c.environment AND r.kind = 'refunded'
-                AND r.transaction_id = c.transaction_id AND r.product_id = c.product_id
-                AND r.charge_original_transaction_id = c.original_transaction_id
-        ),
-        CASE WHEN c.order_id IS NOT NULL AND EXISTS (
-            SELECT FROM purchase_order_account AS l
-            JOIN purchase_order AS o ON o.account_key = l.account_key AND o.order_id = l.order_id
-            WHERE l.order_id = c.order_id AND o.fulfilled_at <= known_at)
-            THEN c.order_id END,
-        c.delivered_at
+        CASE
+            WHEN r.at IS NOT NULL THEN r.at
+            -- What is a refund now was not known then.
+            WHEN n.at IS NOT NULL THEN NULL
+            WHEN c.revoked_as_of <= known_at THEN timestamptz '-infinity'
+        END,
+        o.order_id, c.delivered_at
     FROM (
         SELECT t.environment, t.original_transaction_id, t.transaction_id, t.product_id,
             t.charged_at, t.kind, t.product_type, t.ownership_type, t.period_type,
@@ -3682,16 +3757,13 @@ BEGIN ATOMIC
             t.corrected_at, CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_known_at END
                 AS revoked_as_of, t.order_id, t.delivered_at
         FROM store_transaction AS t
+        LEFT JOIN charged_before(charge_then.environment, known_at) AS m
+            ON m.charge_original_transaction_id = t.original_transaction_id
+            AND m.transaction_id = t.transaction_id AND m.product_id = t.product_id
         WHERE t.environment = charge_then.environment AND t.recorded_at <= known_at
-            AND NOT EXISTS (
-                SELECT FROM movement AS m
-                WHERE m.environment = t.environment AND m.kind = 'charged'
-                    AND m.charge_original_transaction_id = t.original_transaction_id
-                    AND m.transaction_id = t.transaction_id AND m.product_id = t.product_id
-                    AND m.known_from <= known_at AND known_at < m.known_until
-                    AND m.known_until < 'infinity')
+            AND m.transaction_id IS NULL
         UNION ALL
-        SELECT m.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id,
+        SELECT t.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id,
             -- The date of the transaction that names the charge, which may be later than the charge's: as
             -- it is, or was before Apple gave an earlier one.
             greatest(m.at, t.charged_at),
@@ -3702,13 +3774,18 @@ BEGIN ATOMIC
             CASE WHEN m.rule IS NULL THEN t.decided_at ELSE m.decided_at END,
             CASE WHEN m.rule IS NULL THEN t.corrected_at ELSE m.corrected_at END,
             CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_known_at END, t.order_id, t.delivered_at
-        FROM movement AS m
-        JOIN store_transaction AS t ON t.environment = m.environment
+        FROM charged_before(charge_then.environment, known_at) AS m
+        JOIN store_transaction AS t ON t.environment = charge_then.environment
             AND t.original_transaction_id = m.charge_original_transaction_id
             AND t.transaction_id = m.transaction_id AND t.product_id = m.product_id
-        WHERE m.environment = charge_then.environment AND m.kind = 'charged'
-            AND m.known_from <= known_at AND known_at < m.known_until AND m.known_until < 'infinity'
-    ) AS c;
+    ) AS c
+    LEFT JOIN refund_movement(charge_then.environment, known_at) AS r
+        ON r.original_transaction_id = c.original_transaction_id
+        AND r.transaction_id = c.transaction_id AND r.product_id = c.product_id
+    LEFT JOIN refund_movement(charge_then.environment, NULL) AS n
+        ON n.original_transaction_id = c.original_transaction_id
+        AND n.transaction_id = c.transaction_id AND n.product_id = c.product_id
+    LEFT JOIN order_fulfilled(known_at) AS o ON o.order_id = c.order_id;
 END;
 COMMENT ON FUNCTION charge_then IS
     'Charges with their owners, orders and deliveries, as was known at a moment.';
@@ -3790,11 +3867,13 @@ RETURNS TABLE (
     account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
+    -- Citus refuses a condition without a column beside an outer join, so `known_at` is a part of others.
     SELECT 'decided', t.decided_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
     FROM store_transaction AS t
-    WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.rule IS NOT NULL
+    WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
+        AND t.rule IS NOT NULL
         AND t.decided_at >= day_start(from_day, time_zone)
         AND t.decided_at < day_start(to_day + 1, time_zone)
         AND t.decided_at <= moment
@@ -3805,7 +3884,8 @@ BEGIN ATOMIC
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
     FROM store_transaction AS t
-    WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.rule IS NOT NULL
+    WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
+        AND t.rule IS NOT NULL
         AND t.corrected_at >= day_start(from_day, time_zone)
         AND t.corrected_at < day_start(to_day + 1, time_zone)
         AND t.corrected_at <= moment
@@ -3816,7 +3896,8 @@ BEGIN ATOMIC
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
     FROM store_transaction AS t
-    WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
+    WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
+        AND t.owner_account_key IS NOT NULL
         AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
         -- What Apple names no kind of, and was renewed without anybody's buying, as charge_change has it.
         AND NOT (t.kind = 'unknown'
@@ -3830,17 +3911,13 @@ BEGIN ATOMIC
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
     FROM store_transaction AS t
-    CROSS JOIN LATERAL (
-        SELECT max(r.at) AS refunded_at FROM movement AS r
-        WHERE r.environment = t.environment AND r.kind = 'refunded'
-            AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
-            AND r.charge_original_transaction_id = t.original_transaction_id
-            AND r.known_until = 'infinity'
-    ) AS r
-    WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased'
+    LEFT JOIN refund_movement(charge_item.environment, NULL) AS r
+        ON r.original_transaction_id = t.original_transaction_id
+        AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+    WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
+        AND t.owner_account_key IS NOT NULL AND t.ownership_type = 'purchased'
         -- Refunded by the journal, whichever transaction of the charge Apple told of; else an upgrade.
-        AND CASE WHEN r.refunded_at IS NULL THEN t.revoked_at IS NULL ELSE r.refunded_at > moment END
+        AND CASE WHEN r.at IS NULL THEN t.revoked_at IS NULL ELSE r.at > moment END
         -- The first condition is the index's, and follows from the second.
         AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
             OR coalesce(t.product_type, 'consumable') = 'consumable')
@@ -3858,16 +3935,12 @@ BEGIN ATOMIC
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
     FROM store_transaction AS t
-    CROSS JOIN LATERAL (
-        SELECT max(r.at) AS refunded_at FROM movement AS r
-        WHERE r.environment = t.environment AND r.kind = 'refunded'
-            AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
-            AND r.charge_original_transaction_id = t.original_transaction_id
-            AND r.known_until = 'infinity'
-    ) AS r
-    WHERE known_at IS NULL AND t.environment = charge_item.environment AND t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased'
-        AND CASE WHEN r.refunded_at IS NULL THEN t.revoked_at IS NULL ELSE r.refunded_at > moment END
+    LEFT JOIN refund_movement(charge_item.environment, NULL) AS r
+        ON r.original_transaction_id = t.original_transaction_id
+        AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+    WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
+        AND t.owner_account_key IS NOT NULL AND t.ownership_type = 'purchased'
+        AND CASE WHEN r.at IS NULL THEN t.revoked_at IS NULL ELSE r.at > moment END
         AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
             ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
@@ -3882,12 +3955,12 @@ BEGIN ATOMIC
     SELECT 'refunded_since', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
-    FROM movement AS r
-    JOIN store_transaction AS t ON t.environment = r.environment
-        AND t.original_transaction_id = r.charge_original_transaction_id
+    FROM refund_movement(charge_item.environment, NULL) AS r
+    JOIN store_transaction AS t
+        ON t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
+        AND t.original_transaction_id = r.original_transaction_id
         AND t.transaction_id = r.transaction_id AND t.product_id = r.product_id
-    WHERE known_at IS NULL AND r.environment = charge_item.environment AND r.kind = 'refunded'
-        AND r.known_until = 'infinity' AND r.at > moment AND t.revoked_at IS NOT NULL
+    WHERE r.at > moment AND t.revoked_at IS NOT NULL
         AND t.owner_account_key IS NOT NULL AND t.ownership_type = 'purchased'
         AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
@@ -3906,21 +3979,19 @@ BEGIN ATOMIC
         SELECT DISTINCT s.environment, s.charge_original_transaction_id, s.charge_transaction_id,
             s.charge_product_id
         FROM store_transaction AS s
-        WHERE known_at IS NULL AND s.environment = charge_item.environment AND s.rule IS NULL
-            AND s.revoked_at IS NOT NULL
+        WHERE s.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
+            AND s.rule IS NULL AND s.revoked_at IS NOT NULL
     ) AS alias
     JOIN store_transaction AS t ON t.environment = alias.environment
         AND t.original_transaction_id = alias.charge_original_transaction_id
         AND t.transaction_id = alias.charge_transaction_id
         AND t.product_id = alias.charge_product_id
+    JOIN refund_movement(charge_item.environment, NULL) AS r
+        ON r.original_transaction_id = t.original_transaction_id
+        AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+        AND r.at <= moment
     WHERE t.revoked_at IS NULL AND t.owner_account_key IS NOT NULL
         AND t.ownership_type = 'purchased'
-        AND EXISTS (
-            SELECT FROM movement AS r
-            WHERE r.environment = t.environment AND r.kind = 'refunded'
-                AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
-                AND r.charge_original_transaction_id = t.original_transaction_id
-                AND r.known_until = 'infinity' AND r.at <= moment)
         AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
             ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
@@ -4002,6 +4073,117 @@ RETURN replace(replace(reason,
 COMMENT ON FUNCTION administrator_reason IS
     'The reason of an act, with the names that its accounts have now.';
 
+-- Charges that the journal knew at a moment without noting whose they were: they are taken as they are now.
+CREATE OR REPLACE FUNCTION charge_owner_unnoted(environment text, known_at timestamptz)
+RETURNS TABLE (
+    charge_original_transaction_id text, transaction_id text, product_id text, at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at
+    FROM movement AS m
+    WHERE m.environment = charge_owner_unnoted.environment AND m.kind = 'charged'
+        AND m.rule IS NULL AND m.known_from <= known_at AND known_at < m.known_until;
+END;
+COMMENT ON FUNCTION charge_owner_unnoted IS
+    'Charges that the journal knew at a moment without noting whose they were.';
+
+-- Bindings that moved from one account to another, and where a second account came in.
+CREATE OR REPLACE FUNCTION binding_item(
+    product text, environment text, include_family_shared boolean, known_at timestamptz,
+    first_moment timestamptz, last_moment timestamptz, moment timestamptz)
+RETURNS TABLE (
+    measure text, rule text, product_id text, original_transaction_id text, transaction_id text,
+    at timestamptz, account_key uuid, from_account_key uuid, decided_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT 'moved', b.rule, b.product_id, b.original_transaction_id, b.transaction_id,
+        b.bound_at, b.account_key, p.account_key, t.decided_at
+    FROM account_binding AS b
+    JOIN account_binding AS p ON p.environment = b.environment
+        AND p.original_transaction_id = b.original_transaction_id AND p.number = b.number - 1
+    JOIN store_transaction AS t ON t.environment = b.environment
+        AND t.original_transaction_id = b.original_transaction_id
+        AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
+    LEFT JOIN charge_owner_unnoted(binding_item.environment, known_at) AS m
+        ON m.charge_original_transaction_id = b.charge_original_transaction_id
+        AND m.transaction_id = b.transaction_id AND m.product_id = b.product_id
+        AND m.at = b.bound_at
+    WHERE (known_at IS NULL OR m.at IS NOT NULL)
+        AND b.environment = binding_item.environment AND b.number > 1
+        AND b.charge_original_transaction_id = b.original_transaction_id
+        AND b.account_key IS DISTINCT FROM p.account_key
+        AND (include_family_shared OR t.ownership_type = 'purchased')
+        AND b.bound_at >= first_moment AND b.bound_at < last_moment
+        AND b.bound_at <= moment
+        AND (product IS NULL OR b.product_id = product)
+    UNION ALL
+    -- Where a second account comes in.
+    SELECT 'shared', b.rule, b.product_id, b.original_transaction_id, b.transaction_id,
+        b.bound_at, b.account_key, p.account_key, t.decided_at
+    FROM account_binding AS b
+    JOIN store_transaction AS t ON t.environment = b.environment
+        AND t.original_transaction_id = b.original_transaction_id
+        AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
+    CROSS JOIN LATERAL (
+        SELECT o.account_key FROM account_binding AS o
+        WHERE o.environment = b.environment
+            AND o.original_transaction_id = b.original_transaction_id
+            AND o.number < b.number AND o.account_key IS NOT NULL
+        ORDER BY o.number LIMIT 1
+    ) AS p
+    LEFT JOIN charge_owner_unnoted(binding_item.environment, known_at) AS m
+        ON m.charge_original_transaction_id = b.charge_original_transaction_id
+        AND m.transaction_id = b.transaction_id AND m.product_id = b.product_id
+        AND m.at = b.bound_at
+    WHERE (known_at IS NULL OR m.at IS NOT NULL)
+        AND b.environment = binding_item.environment AND b.number > 1
+        AND b.charge_original_transaction_id = b.original_transaction_id
+        AND b.account_key <> p.account_key
+        AND NOT EXISTS (
+            SELECT FROM account_binding AS o
+            WHERE o.environment = b.environment
+                AND o.original_transaction_id = b.original_transaction_id
+                AND o.number < b.number AND o.account_key NOT IN (p.account_key))
+        AND (include_family_shared OR t.ownership_type = 'purchased')
+        AND b.bound_at >= first_moment AND b.bound_at < last_moment
+        AND b.bound_at <= moment
+        AND (product IS NULL OR b.product_id = product)
+    UNION ALL
+    -- The same as it was known then.
+    SELECT n.measure, m.rule, m.product_id, m.charge_original_transaction_id, m.transaction_id,
+        m.at, m.account_key,
+        CASE n.measure WHEN 'moved' THEN m.moved_from_key ELSE m.shared_with_key END,
+        m.decided_at
+    FROM movement AS m
+    CROSS JOIN LATERAL unnest(CASE WHEN m.shared_with_key IS NULL THEN ARRAY['moved']
+        ELSE ARRAY['moved', 'shared'] END) AS n (measure)
+    WHERE known_at IS NOT NULL AND m.environment = binding_item.environment
+        AND m.kind = 'charged' AND m.has_moved
+        AND m.at >= first_moment AND m.at < last_moment
+        AND m.at <= moment
+        AND m.known_from <= known_at AND known_at < m.known_until
+        AND (include_family_shared OR m.ownership_type = 'purchased')
+        AND (product IS NULL OR m.product_id = product);
+END;
+COMMENT ON FUNCTION binding_item IS
+    'Bindings that moved between two moments, and where a second account came in.';
+
+-- The act that placed a charge by hand.
+CREATE OR REPLACE FUNCTION placing_act(
+    environment text, original_transaction_id text, transaction_id text, known_at timestamptz)
+RETURNS TABLE (
+    administrator text, reason text, account_key uuid, previous_account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT t.administrator, t.reason, t.account_key, t.previous_account_key
+    FROM administrator_action AS t
+    WHERE t.action IN ('transfer', 'release')
+        AND t.subject = left(environment || '/' || original_transaction_id || '/' || transaction_id, 255)
+        AND (known_at IS NULL OR t.acted_at <= known_at)
+    ORDER BY t.action_id DESC LIMIT 1;
+END;
+COMMENT ON FUNCTION placing_act IS 'The act that placed a charge by hand, as known at known_at.';
+
 CREATE OR REPLACE FUNCTION report_ownership_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
@@ -4015,7 +4197,9 @@ LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT c.measure, calendar_bucket_start((c.at AT TIME ZONE time_zone)::date, span.first_day, bucket),
         c.rule, c.product_id, c.original_transaction_id, c.transaction_id, c.at, 1::bigint,
-        a.account_id, f.account_id, c.decided_at, act.administrator, act.reason
+        a.account_id, f.account_id, c.decided_at, act.administrator,
+        administrator_reason(act.reason, act.account_key, n.account_id, act.previous_account_key,
+            p.account_id)
     FROM (
         SELECT day_start(min(b.from_day), time_zone) AS first_moment,
             day_start(max(b.to_day) + 1, time_zone) AS last_moment,
@@ -4029,94 +4213,17 @@ BEGIN ATOMIC
             include_family_shared, known_at, least(as_of, known_at)) AS t
         WHERE t.measure IN ('decided', 'corrected')
         UNION ALL
-        SELECT 'moved', b.rule, b.product_id, b.original_transaction_id, b.transaction_id,
-            b.bound_at, b.account_key, p.account_key, t.decided_at
-        FROM account_binding AS b
-        JOIN account_binding AS p ON p.environment = b.environment
-            AND p.original_transaction_id = b.original_transaction_id AND p.number = b.number - 1
-        JOIN store_transaction AS t ON t.environment = b.environment
-            AND t.original_transaction_id = b.original_transaction_id
-            AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
-        WHERE (known_at IS NULL OR EXISTS (
-                -- What the journal knew without noting whose it was: it is taken as it is now.
-                SELECT FROM movement AS m
-                WHERE m.environment = b.environment AND m.kind = 'charged' AND m.at = b.bound_at
-                    AND m.transaction_id = b.transaction_id AND m.product_id = b.product_id
-                    AND m.charge_original_transaction_id = b.charge_original_transaction_id
-                    AND m.known_from <= known_at AND known_at < m.known_until AND m.rule IS NULL))
-            AND b.environment = report_ownership_item.environment AND b.number > 1
-            AND b.charge_original_transaction_id = b.original_transaction_id
-            AND b.account_key IS DISTINCT FROM p.account_key
-            AND (include_family_shared OR t.ownership_type = 'purchased')
-            AND b.bound_at >= span.first_moment AND b.bound_at < span.last_moment
-            AND b.bound_at <= least(as_of, known_at)
-            AND (product IS NULL OR b.product_id = product)
-        UNION ALL
-        -- Where a second account comes in.
-        SELECT 'shared', b.rule, b.product_id, b.original_transaction_id, b.transaction_id,
-            b.bound_at, b.account_key, p.account_key, t.decided_at
-        FROM account_binding AS b
-        JOIN store_transaction AS t ON t.environment = b.environment
-            AND t.original_transaction_id = b.original_transaction_id
-            AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
-        CROSS JOIN LATERAL (
-            SELECT o.account_key FROM account_binding AS o
-            WHERE o.environment = b.environment
-                AND o.original_transaction_id = b.original_transaction_id
-                AND o.number < b.number AND o.account_key IS NOT NULL
-            ORDER BY o.number LIMIT 1
-        ) AS p
-        WHERE (known_at IS NULL OR EXISTS (
-                -- What the journal knew without noting whose it was: it is taken as it is now.
-                SELECT FROM movement AS m
-                WHERE m.environment = b.environment AND m.kind = 'charged' AND m.at = b.bound_at
-                    AND m.transaction_id = b.transaction_id AND m.product_id = b.product_id
-                    AND m.charge_original_transaction_id = b.charge_original_transaction_id
-                    AND m.known_from <= known_at AND known_at < m.known_until AND m.rule IS NULL))
-            AND b.environment = report_ownership_item.environment AND b.number > 1
-            AND b.charge_original_transaction_id = b.original_transaction_id
-            AND b.account_key <> p.account_key
-            AND NOT EXISTS (
-                SELECT FROM account_binding AS o
-                WHERE o.environment = b.environment
-                    AND o.original_transaction_id = b.original_transaction_id
-                    AND o.number < b.number AND o.account_key NOT IN (p.account_key))
-            AND (include_family_shared OR t.ownership_type = 'purchased')
-            AND b.bound_at >= span.first_moment AND b.bound_at < span.last_moment
-            AND b.bound_at <= least(as_of, known_at)
-            AND (product IS NULL OR b.product_id = product)
-        UNION ALL
-        -- The same as it was known then.
-        SELECT n.measure, m.rule, m.product_id, m.charge_original_transaction_id, m.transaction_id,
-            m.at, m.account_key,
-            CASE n.measure WHEN 'moved' THEN m.moved_from_key ELSE m.shared_with_key END,
-            m.decided_at
-        FROM movement AS m
-        CROSS JOIN LATERAL unnest(CASE WHEN m.shared_with_key IS NULL THEN ARRAY['moved']
-            ELSE ARRAY['moved', 'shared'] END) AS n (measure)
-        WHERE known_at IS NOT NULL AND m.environment = report_ownership_item.environment
-            AND m.kind = 'charged' AND m.has_moved
-            AND m.at >= span.first_moment AND m.at < span.last_moment
-            AND m.at <= least(as_of, known_at)
-            AND m.known_from <= known_at AND known_at < m.known_until
-            AND (include_family_shared OR m.ownership_type = 'purchased')
-            AND (product IS NULL OR m.product_id = product)
+        SELECT i.measure, i.rule, i.product_id, i.original_transaction_id, i.transaction_id, i.at,
+            i.account_key, i.from_account_key, i.decided_at
+        FROM binding_item(product, environment, include_family_shared, known_at,
+            span.first_moment, span.last_moment, least(as_of, known_at)) AS i
     ) AS c
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key
     LEFT JOIN account_by_key AS f ON f.account_key = c.from_account_key
-    LEFT JOIN LATERAL (
-        SELECT t.administrator,
-            administrator_reason(t.reason, t.account_key, n.account_id, t.previous_account_key,
-                p.account_id) AS reason
-        FROM administrator_action AS t
-        LEFT JOIN account_by_key AS n ON n.account_key = t.account_key
-        LEFT JOIN account_by_key AS p ON p.account_key = t.previous_account_key
-        WHERE c.rule = 'administrator' AND t.action IN ('transfer', 'release')
-            AND t.subject = left(concat_ws('/', report_ownership_item.environment,
-                c.original_transaction_id, c.transaction_id), 255)
-            AND (known_at IS NULL OR t.acted_at <= known_at)
-        ORDER BY t.action_id DESC LIMIT 1
-    ) AS act ON true;
+    LEFT JOIN LATERAL placing_act(CASE WHEN c.rule = 'administrator' THEN environment END,
+        c.original_transaction_id, c.transaction_id, known_at) AS act ON true
+    LEFT JOIN account_by_key AS n ON n.account_key = act.account_key
+    LEFT JOIN account_by_key AS p ON p.account_key = act.previous_account_key;
 END;
 COMMENT ON FUNCTION report_ownership_item IS
     'What report_ownership counts: each charge that was decided or corrected, with its owner; each '
@@ -4174,6 +4281,41 @@ COMMENT ON FUNCTION report_ownership IS
 
 -- unclaimed --------------------------------------------------------------------------------------
 
+CREATE OR REPLACE FUNCTION unclaimed_charge(
+    product text, environment text, include_family_shared boolean, include_trials boolean,
+    known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    charge_original_transaction_id text, transaction_id text, product_id text, at timestamptz,
+    number smallint, currency text, amount_milliunits bigint, price_source text,
+    known_until timestamptz, expires_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at, m.number,
+        m.currency, m.amount_milliunits, m.price_source, m.known_until, m.expires_at
+    FROM movement AS m
+    WHERE m.environment = unclaimed_charge.environment AND m.kind = 'charged'
+        AND m.account_key IS NULL AND m.at <= moment
+        AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+            ELSE m.known_from <= known_at AND known_at < m.known_until END
+        AND (include_family_shared OR m.ownership_type = 'purchased')
+        AND (include_trials OR m.period_type <> 'trial')
+        AND (product IS NULL OR m.product_id = product);
+END;
+COMMENT ON FUNCTION unclaimed_charge IS 'Charges that no account owned, as known now or at known_at.';
+
+CREATE OR REPLACE FUNCTION first_seen(
+    environment text, original_transaction_id text, transaction_id text, product_id text)
+RETURNS TABLE (recorded_at timestamptz, expires_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT t.recorded_at, t.expires_at
+    FROM store_transaction AS t
+    WHERE t.environment = first_seen.environment
+        AND t.original_transaction_id = first_seen.original_transaction_id
+        AND t.transaction_id = first_seen.transaction_id AND t.product_id = first_seen.product_id;
+END;
+COMMENT ON FUNCTION first_seen IS 'When a transaction was first recorded, and when its period ends.';
+
 CREATE OR REPLACE FUNCTION report_unclaimed_item(
     product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
@@ -4187,19 +4329,17 @@ BEGIN ATOMIC
     SELECT coalesce(t.expires_at <= t.recorded_at, false), age.class, m.product_id,
         m.charge_original_transaction_id, m.transaction_id, m.at, t.recorded_at, t.expires_at,
         m.number::bigint, m.currency, m.amount_milliunits, m.price_source
-    FROM movement AS m
-    LEFT JOIN store_transaction AS u ON u.environment = m.environment
+    FROM unclaimed_charge(product, environment, include_family_shared, include_trials,
+        known_at, least(as_of, known_at)) AS m
+    LEFT JOIN store_transaction AS u ON u.environment = report_unclaimed_item.environment
         AND u.original_transaction_id = m.charge_original_transaction_id
         AND u.transaction_id = m.transaction_id AND u.product_id = m.product_id
         AND u.rule IS NOT NULL AND u.owner_account_key IS NULL
     -- One by one those that nobody owned at known_at, and somebody does now.
-    LEFT JOIN LATERAL (
-        SELECT s.recorded_at, s.expires_at FROM store_transaction AS s
-        WHERE known_at IS NOT NULL AND u.recorded_at IS NULL AND s.environment = m.environment
-            AND s.original_transaction_id = m.charge_original_transaction_id
-            AND s.transaction_id = m.transaction_id AND s.product_id = m.product_id
-        LIMIT 1
-    ) AS c ON true
+    LEFT JOIN LATERAL first_seen(
+        CASE WHEN known_at IS NOT NULL AND u.recorded_at IS NULL
+            THEN report_unclaimed_item.environment END,
+        m.charge_original_transaction_id, m.transaction_id, m.product_id) AS c ON true
     CROSS JOIN LATERAL (
         SELECT coalesce(u.recorded_at, c.recorded_at) AS recorded_at,
             -- What was not known any more by now was noted; all else is as it was.
@@ -4217,14 +4357,7 @@ BEGIN ATOMIC
         ('4: under 30 days', least(as_of, known_at) - interval '720 hours',
             least(as_of, known_at) - interval '168 hours'),
         ('5: 30 days and more', '-infinity', least(as_of, known_at) - interval '720 hours')
-    ) AS age (class, after, until) ON t.recorded_at > age.after AND t.recorded_at <= age.until
-    WHERE m.environment = report_unclaimed_item.environment AND m.kind = 'charged'
-        AND m.account_key IS NULL AND m.at <= least(as_of, known_at)
-        AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
-            ELSE m.known_from <= known_at AND known_at < m.known_until END
-        AND (include_family_shared OR m.ownership_type = 'purchased')
-        AND (include_trials OR m.period_type <> 'trial')
-        AND (product IS NULL OR m.product_id = product);
+    ) AS age (class, after, until) ON t.recorded_at > age.after AND t.recorded_at <= age.until;
 END;
 COMMENT ON FUNCTION report_unclaimed_item IS
     'Each charge that report_unclaimed counts, under its own original transaction.';
@@ -4258,6 +4391,26 @@ COMMENT ON FUNCTION report_unclaimed IS
 -- orders -----------------------------------------------------------------------------------------
 
 -- Orders and payments, each under the columns of report_orders that it is counted in.
+CREATE OR REPLACE FUNCTION order_opened(
+    product text, environment text, known_at timestamptz, first_moment timestamptz,
+    last_moment timestamptz, moment timestamptz)
+RETURNS TABLE (
+    order_id uuid, product_id text, created_at timestamptz, account_key uuid,
+    original_transaction_id text, transaction_id text, status text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT p.order_id, p.product_id, p.created_at, p.account_key,
+        p.original_transaction_id, p.transaction_id,
+        CASE WHEN known_at IS NULL OR p.fulfilled_at <= known_at THEN p.status ELSE 'open' END
+    FROM purchase_order AS p
+    WHERE coalesce(CASE WHEN known_at IS NULL OR p.fulfilled_at <= known_at THEN p.environment END,
+            order_opened.environment) = order_opened.environment
+        AND p.created_at >= first_moment AND p.created_at < last_moment
+        AND p.created_at <= moment AND (product IS NULL OR p.product_id = product);
+END;
+COMMENT ON FUNCTION order_opened IS
+    'Orders that were opened between two moments, as known now or at known_at.';
+
 CREATE OR REPLACE FUNCTION order_item(
     from_date date, to_date date, bucket text, time_zone text, product text, environment text,
     known_at timestamptz, moment timestamptz)
@@ -4279,42 +4432,26 @@ BEGIN ATOMIC
         t.charged_at, (extract(epoch FROM t.charged_at - o.created_at) * 1000)::bigint,
         t.period_type, t.currency, t.price_milliunits, o.account_key
     FROM span
-    JOIN (
-        SELECT p.order_id, p.product_id, p.created_at, p.account_key, p.environment,
-            p.original_transaction_id, p.transaction_id,
-            CASE WHEN known_at IS NULL OR p.fulfilled_at <= known_at THEN p.status ELSE 'open' END
-                AS status
-        FROM purchase_order AS p
-        WHERE coalesce(CASE WHEN known_at IS NULL OR p.fulfilled_at <= known_at THEN p.environment END,
-                order_item.environment) = order_item.environment
-            AND p.created_at <= moment AND (product IS NULL OR p.product_id = product)
-    ) AS o ON o.created_at >= span.first_moment AND o.created_at < span.last_moment
+    CROSS JOIN LATERAL order_opened(product, environment, known_at, span.first_moment,
+        span.last_moment, moment) AS o
     LEFT JOIN store_transaction AS t ON o.status IN ('fulfilled', 'refunded')
-        AND t.environment = o.environment
+        AND t.environment = order_item.environment
         AND t.original_transaction_id = o.original_transaction_id
         AND t.transaction_id = o.transaction_id AND t.product_id = o.product_id
         -- It names the order in its turn; and there is an index of those that do.
         AND t.order_id IS NOT NULL
         AND t.charged_at <= moment
+    LEFT JOIN refund_movement(order_item.environment, known_at) AS r
+        ON r.original_transaction_id = t.original_transaction_id
+        AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
     CROSS JOIN LATERAL unnest(CASE
         WHEN o.status = 'expired' THEN ARRAY['opened', 'expired']
         -- It was not paid at the moment, or is not at all.
         WHEN t.charged_at IS NULL THEN ARRAY['opened', 'open']
         WHEN CASE WHEN known_at IS NULL
             -- A refund whose date is not found has always been.
-            THEN o.status = 'refunded' AND NOT EXISTS (
-                SELECT FROM movement AS r
-                WHERE r.environment = t.environment AND r.kind = 'refunded'
-                    AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
-                    AND r.charge_original_transaction_id = t.original_transaction_id
-                    AND r.at > moment AND r.known_until = 'infinity')
-            ELSE EXISTS (
-                SELECT FROM movement AS r
-                WHERE r.environment = t.environment AND r.kind = 'refunded'
-                    AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
-                    AND r.charge_original_transaction_id = t.original_transaction_id
-                    AND r.at <= moment AND r.known_from <= known_at AND known_at < r.known_until)
-            END
+            THEN o.status = 'refunded' AND (r.at > moment) IS NOT TRUE
+            ELSE r.at <= moment END
             THEN ARRAY['opened', 'paid', 'refunded']
         ELSE ARRAY['opened', 'paid'] END) AS m (measure)
     UNION ALL
@@ -4330,6 +4467,24 @@ END;
 COMMENT ON FUNCTION order_item IS
     'Orders and payments, once for each column of report_orders in which they are counted.';
 
+CREATE OR REPLACE FUNCTION charged_between(
+    first_moment timestamptz, last_moment timestamptz, environment text, known_at timestamptz)
+RETURNS TABLE (
+    charge_original_transaction_id text, transaction_id text, product_id text, at timestamptz,
+    currency text, amount_milliunits bigint, price_source text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at, m.currency,
+        m.amount_milliunits, m.price_source
+    FROM movement AS m
+    WHERE m.environment = charged_between.environment AND m.kind = 'charged'
+        AND m.at >= first_moment AND m.at <= last_moment
+        AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+            ELSE m.known_from <= known_at AND known_at < m.known_until END;
+END;
+COMMENT ON FUNCTION charged_between IS
+    'Charges between two moments, as known now or at known_at.';
+
 CREATE OR REPLACE FUNCTION report_orders_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
@@ -4340,28 +4495,30 @@ RETURNS TABLE (
     currency text, amount_milliunits bigint, price_source text, account_id text)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
+    WITH item AS (
+        SELECT * FROM order_item(from_date, to_date, bucket, time_zone, product, environment, known_at,
+            least(as_of, known_at))
+    )
     SELECT i.measure, i.from_day, i.product_id, i.order_id, i.original_transaction_id,
         i.transaction_id, i.at, i.charged_at, i.wait_ms, 1::bigint, price.currency,
         CASE WHEN price.currency IS NOT NULL THEN price.amount_milliunits END, price.price_source,
         a.account_id
-    FROM order_item(from_date, to_date, bucket, time_zone, product, environment, known_at,
-        least(as_of, known_at)) AS i
+    FROM item AS i
     -- What revenue counts of it.
-    LEFT JOIN LATERAL (
+    LEFT JOIN charged_between((SELECT min(item.charged_at) FROM item),
+        (SELECT max(item.charged_at) FROM item), environment, known_at) AS m
+        ON m.at = i.charged_at AND m.transaction_id = i.transaction_id
+        AND m.product_id = i.product_id
+        AND m.charge_original_transaction_id = i.original_transaction_id
+    CROSS JOIN LATERAL (
         SELECT m.currency, m.amount_milliunits, m.price_source
-        FROM movement AS m
-        WHERE m.environment = report_orders_item.environment AND m.kind = 'charged'
-            AND m.at = i.charged_at AND m.transaction_id = i.transaction_id
-            AND m.product_id = i.product_id
-            AND m.charge_original_transaction_id = i.original_transaction_id
-            AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
-                ELSE m.known_from <= known_at AND known_at < m.known_until END
+        WHERE m.at IS NOT NULL
         UNION ALL
         -- Of another name of a charge there is no movement.
-        SELECT i.currency, i.amount_milliunits, 'app_store'
-        WHERE i.currency IS NOT NULL AND i.amount_milliunits IS NOT NULL
-        LIMIT 1
-    ) AS price ON true
+        SELECT CASE WHEN i.amount_milliunits IS NOT NULL THEN i.currency END, i.amount_milliunits,
+            CASE WHEN i.currency IS NOT NULL AND i.amount_milliunits IS NOT NULL THEN 'app_store' END
+        WHERE m.at IS NULL
+    ) AS price
     LEFT JOIN account_by_key AS a ON a.account_key = i.account_key;
 END;
 COMMENT ON FUNCTION report_orders_item IS
@@ -4535,6 +4692,10 @@ BEGIN
         GRANT EXECUTE
             ON FUNCTION erase_submissions, age_out_submissions, age_out_notifications
             TO tenure_program;
+        IF NOT (SELECT prosecdef FROM pg_proc WHERE oid = 'erase_submissions'::regproc) THEN
+            -- On a Citus, where it has the rights of whoever calls it: see SchemaDistributor.
+            GRANT DELETE ON submission_payload, submission_exchange TO tenure_program;
+        END IF;
         GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
         -- What was known stays known: a movement is closed, and neither changed nor deleted.
         REVOKE UPDATE, DELETE ON movement FROM tenure_program;

@@ -1,6 +1,49 @@
 import Postgres
 import Subscriptions
 
+/// What reports count of a charge, of a row of `store_transaction`: what `charge_basis` takes.
+struct CountedCharge: Hashable, Sendable {
+  private let rule: Decision.Rule
+  private let decidedAt: Timestamp
+  private let correctedAt: Timestamp?
+  private let chargedAt: Timestamp
+  private let kind: ChargeKind
+  private let productType: ProductType?
+  private let ownershipType: OwnershipType
+  private let isOwned: Bool
+  private let isRevoked: Bool
+  private let isOrdered: Bool
+  private let isDelivered: Bool
+
+  /// - Returns: Nil for an alias: nothing is counted of it.
+  init?(_ row: TransactionRow, _ fulfilment: Fulfilment?) {
+    guard let recorded = row.recorded else { return nil }
+    rule = recorded.decision.rule
+    decidedAt = recorded.decidedAt
+    correctedAt = recorded.correctedAt
+    chargedAt = row.transaction.chargedAt
+    // As ChargeSums.kind.
+    let isRenewed = [.renewedAtPeriodEnd, .recoveredFromBillingProblem]
+      .contains(recorded.decision.finding.ground)
+    kind = row.transaction.kind == .unknown && isRenewed ? .renewal : row.transaction.kind
+    productType = row.transaction.productType
+    ownershipType = row.transaction.ownershipType
+    isOwned = recorded.decision.owner != nil
+    isRevoked = row.transaction.revocation.current != nil
+    isOrdered = fulfilment?.orderID != nil
+    isDelivered = fulfilment?.deliveredAt != nil
+  }
+
+  /// The values of a row of `charge_change`.
+  fileprivate func values(_ key: TransactionKey, _ number: Int) -> SQL {
+    """
+    (\(key.line.environment), \(key.line.originalTransactionID), \(key.productID), \(number),
+      \(rule), \(decidedAt), \(correctedAt), \(chargedAt), \(kind), \(productType),
+      \(ownershipType), \(isOwned), \(isRevoked), \(isOrdered), \(isDelivered))
+    """
+  }
+}
+
 /// What reports count of charges beside the journal: who writes a row of `store_transaction` notes
 /// what that changes of the sums by the day.
 ///
@@ -8,31 +51,18 @@ import Subscriptions
 /// was counted as before; of what reports do not count, nothing is noted. Recordings only ever add,
 /// so that none waits for another's sum.
 enum ChargeSums {
-  /// Adds to a statement that inserts or updates a transaction's row what it changes of the sums.
-  ///
-  /// What was there is read as it stands: with the condition below pushed into it, a plan that was
-  /// made while the table was empty could begin with another index than the primary key.
+  /// Notes that a charge is counted in another way from now on.
   ///
   /// - Parameters:
-  ///   - write: Writes the one row, and returns nothing.
-  ///   - key: The row's, whose line is locked.
-  /// - Returns: One statement, for what is noted has to be of the same moment.
-  static func noting(_ write: SQL, of key: TransactionKey) -> SQL {
-    """
-    WITH old AS MATERIALIZED (
-      SELECT \(counted) FROM tenure.store_transaction WHERE \(condition(key))
-    ), new AS (
-      \(write)
-      RETURNING \(counted)
-    )
-    \(insert(key))
-    SELECT \(key.line.environment), \(key.line.originalTransactionID), \(key.productID),
-      sum(number), \(names)
-    FROM (SELECT 1 AS number, * FROM new UNION ALL SELECT -1, * FROM old) AS change
-    WHERE rule IS NOT NULL
-    GROUP BY \(names)
-    HAVING sum(number) <> 0
-    """
+  ///   - key: Its transaction, whose line is locked.
+  ///   - old: What its row was counted as; nil: there was none, or it was not counted.
+  ///   - new: What it is counted as.
+  /// - Returns: One statement; none where nothing changes.
+  static func change(
+    of key: TransactionKey, from old: CountedCharge?, to new: CountedCharge?
+  ) -> [SQL] {
+    let rows = old == new ? [] : [old?.values(key, -1), new?.values(key, 1)].compactMap(\.self)
+    return rows.isEmpty ? [] : ["\(insert) VALUES \(rows.joined(separator: ", "))"]
   }
 
   /// Deletes a transaction's row, and notes what that changes of the sums.
@@ -42,7 +72,7 @@ enum ChargeSums {
       DELETE FROM tenure.store_transaction WHERE \(condition(key))
       RETURNING \(counted)
     )
-    \(insert(key))
+    \(insert)
     SELECT \(key.line.environment), \(key.line.originalTransactionID), \(key.productID), -1,
       \(names)
     FROM old
@@ -71,12 +101,10 @@ enum ChargeSums {
       is_revoked, is_ordered, is_delivered
     """
 
-  private static func insert(_ key: TransactionKey) -> SQL {
-    """
+  private static let insert: SQL = """
     INSERT INTO tenure.charge_change (environment, original_transaction_id, product_id, number,
       \(names))
     """
-  }
 
   private static func condition(_ key: TransactionKey) -> SQL {
     """

@@ -49,7 +49,7 @@ struct FamilyRebuild {
     let writes = FamilyWrites(
       stored: nothing, line: folded, rule: rule,
       entries: try entries.map { SourcedEntry(entry: try $0.entry(), source: $0.source) },
-      names: names, catalogue: nil)
+      names: names, catalogue: nil, over: stored)
     let rows = MovementRow.rows(of: folded, rule: rule, in: catalogue)
     return stored.members.keys.sorted().flatMap { Self.clear($0, names: names) }
       + stored.rows.keys.filter { folded.history[$0] == nil }.sorted().map(ChargeSums.deletion)

@@ -12,6 +12,8 @@ struct FamilyWrites {
   /// What becomes of the accounts' holdings by it.
   let holdings: HoldingChange
   private let storedRows: [TransactionKey: TransactionRow]
+  /// What reports count now of the rows that are stored.
+  private let counted: [TransactionKey: CountedCharge]
   private let line: Line
   private let rule: OwnershipRule
   private let rows: [TransactionRow]
@@ -27,9 +29,10 @@ struct FamilyWrites {
   ///   - entries: The entries that made it so.
   ///   - names: The account ids behind the keys of all accounts that own something here.
   ///   - catalogue: By what the journal is written; nil: it is left as it is.
+  ///   - written: The family whose rows the tables hold, where they are not those of `stored`.
   init(
     stored: StoredFamily, line: Line, rule: OwnershipRule, entries: [SourcedEntry],
-    names: [AccountKey: String], catalogue: Catalogue?
+    names: [AccountKey: String], catalogue: Catalogue?, over written: StoredFamily? = nil
   ) {
     self.stored = stored
     let storedRule = stored.rule
@@ -37,6 +40,7 @@ struct FamilyWrites {
     holdings = HoldingChange(
       from: stored, storedRule, to: line, rule, by: entries.map(\.entry))
     storedRows = stored.rows
+    counted = (written ?? stored).countedCharges
     self.line = line
     self.rule = rule
     rows = TransactionRow.rows(of: line, rule: rule)
@@ -130,12 +134,17 @@ struct FamilyWrites {
   // MARK: Projections
 
   private func transactionUpserts() -> [SQL] {
-    rows.compactMap { row in
-      guard var known = storedRows[row.transaction.key] else { return row.upsert }
-      // What the line's confirmation says of the row need not be written into it.
-      known.transaction = known.transaction.confirmed(
-        by: confirmations[row.transaction.key.line])
-      return known == row ? nil : row.upsert
+    rows.flatMap { row -> [SQL] in
+      let key = row.transaction.key
+      if var known = storedRows[key] {
+        // What the line's confirmation says of the row need not be written into it.
+        known.transaction = known.transaction.confirmed(by: confirmations[key.line])
+        if known == row { return [] }
+      }
+      let fulfilment = stored.members[key.line]?.fulfilments[key]
+      return [row.upsert]
+        + ChargeSums.change(
+          of: key, from: counted[key], to: CountedCharge(row, fulfilment))
     }
   }
 

@@ -26,16 +26,22 @@ extension Ledger {
       else { return nil }
       if let deliveredAt = family.fulfilment(of: charge).deliveredAt { return (deliveredAt, false) }
       guard charge.revocation == nil else { throw LedgerError.revokedCharge(charge.id) }
-      try await database.commit(with: [
-        ChargeSums.noting(
+      guard let row = family.rows[charge.id] else {
+        preconditionFailure("The transaction that names a charge has a row.")
+      }
+      var fulfilment = family.members[charge.id.line]?.fulfilments[charge.id] ?? Fulfilment()
+      let counted = CountedCharge(row, fulfilment)
+      fulfilment.deliveredAt = now
+      try await database.commit(
+        with: [
           """
           UPDATE tenure.store_transaction SET delivered_at = \(now)
           WHERE environment = \(charge.id.line.environment)
             AND original_transaction_id = \(charge.id.line.originalTransactionID)
             AND transaction_id = \(charge.id.transactionID)
             AND product_id = \(charge.id.productID)
-          """, of: charge.id)
-      ])
+          """
+        ] + ChargeSums.change(of: charge.id, from: counted, to: CountedCharge(row, fulfilment)))
       return (now, true)
     }
   }

@@ -280,7 +280,6 @@ extension Ledger {
         transaction_id = \(charge.id.transactionID)
       WHERE account_key = \(order.account) AND order_id = \(order.id)
       """,
-      set(order.id, on: charge.id),
       Job.delete(.expireOrder(order.id)),
     ]
   }
@@ -297,32 +296,28 @@ extension Ledger {
   ///
   /// - Parameters:
   ///   - order: The order.
-  ///   - transactions: Those of the charge that name it.
   ///   - now: The moment.
   /// - Returns: The statements.
-  func reopen(
-    _ order: PurchaseOrder, fulfilledBy transactions: [TransactionKey], at now: Timestamp
-  ) -> [SQL] {
+  func reopen(_ order: PurchaseOrder, at now: Timestamp) -> [SQL] {
     [
       """
       UPDATE tenure.purchase_order SET status = 'open', fulfilled_at = NULL, is_named = false,
         environment = NULL, original_transaction_id = NULL, transaction_id = NULL
       WHERE account_key = \(order.account) AND order_id = \(order.id)
-      """
-    ] + transactions.map { Self.set(nil, on: $0) } + [
-      Job.insert(.expireOrder(order.id), runAt: order.createdAt + orderLifetime, at: now)
+      """,
+      Job.insert(.expireOrder(order.id), runAt: order.createdAt + orderLifetime, at: now),
     ]
   }
 
-  private static func set(_ order: UUID?, on transaction: TransactionKey) -> SQL {
-    ChargeSums.noting(
-      """
-      UPDATE tenure.store_transaction SET order_id = \(order)
-      WHERE environment = \(transaction.line.environment)
-        AND original_transaction_id = \(transaction.line.originalTransactionID)
-        AND transaction_id = \(transaction.transactionID)
-        AND product_id = \(transaction.productID)
-      """, of: transaction)
+  /// The statement that lets a transaction name the order that its charge fulfilled.
+  static func set(_ order: UUID?, on transaction: TransactionKey) -> SQL {
+    """
+    UPDATE tenure.store_transaction SET order_id = \(order)
+    WHERE environment = \(transaction.line.environment)
+      AND original_transaction_id = \(transaction.line.originalTransactionID)
+      AND transaction_id = \(transaction.transactionID)
+      AND product_id = \(transaction.productID)
+    """
   }
 
   /// The statement that follows a charge's refund, or the refund's reversal, on its order.

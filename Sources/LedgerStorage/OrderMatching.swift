@@ -12,6 +12,8 @@ struct OrderMatching {
   private(set) var statements: [SQL] = []
   private(set) var changes: [OrderChange] = []
   private var fulfilments: [Charge.ID: UUID]
+  /// The orders that transactions name after the statements, where these say so.
+  private var named: [TransactionKey: UUID?] = [:]
 
   init(recording: Recording, terms: AccessTerms, now: Timestamp) {
     self.recording = recording
@@ -147,6 +149,7 @@ struct OrderMatching {
   private mutating func fulfil(_ order: PurchaseOrder, by charge: Charge, isNamed: Bool) {
     fulfilments[charge.id] = order.id
     statements += Ledger.fulfil(order, by: charge, isNamed: isNamed, at: now)
+    set(order.id, on: charge.id)
     note(.fulfilled, order, charge)
   }
 
@@ -155,8 +158,25 @@ struct OrderMatching {
   ) {
     fulfilments[charge.id] = nil
     let transactions = self.transactions(of: charge).filter { $0.order == order.id }.map(\.key)
-    statements += ledger.reopen(order, fulfilledBy: transactions, at: now)
+    statements += ledger.reopen(order, at: now)
+    for transaction in transactions { set(nil, on: transaction) }
     note(.reopened, order, charge)
+  }
+
+  /// Lets a transaction name an order, and notes how its charge is counted then.
+  private mutating func set(_ order: UUID?, on key: TransactionKey) {
+    guard let family = recording.family(of: key) else {
+      preconditionFailure("Orders are matched with what was recorded.")
+    }
+    var fulfilment = family.before.members[key.line]?.fulfilments[key] ?? Fulfilment()
+    if let order = named[key] { fulfilment.orderID = order }
+    named[key] = .some(order)
+    var after = fulfilment
+    after.orderID = order
+    statements.append(Ledger.set(order, on: key))
+    guard let row = TransactionRow.row(of: key, in: family.line, rule: family.rule) else { return }
+    statements += ChargeSums.change(
+      of: key, from: CountedCharge(row, fulfilment), to: CountedCharge(row, after))
   }
 
   private mutating func note(

@@ -6,18 +6,29 @@ import Subscriptions
 extension TransactionRow {
   /// A row for each transaction of a line and its family.
   static func rows(of line: Line, rule: OwnershipRule) -> [TransactionRow] {
-    line.history.transactions.map { transaction in
-      guard let position = rule.position(of: transaction.key) else {
-        preconditionFailure("Every transaction reports a charge.")
-      }
-      let charge = rule.charges[position]
-      return TransactionRow(
-        transaction: transaction,
-        tokenHolder: line.history.holder(of: transaction.appAccountToken?.value),
-        charge: charge.id,
-        revokedAt: line.history.revocation(of: transaction, in: charge)?.at,
-        recorded: charge.id == transaction.key ? line.decisions[charge.id] : nil)
+    line.history.transactions.map { row(of: $0, in: line, rule: rule) }
+  }
+
+  /// The row of one of a line's transactions; nil: there is no such transaction.
+  static func row(
+    of key: TransactionKey, in line: Line, rule: OwnershipRule
+  ) -> TransactionRow? {
+    line.history[key].map { row(of: $0, in: line, rule: rule) }
+  }
+
+  private static func row(
+    of transaction: StoreTransaction, in line: Line, rule: OwnershipRule
+  ) -> TransactionRow {
+    guard let position = rule.position(of: transaction.key) else {
+      preconditionFailure("Every transaction reports a charge.")
     }
+    let charge = rule.charges[position]
+    return TransactionRow(
+      transaction: transaction,
+      tokenHolder: line.history.holder(of: transaction.appAccountToken?.value),
+      charge: charge.id,
+      revokedAt: line.history.revocation(of: transaction, in: charge)?.at,
+      recorded: charge.id == transaction.key ? line.decisions[charge.id] : nil)
   }
 }
 

@@ -64,7 +64,8 @@ package struct SchemaDistributor: Sendable {
       logger.info("Table distributed", metadata: ["table": "\(table)"])
       outcome.tables.append(table)
     }
-    if !outcome.tables.isEmpty {
+    let changed = try await useInvokersRights()
+    if !outcome.tables.isEmpty || changed {
       // A local table is made anew by Citus, without the privileges on it and on its views.
       _ = try await database.query("SELECT tenure.grant_privileges()")
     }
@@ -109,6 +110,22 @@ package struct SchemaDistributor: Sendable {
       """
     ).decode(String.self)
     guard unknown.isEmpty else { throw DistributionError.unknownRoles(unknown) }
+  }
+
+  /// Lets the function that erases submissions work with the rights of the program that calls it.
+  ///
+  /// Citus refuses to write as the owner what the program has written in the same transaction. The
+  /// other functions with the owner's rights are called on their own.
+  ///
+  /// - Returns: Whether it had the owner's rights.
+  private func useInvokersRights() async throws -> Bool {
+    let isOwners = try await database.query(
+      "SELECT prosecdef FROM pg_proc WHERE oid = 'tenure.erase_submissions'::regproc"
+    ).decodeOnly(Bool.self)
+    if isOwners {
+      try await database.runScript("ALTER FUNCTION tenure.erase_submissions SECURITY INVOKER")
+    }
+    return isOwners
   }
 
   private func setSequentialMode() async throws {

@@ -230,6 +230,13 @@ struct StoredFamily: Sendable {
   /// When the family's last entry was recorded.
   var lastRecordedAt: Timestamp? { members.values.compactMap(\.head.recordedAt).max() }
 
+  /// What reports count of the rows of its transactions.
+  var countedCharges: [TransactionKey: CountedCharge] {
+    rows.reduce(into: [:]) { counted, row in
+      counted[row.key] = CountedCharge(row.value, members[row.key.line]?.fulfilments[row.key])
+    }
+  }
+
   func fulfilment(of charge: Charge) -> Fulfilment {
     // What is an alias now may have been fulfilled or delivered as a charge of its own.
     let fulfilments = charge.transactions.compactMap { members[$0.line]?.fulfilments[$0] }

@@ -13,11 +13,11 @@ struct TransactionRow: Hashable, Sendable {
   /// Nil for an alias.
   var recorded: Line.RecordedDecision?
 
-  /// Writes the row, whether there is one or not, and notes what reports count of it.
+  /// Writes the row, whether there is one or not.
   var upsert: SQL {
     let (key, charge, decision) = (transaction.key, charge, recorded?.decision)
     let (finding, revocation) = (decision?.finding, transaction.revocation)
-    let write: SQL = """
+    return """
       INSERT INTO tenure.store_transaction (
         environment, original_transaction_id, transaction_id, product_id, number, recorded_at,
         kind, purchased_at, original_purchased_at, charged_at, expires_at, expires_as_of,
@@ -92,7 +92,6 @@ struct TransactionRow: Hashable, Sendable {
         switched_off_at = excluded.switched_off_at, is_provisional = excluded.is_provisional,
         decided_at = excluded.decided_at, corrected_at = excluded.corrected_at
       """
-    return ChargeSums.noting(write, of: key)
   }
 
   /// Reads a line's rows in the order in which they were recorded.
