@@ -1398,13 +1398,12 @@ CREATE TABLE movement (
         ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced')),
     CONSTRAINT movement_money_has_currency CHECK (currency IS NOT NULL
         OR amount_milliunits = 0 AND mrr_twelfths = 0 AND price_source IS NULL),
-    CONSTRAINT movement_ownership CHECK (CASE
-        WHEN rule IS NULL THEN num_nonnulls(decided_at, corrected_at, has_moved, moved_from_key,
-            shared_with_key, is_renewal) = 0
-        ELSE kind = 'charged' AND num_nulls(decided_at, has_moved, is_renewal) = 0
+    CONSTRAINT movement_ownership CHECK (CASE kind
+        WHEN 'charged' THEN num_nulls(rule, decided_at, has_moved, is_renewal, expires_at) = 0
             AND (has_moved OR num_nonnulls(moved_from_key, shared_with_key) = 0)
+        ELSE num_nonnulls(rule, decided_at, corrected_at, has_moved, moved_from_key,
+            shared_with_key, is_renewal, expires_at) = 0
     END),
-    CONSTRAINT movement_expiry CHECK (expires_at IS NULL OR kind = 'charged'),
     CONSTRAINT movement_known CHECK (known_from <= known_until)
 );
 COMMENT ON TABLE movement IS
@@ -3728,9 +3727,9 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION order_fulfilled IS 'Orders that were fulfilled at a moment.';
 
--- Charges with what was known of them at a moment. What the journal says of a charge it closes when it
--- changes: so what it had closed by now says how it was, as far as it had begun to note it, and all else
--- is as it was. Revoked was what the journal knew of a refund, at its date, and what it calls none now
+-- Charges with what was known of them at a moment. The journal closes its row of a charge when the charge
+-- changes: rows closed since say how it was, and all else is as it was. Revoked was what the journal knew
+-- of a refund, at its date, and what it calls none now
 -- (an upgrade) since Apple's word and whatever the date; ordered was what had fulfilled its order.
 CREATE OR REPLACE FUNCTION charge_then(environment text, known_at timestamptz)
 RETURNS TABLE (
@@ -3767,12 +3766,9 @@ BEGIN ATOMIC
             -- The date of the transaction that names the charge, which may be later than the charge's: as
             -- it is, or was before Apple gave an earlier one.
             greatest(m.at, t.charged_at),
-            CASE WHEN m.is_renewal THEN 'renewal' WHEN m.is_renewal IS NULL THEN t.kind
-                ELSE 'purchase' END,
+            CASE WHEN m.is_renewal THEN 'renewal' ELSE 'purchase' END,
             coalesce(m.product_type, 'unknown'), m.ownership_type, m.period_type,
-            t.price_milliunits, t.currency, m.account_key, coalesce(m.rule, t.rule), t.ground,
-            CASE WHEN m.rule IS NULL THEN t.decided_at ELSE m.decided_at END,
-            CASE WHEN m.rule IS NULL THEN t.corrected_at ELSE m.corrected_at END,
+            t.price_milliunits, t.currency, m.account_key, m.rule, t.ground, m.decided_at, m.corrected_at,
             CASE WHEN t.revoked_at IS NOT NULL THEN t.revocation_known_at END, t.order_id, t.delivered_at
         FROM charged_before(charge_then.environment, known_at) AS m
         JOIN store_transaction AS t ON t.environment = charge_then.environment
@@ -4073,20 +4069,6 @@ RETURN replace(replace(reason,
 COMMENT ON FUNCTION administrator_reason IS
     'The reason of an act, with the names that its accounts have now.';
 
--- Charges that the journal knew at a moment without noting whose they were: they are taken as they are now.
-CREATE OR REPLACE FUNCTION charge_owner_unnoted(environment text, known_at timestamptz)
-RETURNS TABLE (
-    charge_original_transaction_id text, transaction_id text, product_id text, at timestamptz)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at
-    FROM movement AS m
-    WHERE m.environment = charge_owner_unnoted.environment AND m.kind = 'charged'
-        AND m.rule IS NULL AND m.known_from <= known_at AND known_at < m.known_until;
-END;
-COMMENT ON FUNCTION charge_owner_unnoted IS
-    'Charges that the journal knew at a moment without noting whose they were.';
-
 -- Bindings that moved from one account to another, and where a second account came in.
 CREATE OR REPLACE FUNCTION binding_item(
     product text, environment text, include_family_shared boolean, known_at timestamptz,
@@ -4104,11 +4086,7 @@ BEGIN ATOMIC
     JOIN store_transaction AS t ON t.environment = b.environment
         AND t.original_transaction_id = b.original_transaction_id
         AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
-    LEFT JOIN charge_owner_unnoted(binding_item.environment, known_at) AS m
-        ON m.charge_original_transaction_id = b.charge_original_transaction_id
-        AND m.transaction_id = b.transaction_id AND m.product_id = b.product_id
-        AND m.at = b.bound_at
-    WHERE (known_at IS NULL OR m.at IS NOT NULL)
+    WHERE known_at IS NULL
         AND b.environment = binding_item.environment AND b.number > 1
         AND b.charge_original_transaction_id = b.original_transaction_id
         AND b.account_key IS DISTINCT FROM p.account_key
@@ -4131,11 +4109,7 @@ BEGIN ATOMIC
             AND o.number < b.number AND o.account_key IS NOT NULL
         ORDER BY o.number LIMIT 1
     ) AS p
-    LEFT JOIN charge_owner_unnoted(binding_item.environment, known_at) AS m
-        ON m.charge_original_transaction_id = b.charge_original_transaction_id
-        AND m.transaction_id = b.transaction_id AND m.product_id = b.product_id
-        AND m.at = b.bound_at
-    WHERE (known_at IS NULL OR m.at IS NOT NULL)
+    WHERE known_at IS NULL
         AND b.environment = binding_item.environment AND b.number > 1
         AND b.charge_original_transaction_id = b.original_transaction_id
         AND b.account_key <> p.account_key
@@ -4343,7 +4317,7 @@ BEGIN ATOMIC
     CROSS JOIN LATERAL (
         SELECT coalesce(u.recorded_at, c.recorded_at) AS recorded_at,
             -- What was not known any more by now was noted; all else is as it was.
-            CASE WHEN known_at IS NOT NULL AND m.known_until < 'infinity' AND m.expires_at IS NOT NULL
+            CASE WHEN known_at IS NOT NULL AND m.known_until < 'infinity'
                 THEN nullif(m.expires_at, 'infinity')
                 ELSE coalesce(u.expires_at, c.expires_at) END AS expires_at
     ) AS t

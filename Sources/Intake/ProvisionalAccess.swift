@@ -86,11 +86,10 @@ extension ProvisionalAccess.Proof {
       else { continue }
       let end = min(holding.end(in: catalogue) ?? limit, holding.revokedAt ?? limit, limit)
       guard now < end else { continue }
-      for entitlement in holding.entitlements(in: catalogue) ?? [] {
-        let name = ExactText(entitlement)
+      for name in holding.entitlements(in: catalogue) ?? [] {
         if let known = grants[name], known.endsAt >= end { continue }
         grants[name] = ProvisionalGrant(
-          entitlement: entitlement, endsAt: end, line: key.line)
+          entitlement: name.rawValue, endsAt: end, line: key.line)
       }
     }
     return grants.sorted { $0.key < $1.key }.map(\.value)

@@ -71,7 +71,7 @@ extension Ledger {
           + product.entitlements.map { name in
             """
             INSERT INTO tenure.product_entitlement (product_id, valid_from, entitlement)
-            VALUES (\(product.id), \(product.validFrom), \(name))
+            VALUES (\(product.id), \(product.validFrom), \(name.rawValue))
             """
           }
           + [Job.schedule(.survey, runAt: product.validFrom, at: product.validFrom)])

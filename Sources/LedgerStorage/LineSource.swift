@@ -11,7 +11,7 @@ package struct LineSource: Hashable, Sendable {
     case notification(String)
   }
 
-  /// Nil where lines were recorded before apps were noted.
+  /// Nil if no evidence has named it, as on imported lines.
   package var bundleID: String?
   /// The receipts, the best one first.
   ///
@@ -97,7 +97,8 @@ extension LineSource {
 
   /// Reads the sources of some lines; ``init(from:)`` reads the results.
   ///
-  /// The submissions that claimed something of a line are further sources, the owner's first.
+  /// Submissions with claims on the line follow the noted receipt, the owner's first: that receipt
+  /// may have been erased.
   static func select(_ lines: [LineID]) -> [SQL] {
     lines.flatMap { line -> [SQL] in
       [

@@ -54,19 +54,19 @@ package struct AutoRenewal {
       return notRenewing(.earlierChargeRevoked)
     }
 
-    let word = course.autoRenewWord(after: previousPosition, before: charge.date)
-    let verdict = verdict(on: charge, after: previous, word: word)
+    let statement = course.autoRenewStatement(after: previousPosition, before: charge.date)
+    let verdict = verdict(on: charge, after: previous, statement: statement)
     guard verdict.isRenewing else {
       return notRenewing(verdict.ground, statusAsOf: verdict.statusAsOf)
     }
-    if let offSince = word?.offSince,
+    if let offSince = statement?.offSince,
       tokenNamesAnother(than: account, for: charge, since: offSince)
     {
       return notRenewing(.tokenOfAnotherAccount, statusAsOf: offSince)
     }
     return RenewalFinding(
       account: account, ground: verdict.ground, previous: previous.id,
-      statusAsOf: verdict.statusAsOf, switchedOffAt: word?.offSince)
+      statusAsOf: verdict.statusAsOf, switchedOffAt: statement?.offSince)
   }
 
   /// Whether it was the claimant who had switched auto-renew on again before a charge.
@@ -76,10 +76,10 @@ package struct AutoRenewal {
   package func wasSwitchedOn(byOrderBehind claim: Claim, beforeChargeAt position: Int) -> Bool {
     let charge = charges[position]
     guard let previous = positionBefore(position),
-      let word = course.autoRenewWord(after: previous, before: charge.date),
-      let offSince = word.offSince
+      let statement = course.autoRenewStatement(after: previous, before: charge.date),
+      let offSince = statement.offSince
     else { return false }
-    let onAgainBy = word.autoRenews ? word.since : charge.date
+    let onAgainBy = statement.autoRenews ? statement.since : charge.date
     let claimant = history.successor(of: claim.account, asOf: claim.receivedAt)
     return history.orders.contains {
       history.successor(of: $0.account, asOf: claim.receivedAt) == claimant
@@ -98,30 +98,30 @@ package struct AutoRenewal {
   }
 
   private func verdict(
-    on charge: Charge, after previous: Charge, word: RenewalCourse.AutoRenewWord?
+    on charge: Charge, after previous: Charge, statement: RenewalCourse.AutoRenewStatement?
   ) -> Verdict {
     if charge.kind == .renewal { return Verdict(isRenewing: true, ground: .renewedByApple) }
     guard let periodEnd = previous.end else {
       return Verdict(isRenewing: false, ground: .earlierChargeWithoutPeriod)
     }
     let isNearPeriodEnd = (charge.date - periodEnd).isWithin(.gapTolerance)
-    let isOff = word.map { !$0.autoRenews } ?? false
+    let isOff = statement.map { !$0.autoRenews } ?? false
 
     switch charge.kind {
     case .purchase where charge.date >= accessEnd(of: previous, at: periodEnd, for: charge):
       return Verdict(isRenewing: false, ground: .boughtAfterPeriodEnd)
     case .unknown where isNearPeriodEnd:
       // An off in the last day may have come after Apple had charged.
-      if isOff, let word, word.since < charge.date - Self.earlyCharge {
-        return Verdict(isRenewing: false, ground: .autoRenewOff, statusAsOf: word.since)
+      if isOff, let statement, statement.since < charge.date - Self.earlyCharge {
+        return Verdict(isRenewing: false, ground: .autoRenewOff, statusAsOf: statement.since)
       }
-      return Verdict(isRenewing: true, ground: .renewedAtPeriodEnd, statusAsOf: word?.asOf)
+      return Verdict(isRenewing: true, ground: .renewedAtPeriodEnd, statusAsOf: statement?.asOf)
     case .unknown where charge.date > periodEnd:
       return verdictOnLateCharge(charge, after: previous, endingAt: periodEnd)
     case .renewal, .purchase, .unknown:
       return isOff
-        ? Verdict(isRenewing: false, ground: .autoRenewOff, statusAsOf: word?.since)
-        : Verdict(isRenewing: true, ground: .changedWhileRenewing, statusAsOf: word?.asOf)
+        ? Verdict(isRenewing: false, ground: .autoRenewOff, statusAsOf: statement?.since)
+        : Verdict(isRenewing: true, ground: .changedWhileRenewing, statusAsOf: statement?.asOf)
     }
   }
 
@@ -129,7 +129,7 @@ package struct AutoRenewal {
   private func verdictOnLateCharge(
     _ charge: Charge, after previous: Charge, endingAt periodEnd: Timestamp
   ) -> Verdict {
-    guard let status = course.phaseWord(from: periodEnd, before: charge.date) else {
+    guard let status = course.phaseStatement(from: periodEnd, before: charge.date) else {
       return Verdict(isRenewing: false, ground: .lapsed)
     }
     switch status.phase {
@@ -153,7 +153,8 @@ package struct AutoRenewal {
   private func accessEnd(of charge: Charge, at periodEnd: Timestamp, for next: Charge) -> Timestamp
   {
     guard
-      case .gracePeriod(let until) = course.phaseWord(from: charge.date, before: next.date)?.phase
+      case .gracePeriod(let until) = course.phaseStatement(from: charge.date, before: next.date)?
+        .phase
     else { return periodEnd }
     return max(periodEnd, until)
   }

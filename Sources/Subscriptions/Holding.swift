@@ -134,8 +134,8 @@ extension OwnershipRule {
   /// Apple's last word on what follows a charge.
   package func renewal(ofChargeAt position: Int) -> Holding.Renewal {
     Holding.Renewal(
-      autoRenews: course.autoRenewWord(after: position)?.autoRenews ?? true,
-      phase: course.phaseWord(from: charges[position].date)?.phase ?? .undisturbed)
+      autoRenews: course.autoRenewStatement(after: position)?.autoRenews ?? true,
+      phase: course.phaseStatement(from: charges[position].date)?.phase ?? .undisturbed)
   }
 }
 
@@ -173,7 +173,7 @@ extension Holding {
   /// It also counts for purchases made under an older one.
   ///
   /// - Returns: Nil for a product that is not described, and for a consumable.
-  package func entitlements(in catalogue: Catalogue) -> [String]? {
+  package func entitlements(in catalogue: Catalogue) -> [ExactText]? {
     guard let product = catalogue[productID], type(in: catalogue) != .consumable else { return nil }
     return product.entitlements
   }

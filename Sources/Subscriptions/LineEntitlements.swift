@@ -6,7 +6,7 @@ struct LineEntitlements {
     var holding: Holding
     /// Nil: never.
     var end: Timestamp?
-    var entitlements: [String]
+    var entitlements: [ExactText]
 
     /// Until when it gives access of itself: its end, or the revocation before it; nil: for ever.
     var accessEnd: Timestamp? { [end, holding.revokedAt].compactMap(\.self).min() }
@@ -65,7 +65,7 @@ struct LineEntitlements {
   ///
   /// Apple reports renewals up to a day early, and dates some a few seconds after the last end: the
   /// entitlement is one, unbroken.
-  private func prolonged(_ part: Part, for name: String) -> Part {
+  private func prolonged(_ part: Part, for name: ExactText) -> Part {
     var longest = part
     for next in parts.sorted(by: beginsEarlier) {
       guard let end = longest.accessEnd else { break }
@@ -79,12 +79,12 @@ struct LineEntitlements {
     return longest
   }
 
-  private func entitlement(named name: String, of part: Part, state: Entitlement.State)
+  private func entitlement(named name: ExactText, of part: Part, state: Entitlement.State)
     -> Entitlement
   {
     let holding = part.holding
     return Entitlement(
-      name: name, state: state, productID: holding.productID, expiresAt: part.end,
+      name: name.rawValue, state: state, productID: holding.productID, expiresAt: part.end,
       accessEndsAt: accessEnd(of: part),
       willRenew: willRenew(name, until: part.accessEnd, state: state),
       periodType: holding.periodType, environment: holding.charge.line.environment,
@@ -103,7 +103,7 @@ struct LineEntitlements {
 
   /// Whether the account owns the line's latest charge, and that will renew what is held until
   /// `end`.
-  private func willRenew(_ name: String, until end: Timestamp?, state: Entitlement.State) -> Bool {
+  private func willRenew(_ name: ExactText, until end: Timestamp?, state: Entitlement.State) -> Bool {
     guard state != .revoked, state != .expired else { return false }
     return parts.contains { latest in
       guard let renewal = latest.holding.renewal, latest.holding.revokedAt == nil,

@@ -1,17 +1,16 @@
-/// The rule at the heart of Tenure, replayed over everything known of a line.
+/// The ownership rule, replayed over everything known about a line.
 ///
 /// > A charge goes to the account that is still actively auto-renewing on that
 /// > original_transaction_id. If there is none, it goes to the account that submitted it.
 ///
-/// The result is a pure function of Apple's evidence as a set and of people's acts in their order;
-/// so whatever order the evidence arrives in, the owners are the same. First the table runs without
-/// claims over all charges by date. Then each claim, in order, settles the charge that it names,
-/// and the unsettled charges that follow from it are decided again. A settled owner stays, whatever
-/// claims come later. Administrators override all of it: the account that they place a charge with
-/// counts as its owner from the placement's moment on. A charge that they release has no owner from
-/// that moment on until the next claim, which gets it, whichever account was renewing. The
-/// placement of a whole line takes its turn among the claims: it settles the unsettled charges
-/// bought until then.
+/// The result is a pure function of Apple's evidence as a set and of the acts of accounts and
+/// administrators in their order, so the order in which evidence arrives does not matter. First the
+/// table runs without claims over all charges by date. Then each claim, in order, settles its
+/// charge, and the unsettled charges that depend on it are decided again. Later claims never change
+/// a settled owner. Administrators override all of it: the account of a placement owns the charge
+/// from the placement's effective date on. A released charge has no owner until the next claim,
+/// which gets it, whichever account was renewing. The placement of a whole line is applied in order
+/// with the claims: it settles the unsettled charges bought by then.
 package struct OwnershipRule: Sendable {
   /// By date.
   package let charges: [Charge]
@@ -22,9 +21,9 @@ package struct OwnershipRule: Sendable {
   private let history: LineHistory
   private let linePlacements: [LinePlacement]
   private let positions: [TransactionKey: Int]
-  /// Whether the owner stays, whatever claims come.
+  /// Whether later claims can't change the owner.
   private var isSettled: [Bool]
-  /// The placements of each charge, in order.
+  /// Each charge's placements, in order.
   private var placements: [Int: [Placing]]
 
   /// A placement, or a release with the account that has claimed the charge since.
@@ -75,7 +74,7 @@ package struct OwnershipRule: Sendable {
   /// The position among `charges` of the charge that a transaction reports.
   package func position(of transaction: TransactionKey) -> Int? { positions[transaction] }
 
-  /// What Apple said about what follows each charge.
+  /// Apple's statements about the renewal of each charge.
   package var course: RenewalCourse { autoRenewal.course }
 
   // MARK: The table
@@ -85,8 +84,8 @@ package struct OwnershipRule: Sendable {
     for position in range where !isSettled[position] { decideWithoutClaim(position) }
   }
 
-  /// Runs the table without claims over the unsettled charges that follow from a change of the
-  /// charge at `start`: a decision depends on the owner of the charge before, and no other.
+  /// Runs the table without claims over the unsettled charges that depend on the charge at `start`,
+  /// which changed: a decision depends only on the owner of the charge before.
   private mutating func sweep(after start: Int) {
     var changed: Set = [start]
     var last = start
@@ -152,10 +151,10 @@ package struct OwnershipRule: Sendable {
     return Decision(owner: claim.account, rule: .submitter, finding: finding)
   }
 
-  /// Row 1t: the account whose token the buyer's app passed with the payment of this very charge.
+  /// Row 1t: the account whose token the buyer's app passed with this payment.
   ///
-  /// Renewals inherit the token of the purchase: what carries the token of an earlier charge may
-  /// have been bought by anybody.
+  /// Renewals inherit the token of the purchase, so a token that an earlier charge carries does not
+  /// identify the buyer.
   private func buyerByToken(at position: Int) -> AccountKey? {
     let charge = charges[position]
     guard let token = charge.appAccountToken, charge.kind != .renewal,
@@ -168,13 +167,15 @@ package struct OwnershipRule: Sendable {
     autoRenewal.finding(forChargeAt: position, owner: owner(at:asOf:))
   }
 
-  /// Whether the charge before is owned by somebody whom a claim could still replace.
+  /// Whether a claim could still change the owner of the charge before.
   private func restsOnProvisionalOwner(_ position: Int) -> Bool {
     guard let previous = autoRenewal.positionBefore(position) else { return false }
     return placement(at: previous, asOf: charges[position].date) == nil && !isSettled[previous]
   }
 
-  /// The owner of a charge as of a moment: placements count from the moment when they take effect.
+  /// The owner of a charge as of a moment.
+  ///
+  /// Placements count from their effective dates on.
   private func owner(at position: Int, asOf moment: Timestamp) -> AccountKey? {
     let owner =
       placement(at: position, asOf: moment).map(\.account) ?? decisions[position].owner
@@ -187,9 +188,9 @@ package struct OwnershipRule: Sendable {
 
   // MARK: Acts
 
-  /// Lets acts take effect one after the other, and what follows from each.
+  /// Applies acts in order, and decides again what depends on each.
   ///
-  /// What was recorded at one moment takes effect by the dates of the charges.
+  /// Acts recorded at the same moment are applied by the dates of their charges.
   private mutating func perform(_ acts: [RecordedAct]) {
     let ordered = acts.compactMap { act in
       // A whole line's placement comes before what is about one of its charges.
@@ -220,7 +221,7 @@ package struct OwnershipRule: Sendable {
     }
   }
 
-  /// Gives what nobody has settled of a placed line to whom it was placed with.
+  /// Assigns the unsettled charges of a placed line to the account of the placement.
   private mutating func settle(
     by placement: LinePlacement, sparing placed: some Collection<Int>
   ) {
@@ -235,10 +236,9 @@ package struct OwnershipRule: Sendable {
     if let first = settled.first { sweep(first + 1..<charges.endIndex) }
   }
 
-  /// Row 0, which is the first: the last placement of a charge holds, whatever the rest of the
-  /// table says.
+  /// Row 0: the last placement of a charge overrides the rest of the table.
   ///
-  /// What was released is its next claimant's.
+  /// A released charge goes to its next claimant.
   private mutating func decidePlaced() {
     for (position, placements) in placements {
       guard let last = placements.last else { continue }
@@ -257,7 +257,7 @@ package struct OwnershipRule: Sendable {
     }
   }
 
-  /// What the rule gives to an account that was merged into another is the other one's.
+  /// Assigns the charges of merged accounts to the accounts that they were merged into.
   private mutating func followMerges() {
     guard !history.merges.isEmpty else { return }
     for position in charges.indices {

@@ -25,7 +25,7 @@ package struct Product: Hashable, Sendable {
   package var validFrom: Timestamp
   package var type: ProductType
   /// The names of what a charge of this product lets its owner use, sorted.
-  package var entitlements: [String]
+  package var entitlements: [ExactText]
   package var subscriptionGroup: String?
   /// The product's rank in its group; 1 is the highest, as in App Store Connect.
   package var level: Int?
@@ -47,7 +47,7 @@ package struct Product: Hashable, Sendable {
     self.id = id
     self.validFrom = validFrom
     self.type = type
-    self.entitlements = entitlements.sorted { ExactText($0) < ExactText($1) }
+    self.entitlements = entitlements.map { ExactText($0) }.sorted()
     self.subscriptionGroup = subscriptionGroup
     self.level = level
     self.period = period

@@ -1,47 +1,48 @@
-/// What Apple said about what follows each charge of a line, as a course of time.
+/// Apple's statements about the renewal of each charge of a line, over time.
 ///
-/// ``AutoRenewal`` asks what was known by a moment; a timeline shows all moments.
+/// ``AutoRenewal`` uses what was known at a moment; a timeline shows all of it.
 package struct RenewalCourse: Sendable {
-  /// A word on auto-renew.
+  /// A statement whether auto-renew is on.
   struct Switch: Hashable {
     var at: Timestamp
     var isOn: Bool
   }
 
-  /// Apple's last word on auto-renew, as far as it speaks about one charge's renewal.
-  package struct AutoRenewWord: Hashable, Sendable {
+  /// Apple's latest statement about auto-renew that applies to the renewal of one charge.
+  package struct AutoRenewStatement: Hashable, Sendable {
     package var autoRenews: Bool
-    /// When Apple last said so.
+    /// The date of the latest answer with this value.
     package var asOf: Timestamp
-    /// When Apple first said so without saying otherwise since: repeating *off* is not switching it
-    /// off again.
+    /// The date of the first answer with this value and no other value since: a repeated *off* is
+    /// not a new one.
     package var since: Timestamp
-    /// Since when auto-renew is off, or was before it was switched on again; nil if it never was.
+    /// The start of the current *off*, or of the one before auto-renew was switched on again; nil
+    /// if there was none.
     package var offSince: Timestamp?
 
-    /// Takes in the next word by date.
-    fileprivate static func taking(_ next: Switch, after word: Self?) -> Self {
-      guard var word, word.autoRenews == next.isOn else {
+    /// The statement after the next one by date.
+    fileprivate static func taking(_ next: Switch, after statement: Self?) -> Self {
+      guard var statement, statement.autoRenews == next.isOn else {
         return Self(
           autoRenews: next.isOn, asOf: next.at, since: next.at,
-          offSince: next.isOn ? word?.offSince : next.at)
+          offSince: next.isOn ? statement?.offSince : next.at)
       }
-      word.asOf = next.at
-      return word
+      statement.asOf = next.at
+      return statement
     }
   }
 
-  /// What Apple did after a charge failed at a period's end.
+  /// Apple's attempts to charge after a charge failed at a period's end.
   struct Trouble: Hashable {
-    /// Until when there was access all the same; nil: there was no grace period.
+    /// The end of the grace period; nil if there was none.
     var graceEnd: Timestamp?
-    /// Until when Apple tried without access, from the end of what was paid for or of the grace
-    /// period on; nil: it did not.
+    /// The end of the billing retry without access, which starts with the end of the paid or the
+    /// grace period; nil if there was none.
     var retryEnd: Timestamp?
   }
 
-  /// A word on the phase.
-  package struct PhaseWord: Hashable, Sendable {
+  /// A statement about the phase.
+  package struct PhaseStatement: Hashable, Sendable {
     package var at: Timestamp
     package var phase: RenewalStatus.Phase
     package var isCommitment: Bool
@@ -52,19 +53,19 @@ package struct RenewalCourse: Sendable {
   }
 
   private let charges: [Charge]
-  /// One for each date; of one date, off wins.
+  /// One per date; at equal dates off wins.
   private let switches: [Switch]
-  /// One for each date; of one date, the gravest.
-  private let phases: [PhaseWord]
+  /// One per date: the gravest.
+  private let phases: [PhaseStatement]
   private let statuses: [RenewalStatus]
-  /// What the words dated before each charge say about what follows it; nil: nothing, and the
-  /// charge itself is the word, *on*.
-  private let wordsAtCharges: [AutoRenewWord?]
+  /// For each charge, the latest statement dated before it that applies to its renewal; nil if
+  /// there is none: then the charge renews.
+  private let statementsAtCharges: [AutoRenewStatement?]
 
   init(_ history: LineHistory, charges: [Charge]) {
     self.charges = charges
     statuses = history.statuses
-    var (switches, phases): ([Switch], [PhaseWord]) = ([], [])
+    var (switches, phases): ([Switch], [PhaseStatement]) = ([], [])
     // By date, off after on.
     for status in statuses {
       if let isOn = status.autoRenews {
@@ -77,58 +78,59 @@ package struct RenewalCourse: Sendable {
           phases.removeLast()
         }
         phases.append(
-          PhaseWord(at: status.asOf, phase: phase, isCommitment: status.isCommitment))
+          PhaseStatement(at: status.asOf, phase: phase, isCommitment: status.isCommitment))
       }
     }
     self.switches = switches
     self.phases = phases
 
-    var words: [AutoRenewWord?] = []
-    var word: AutoRenewWord?
+    var statements: [AutoRenewStatement?] = []
+    var statement: AutoRenewStatement?
     var rest = switches[...]
     for position in charges.indices {
       let charge = charges[position]
       while let next = rest.first, next.at < charge.date {
-        word = .taking(next, after: word)
+        statement = .taking(next, after: statement)
         rest.removeFirst()
       }
-      let known = charges.word(word, outlivedByChargeAt: position)
-      words.append(known)
-      if charge.isSubscription, !charge.neverBegan { word = known }
+      let known = charges.applicable(statement, toRenewalOfChargeAt: position)
+      statements.append(known)
+      if charge.isSubscription, !charge.neverBegan { statement = known }
     }
-    wordsAtCharges = words
+    statementsAtCharges = statements
   }
 
   // MARK: Auto-renew
 
-  /// Finds the last word on auto-renew before a moment that speaks about what follows the charge at
-  /// `position`.
+  /// Finds the latest statement about auto-renew before a moment that applies to the renewal of the
+  /// charge at `position`.
   ///
-  /// With none the charge itself is the word: *on*. An *off* that a charge has outlived says
-  /// nothing either: to buy, or to be renewed more than a day later, takes switching on again,
-  /// whether Apple said so or not.
-  package func autoRenewWord(after position: Int, before moment: Timestamp? = nil)
-    -> AutoRenewWord?
+  /// Without one the charge renews. An *off* applies no longer after a purchase, or after a renewal
+  /// more than a day later: both show that auto-renew was switched on again.
+  package func autoRenewStatement(after position: Int, before moment: Timestamp? = nil)
+    -> AutoRenewStatement?
   {
     switches(from: charges[position].date, before: moment)
-      .reduce(wordsAtCharges[position]) { .taking($1, after: $0) }
+      .reduce(statementsAtCharges[position]) { .taking($1, after: $0) }
   }
 
-  /// Whether the line was set to renew when a charge was made.
+  /// Whether auto-renew was on when a charge was made.
   ///
-  /// It was, unless auto-renew was switched off so shortly before an automatic renewal that Apple
-  /// had already charged.
-  func isOn(atChargeAt position: Int) -> Bool { wordsAtCharges[position]?.autoRenews ?? true }
+  /// It was off only where it was switched off within a day before an automatic renewal, after
+  /// Apple had charged.
+  func isOn(atChargeAt position: Int) -> Bool { statementsAtCharges[position]?.autoRenews ?? true }
 
-  /// The words on auto-renew from a moment on and before another one.
+  /// The statements about auto-renew from a moment on and before another one.
   func switches(from start: Timestamp, before end: Timestamp?) -> ArraySlice<Switch> {
     switches.elements(from: start, before: end, by: \.at)
   }
 
-  /// The product for which Apple last announced what follows the charge at `position`; nil: none.
+  /// The product of the next renewal, by Apple's latest statement about the charge at `position`.
   package func announcedProduct(after position: Int) -> ProductID? {
-    lastStatus(from: charges.speaksFrom(position)) { $0.autoRenewProductID != nil }?
-      .autoRenewProductID
+    lastStatus(from: charges.earliestStatementDate(about: position)) {
+      $0.autoRenewProductID != nil
+    }?
+    .autoRenewProductID
   }
 
   /// The last status dated from `start` on and before `end` that satisfies a condition.
@@ -140,30 +142,33 @@ package struct RenewalCourse: Sendable {
 
   // MARK: Billing
 
-  /// Apple's last word on the phase, dated from `start` on and before `end`.
-  package func phaseWord(from start: Timestamp, before end: Timestamp? = nil) -> PhaseWord? {
+  /// Apple's latest statement about the phase, dated from `start` on and before `end`.
+  package func phaseStatement(from start: Timestamp, before end: Timestamp? = nil)
+    -> PhaseStatement?
+  {
     phases.elements(from: start, before: end, by: \.at).last
   }
 
-  /// What Apple said of trouble with what should have followed a charge.
+  /// Finds the grace period and the billing retry after a charge.
   ///
-  /// Trouble begins where the paid period ends, whenever Apple speaks of it first. Apple tries for
-  /// sixty days at most (ninety on a commitment): after that, silence is the end of it.
+  /// They start with the end of the paid period, whenever Apple first reports them. Apple tries for
+  /// at most 60 days (90 on a commitment).
   ///
   /// - Parameters:
   ///   - position: The charge's place.
-  ///   - next: The date of the charge after it, from which on words are about that one.
-  /// - Returns: Nil where nothing failed.
+  ///   - next: The date of the charge after it. Later statements are about that charge.
+  /// - Returns: Nil if no charge failed.
   func trouble(afterChargeAt position: Int, before next: Timestamp?) -> Trouble? {
     let charge = charges[position]
     guard let paidEnd = charge.end else { return nil }
-    let words = phases.elements(from: charge.date, before: next, by: \.at)
+    let phases = self.phases.elements(from: charge.date, before: next, by: \.at)
 
     var trouble = Trouble()
-    var rest = words
-    if let index = words.lastIndex(where: { $0.graceEnd != nil }), let until = words[index].graceEnd
+    var rest = phases
+    if let index = phases.lastIndex(where: { $0.graceEnd != nil }),
+      let until = phases[index].graceEnd
     {
-      rest = words[(index + 1)...]
+      rest = phases[(index + 1)...]
       let end = rest.first.map { min(until, $0.at) } ?? until
       if end > paidEnd { trouble.graceEnd = end }
     }
@@ -181,13 +186,13 @@ package struct RenewalCourse: Sendable {
 
   // MARK: Why it ended
 
-  /// Why nothing that was paid for followed a charge.
+  /// The reason why no charge followed.
   ///
   /// - Parameters:
   ///   - position: The charge's place.
   ///   - next: The date of the charge after it.
-  /// - Returns: What Apple gives as the reason, unless it said later that the line will renew; else
-  ///   what the words on auto-renew and on billing come to.
+  /// - Returns: Apple's reason, unless a later statement says that auto-renew is on; otherwise the
+  ///   reason that follows from auto-renew and billing.
   func endCause(ofChargeAt position: Int, before next: Timestamp?) -> SubscriptionTimeline.EndCause
   {
     let charge = charges[position]
@@ -199,13 +204,13 @@ package struct RenewalCourse: Sendable {
       }
       if status.autoRenews == true { break }
     }
-    let words = switches(from: charge.date, before: next)
+    let switches = self.switches(from: charge.date, before: next)
     let wasOn =
-      words.last { word in charge.end.map { word.at <= $0 } ?? false }?.isOn
+      switches.last { change in charge.end.map { change.at <= $0 } ?? false }?.isOn
       ?? isOn(atChargeAt: position)
     if !wasOn { return .voluntary }
     if trouble(afterChargeAt: position, before: next) != nil { return .billing }
-    return words.last?.isOn == false ? .voluntary : .unknown
+    return switches.last?.isOn == false ? .voluntary : .unknown
   }
 }
 
@@ -229,27 +234,28 @@ private enum ExpirationIntent: Int {
 }
 
 extension [Charge] {
-  /// From when on Apple's words can be about what follows the charge at `position`.
-  fileprivate func speaksFrom(_ position: Int) -> Timestamp {
+  /// The earliest date of a statement that can apply to the renewal of the charge at `position`.
+  fileprivate func earliestStatementDate(about position: Int) -> Timestamp {
     let date = self[position].date
     return isAutomatic(position) ? date - AutoRenewal.earlyCharge : date
   }
 
-  /// What is left of the last word before the charge at `position`: an *off* dated before Apple's
-  /// words can be about what follows is over.
-  fileprivate func word(
-    _ word: RenewalCourse.AutoRenewWord?, outlivedByChargeAt position: Int
-  ) -> RenewalCourse.AutoRenewWord? {
-    guard var word, let offSince = word.offSince, offSince < speaksFrom(position) else {
-      return word
+  /// The latest statement before the charge at `position`, without an *off* that is too old to
+  /// apply to its renewal.
+  fileprivate func applicable(
+    _ statement: RenewalCourse.AutoRenewStatement?, toRenewalOfChargeAt position: Int
+  ) -> RenewalCourse.AutoRenewStatement? {
+    guard var statement, let offSince = statement.offSince,
+      offSince < earliestStatementDate(about: position)
+    else {
+      return statement
     }
-    guard word.autoRenews else { return nil }
-    word.offSince = nil
-    return word
+    guard statement.autoRenews else { return nil }
+    statement.offSince = nil
+    return statement
   }
 
-  /// Whether the charge at `position` was made by Apple and not by the customer's hand, as far as
-  /// the charges alone show.
+  /// Whether Apple renewed the charge at `position` automatically, as far as the charges show.
   private func isAutomatic(_ position: Int) -> Bool {
     let charge = self[position]
     switch charge.kind {
@@ -265,7 +271,7 @@ extension [Charge] {
 }
 
 extension Array {
-  /// The elements dated from `start` on and before `end`, by dates that never fall.
+  /// The elements dated from `start` on and before `end`, which are in the order of dates.
   fileprivate func elements(
     from start: Timestamp, before end: Timestamp?, by date: (Element) -> Timestamp
   ) -> ArraySlice<Element> {

@@ -31,16 +31,16 @@ extension Line {
     // Beside a charge that is dated later and never began, it could be about either.
     guard let position = renewal.charges.indices.last,
       position == renewal.charges.latestPosition,
-      let word = renewal.course.autoRenewWord(after: position), !word.autoRenews
+      let statement = renewal.course.autoRenewStatement(after: position), !statement.autoRenews
     else { return nil }
     let latest = renewal.charges[position]
     let margin = AutoRenewal.earlyCharge + .gapTolerance
-    guard latest.isSubscription, let end = latest.end, word.since + margin < end,
-      latest.date <= report.at, report.at < word.since,
+    guard latest.isSubscription, let end = latest.end, statement.since + margin < end,
+      latest.date <= report.at, report.at < statement.since,
       !history.statuses.contains(where: { status in
         status.asOf >= report.at
-          && (status.autoRenews == true && status.asOf <= word.since
-            || status.appAccountToken != nil && status.asOf < word.since)
+          && (status.autoRenews == true && status.asOf <= statement.since
+            || status.appAccountToken != nil && status.asOf < statement.since)
       })
     else { return nil }
     return .renewalStatus(RenewalStatus(asOf: report.at, autoRenews: false), line: report.line)

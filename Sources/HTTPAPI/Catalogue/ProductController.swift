@@ -152,7 +152,7 @@ extension Product: JSONWritable {
     json.object { json in
       json.member("product_id", id)
       json.member("type", type)
-      json.member("entitlements", entitlements)
+      json.member("entitlements", entitlements.map(\.rawValue))
       json.memberIfPresent("subscription_group", subscriptionGroup)
       json.memberIfPresent("level", level)
       json.memberIfPresent("period", period?.description)

@@ -101,7 +101,7 @@ extension ExportCommand {
     for product in try await ledger.catalogue().allVersions {
       try rows.write([
         product.id.rawValue, product.validFrom.description, product.type.rawValue,
-        RowWriter.list(product.entitlements), product.subscriptionGroup,
+        RowWriter.list(product.entitlements.map(\.rawValue)), product.subscriptionGroup,
         product.level?.description, product.period?.description,
         product.priceMilliunits?.description, product.currency, product.displayName,
       ])

@@ -14,13 +14,13 @@ struct AccessExplanation: Sendable {
     for entitlement: String, of accountID: String, among entitlements: [Entitlement]
   ) async throws -> String {
     let products = terms.catalogue.products.filter {
-      $0.entitlements.contains { ExactText($0) == ExactText(entitlement) }
+      $0.entitlements.contains(ExactText(entitlement))
     }
     guard !products.isEmpty else { return "No product of the catalogue grants \(entitlement)." }
     guard let account = try await ledger.account(accountID) else {
       return "The account was never seen: nothing was imported or submitted for it."
     }
-    let had = entitlements.first { $0.name == entitlement }
+    let had = entitlements.first { ExactText($0.name) == ExactText(entitlement) }
     var best: Reason?
     for line in try await ledger.lines(of: account.key).prefix(Self.mostLines) {
       guard let family = try await ledger.family(of: line) else { continue }

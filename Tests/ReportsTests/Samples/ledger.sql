@@ -137,13 +137,18 @@ INSERT INTO told VALUES
 INSERT INTO movement (environment, original_transaction_id, kind, at, transaction_id,
     charge_original_transaction_id, product_id, product_type, subscription_group, cause, origin_at,
     number, ownership_type, period_type, quantity, currency, amount_milliunits, price_source,
-    mrr_twelfths, account_key, known_from, known_until)
+    mrr_twelfths, account_key, rule, decided_at, has_moved, is_renewal, expires_at, known_from,
+    known_until)
 SELECT e.environment, e.prefix || line, kind, at, e.prefix || transaction_id, e.prefix || line,
     product_id, 'auto_renewable', 'g', cause, origin_at, number, e.ownership_type, period_type, 1,
     currency, CASE e.prefix WHEN 'f' THEN 0 ELSE amount END, source,
     CASE e.prefix WHEN 'f' THEN 0 ELSE mrr END,
     CASE WHEN account IS NOT NULL
         THEN ('00000000-0000-0000-0000-00000000000' || account)::uuid END,
+    CASE WHEN kind <> 'charged' THEN NULL WHEN account IS NULL THEN 'unclaimed'
+        ELSE 'submitter' END,
+    CASE kind WHEN 'charged' THEN known_from END, CASE kind WHEN 'charged' THEN false END,
+    CASE kind WHEN 'charged' THEN false END, CASE kind WHEN 'charged' THEN timestamptz 'infinity' END,
     known_from, known_until
 FROM told
 JOIN (VALUES ('production', '', 'purchased'), ('production', 'f', 'family_shared'),
@@ -154,11 +159,16 @@ JOIN (VALUES ('production', '', 'purchased'), ('production', 'f', 'family_shared
 -- month elsewhere, or that are those of a report; days of 25 hours; and months in which nothing stays.
 INSERT INTO movement (environment, original_transaction_id, kind, at, transaction_id,
     charge_original_transaction_id, product_id, cause, origin_at, number, ownership_type, period_type,
-    quantity, currency, amount_milliunits, price_source, mrr_twelfths, known_from, known_until)
+    quantity, currency, amount_milliunits, price_source, mrr_twelfths, rule, decided_at, has_moved,
+    is_renewal, expires_at, known_from, known_until)
 SELECT 'sandbox', line, kind, at::timestamptz, 't' || line, line, product, cause,
     origin_at::timestamptz, number, 'purchased', period_type, 1, currency, amount,
     CASE WHEN currency IS NOT NULL THEN CASE line WHEN 'e10' THEN 'catalogue' ELSE 'app_store' END END,
-    mrr, known_from::timestamptz, known_until::timestamptz
+    mrr, CASE kind WHEN 'charged' THEN 'unclaimed' END,
+    CASE kind WHEN 'charged' THEN known_from::timestamptz END,
+    CASE kind WHEN 'charged' THEN false END, CASE kind WHEN 'charged' THEN false END,
+    CASE kind WHEN 'charged' THEN timestamptz 'infinity' END,
+    known_from::timestamptz, known_until::timestamptz
 FROM (VALUES
     -- e1: June to the day, in UTC.
     ('e1', 'charged', '2025-06-01 00:00Z', 'edge', '', NULL, 1, 'normal', 'EUR', 1000, 0, '2025-06-01 06:00Z', 'infinity'),

@@ -149,6 +149,6 @@ struct GrantPageController: Sendable {
 extension Catalogue {
   /// Whatever any product grants.
   fileprivate var entitlementNames: Set<ExactText> {
-    Set(products.lazy.flatMap(\.entitlements).map { ExactText($0) })
+    Set(products.lazy.flatMap(\.entitlements))
   }
 }
