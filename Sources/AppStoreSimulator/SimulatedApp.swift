@@ -119,3 +119,66 @@ extension SimulatedApp {
       .oneTime("season.pass", .nonRenewing, priceMilliunits: 14_990),
     ])
 }
+
+/// A discount that the customer used for a purchase, other than the introductory one.
+package struct SimulatedOffer: Hashable, Sendable {
+  /// How the customer got it.
+  package enum Kind: String, Sendable {
+    /// Shown by receipts as `promotional_offer_id`.
+    case promotional
+    /// Redeemed with a code; shown by receipts as `offer_code_ref_name`.
+    case code
+
+    /// The field of receipts that names it.
+    var receiptKey: String {
+      self == .promotional ? "promotional_offer_id" : "offer_code_ref_name"
+    }
+    /// Apple's `offerType`.
+    var number: Int64 { self == .promotional ? 2 : 3 }
+  }
+
+  package var kind: Kind
+  package var name: String
+  /// What the first period costs.
+  package var priceMilliunits: Int64
+
+  /// An offer; free in its first period unless a price is given.
+  package init(_ kind: Kind, _ name: String, priceMilliunits: Int64 = 0) {
+    self.kind = kind
+    self.name = name
+    self.priceMilliunits = priceMilliunits
+  }
+}
+
+/// How long periods take: by the calendar, or on the rates of Apple's sandbox.
+struct PeriodLengths: Sendable {
+  let areSandboxRates: Bool
+
+  /// How many times a tester's subscription renews before Apple ends it.
+  ///
+  /// App Store Connect help, "Manage Sandbox Apple Account settings".
+  static let sandboxRenewalLimit = 12
+  /// Apple documents no lengths for grace and retry on its rates; this one makes 60 days 10
+  /// minutes.
+  private static let sandboxScale = 8_640
+
+  /// The end of the `count`th period that follows another from `anchor` on.
+  func end(of period: CalendarPeriod, count: Int, from anchor: Timestamp) -> Timestamp {
+    guard areSandboxRates else {
+      return CalendarPeriod(months: period.months * count, days: period.days * count)
+        .end(from: anchor)
+    }
+    return anchor + Self.sandboxLength(of: period) * count
+  }
+
+  /// A span other than a paid period, as grace and retry are.
+  func span(_ duration: Duration) -> Duration {
+    areSandboxRates ? duration / Self.sandboxScale : duration
+  }
+
+  // https://developer.apple.com/documentation/storekit/testing-an-auto-renewable-subscription
+  private static func sandboxLength(of period: CalendarPeriod) -> Duration {
+    if period.months > 0 { return .minutes(5 * period.months) }
+    return period.days <= 3 ? .minutes(2) : .minutes(3)
+  }
+}

@@ -1,4 +1,5 @@
 package import Subscriptions
+package import struct Foundation.UUID
 
 /// Something that happened in the simulated App Store, in the order in which it happened.
 ///
@@ -106,4 +107,74 @@ package struct SimulatedEvent: Hashable, Sendable {
   package let productID: ProductID
   /// Who was logged in where it was done; nil for Apple's own doing and for the Settings app.
   package let account: AppAccountID?
+}
+
+/// The truth about one charge, to compare other people's conclusions with.
+package struct SimulatedCharge: Hashable, Sendable {
+  /// Why it was charged.
+  package enum Kind: String, Sendable {
+    case purchase
+    case renewal
+    case recovery
+  }
+
+  package let environment: Environment
+  package let bundleID: String
+  package let appleID: AppleID
+  package let originalTransactionID: OriginalTransactionID
+  /// The charge's own id first, then those that restores gave it.
+  package let transactionIDs: [TransactionID]
+  package let webOrderLineItemID: WebOrderLineItemID?
+  package let productID: ProductID
+  package let productType: ProductType
+  package let group: String?
+  package let kind: Kind
+  package let ownership: OwnershipType
+  /// When Apple took the money: up to a day before a renewal's `purchaseDate`.
+  package let madeAt: Timestamp
+  package let purchaseDate: Timestamp
+  package let expiresDate: Timestamp?
+  package let priceMilliunits: Int64
+  package let currency: String
+  package let quantity: Int
+  package let appAccountToken: UUID?
+  /// Who really acted: logged in where it was bought; of a renewal, whoever last bought on the
+  /// line.
+  ///
+  /// Nil where nobody was logged in, as in the Settings app.
+  package let account: AppAccountID?
+  package let upgradedAt: Timestamp?
+  package let revokedAt: Timestamp?
+  /// What the customer's invoice calls it; a family member has none.
+  package let orderID: String?
+
+  /// The charge's own id.
+  package var transactionID: TransactionID { transactionIDs[0] }
+  /// The line that it is on.
+  package var line: LineID { LineID(environment, originalTransactionID) }
+}
+
+/// Something that cannot happen in the simulated App Store, with the reason in one sentence.
+package struct SimulationError: Error, Hashable, CustomStringConvertible {
+  /// The reason as a word, for programs.
+  package enum Code: String, Sendable {
+    case unknownApp = "unknown_app"
+    case unknownProduct = "unknown_product"
+    case unknownAppleID = "unknown_apple_id"
+    case unknownDevice = "unknown_device"
+    case unknownTransaction = "unknown_transaction"
+    case unknownLine = "unknown_line"
+    case alreadyExists = "already_exists"
+    case notPossible = "not_possible"
+    case paymentDeclined = "payment_declined"
+  }
+
+  package let code: Code
+  package let description: String
+
+  /// An error with its sentence for people.
+  package init(_ code: Code, _ description: String) {
+    self.code = code
+    self.description = description
+  }
 }

@@ -1,7 +1,8 @@
-import Intake
-import LedgerStorage
+package import CoreMetrics
+package import Intake
+package import LedgerStorage
 import Logging
-import Subscriptions
+package import Subscriptions
 import Tracing
 
 /// Does one claimed job, and sees to it that it ends well, comes back, or is given up in the end.
@@ -129,5 +130,66 @@ struct JobRunner: Sendable {
         "job.id": "\(job.id)", "job.kind": "\(job.task.kind.rawValue)", "reason": "\(reason)",
       ])
     return true
+  }
+}
+
+/// What came of doing a job once.
+package enum JobOutcome: Sendable {
+  /// What was done is committed, and together with it that the job is out of the queue or comes
+  /// again.
+  case settled
+  /// There was nothing to do, or all of it is committed before: the job can go.
+  case nothingLeft
+  /// It is back in the queue with its next time, and is given up when the patience with it is over.
+  case postponed(because: String)
+  /// It can't be done now: it is given back by its kind's schedule, and not before what the other
+  /// side wished for.
+  case retry(because: String, notBefore: Timestamp? = nil)
+}
+
+/// What jobs are done with.
+package struct JobTools: Sendable {
+  /// How long events are kept where no setting says otherwise: longer than whoever follows the feed
+  /// is away for.
+  package static let eventRetention: Duration = .days(30)
+
+  package var ledger: Ledger
+  /// What finishes submissions.
+  package var submissions: SubmissionIntake
+  /// What processes notifications.
+  package var notifications: NotificationIntake
+  /// What asks Apple about lines.
+  package var poll: LinePoll
+  /// What tells Apple of owners and of what became of purchases.
+  package var teller: AppleTeller
+  /// What pushes events; nil: whoever has one pushes them.
+  package var webhook: WebhookSender?
+  /// How long events are kept.
+  package var eventRetention: Duration
+  /// How long raw bodies are kept.
+  package var rawRetention: RawRetention
+  /// By what it is judged now what accounts may use.
+  package var terms: @Sendable () -> AccessTerms
+  let metrics: JobMetrics
+  let webhookMetrics: WebhookMetrics
+
+  package init(
+    ledger: Ledger, submissions: SubmissionIntake, notifications: NotificationIntake,
+    poll: LinePoll, teller: AppleTeller, webhook: WebhookSender? = nil,
+    eventRetention: Duration = Self.eventRetention, rawRetention: RawRetention = RawRetention(),
+    metrics: any MetricsFactory = MetricsSystem.factory,
+    terms: @escaping @Sendable () -> AccessTerms
+  ) {
+    self.metrics = JobMetrics(metrics)
+    webhookMetrics = WebhookMetrics(metrics)
+    self.ledger = ledger
+    self.submissions = submissions
+    self.notifications = notifications
+    self.poll = poll
+    self.teller = teller
+    self.webhook = webhook
+    self.eventRetention = eventRetention
+    self.rawRetention = rawRetention
+    self.terms = terms
   }
 }

@@ -171,3 +171,69 @@ package actor PrivatePostgres {
       user.running([binaries.control, "promote", "--pgdata=\(directory.data)", "--silent"]))
   }
 }
+
+/// Why the private PostgreSQL could not be started or stopped.
+package enum PrivatePostgresError: Error, CustomStringConvertible {
+  case binariesNotFound(searched: [String])
+  case directoryUnreachable(path: String, user: String)
+  case noUnprivilegedUser
+  case commandFailed(command: String, output: String)
+  case didNotStart(String)
+  case didNotStop(processID: Int32)
+  case directoryIsBusy(path: String)
+
+  package var description: String {
+    switch self {
+    case .binariesNotFound(let searched):
+      """
+      PostgreSQL's server programs (initdb, postgres) were not found in \
+      \(searched.joined(separator: ", ")). Install them ("apt-get install postgresql" on Debian \
+      and Ubuntu, "brew install postgresql" on macOS), or name a database with DATABASE_URL.
+      """
+    case .directoryUnreachable(let path, let user):
+      """
+      PostgreSQL doesn't run as root, and \(user), as whom it would run, cannot write to \
+      \(path). Choose a directory elsewhere.
+      """
+    case .noUnprivilegedUser:
+      "PostgreSQL doesn't run as root, and there is no user \"postgres\" or \"nobody\" for it."
+    case .commandFailed(let command, let output):
+      "\(command) failed: \(output)"
+    case .didNotStart(let log):
+      "The private PostgreSQL did not start. The end of its log: \(log)"
+    case .didNotStop(let processID):
+      "The private PostgreSQL (process \(processID)) did not stop."
+    case .directoryIsBusy(let path):
+      "Another process has been starting a PostgreSQL in \(path) for too long."
+    }
+  }
+}
+
+/// Where the server is reached.
+struct ServerAddress: Sendable {
+  let socketDirectory: String
+  let port: Int
+  let isOnLoopback: Bool
+
+  func uri(database: String) -> String {
+    "postgresql:///\(escaped(database))?host=\(escaped(socketDirectory))&port=\(port)"
+      + "&user=\(PrivatePostgres.userName)"
+  }
+
+  func uri(database: String, or other: ServerAddress) -> String {
+    "postgresql:///\(escaped(database))"
+      + "?host=\(escaped(socketDirectory)),\(escaped(other.socketDirectory))"
+      + "&port=\(port),\(other.port)&user=\(PrivatePostgres.userName)"
+      + "&target_session_attrs=read-write&connect_timeout=2"
+  }
+
+  func loopbackURI(database: String, password: String?) -> String? {
+    guard isOnLoopback, let password else { return nil }
+    return "postgresql://\(PrivatePostgres.userName):\(escaped(password))@127.0.0.1:\(port)/"
+      + escaped(database)
+  }
+
+  private func escaped(_ text: String) -> String {
+    text.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? text
+  }
+}

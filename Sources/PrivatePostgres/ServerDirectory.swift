@@ -139,3 +139,120 @@ struct ServerDirectory: Sendable {
     return command?.contains("postgres") ?? false
   }
 }
+
+/// The right to start or initialise a server in a directory: one process at a time has it.
+struct DirectoryLock: Sendable {
+  private let file: FileHandle
+
+  /// Gives the right to whoever waits for it.
+  func release() {
+    flock(file.fileDescriptor, LOCK_UN)
+    try? file.close()
+  }
+
+  fileprivate static func tryLocking(_ path: String) throws -> DirectoryLock? {
+    let file = try FileHandle(forUpdating: URL(filePath: path))
+    if flock(file.fileDescriptor, LOCK_EX | LOCK_NB) == 0 { return DirectoryLock(file: file) }
+    try file.close()
+    return nil
+  }
+}
+
+extension ServerDirectory {
+  /// Waits until nobody else is starting or stopping the server, and keeps others from it.
+  ///
+  /// Watchdogs of running processes hold the same lock shared; so this asks for it until they have
+  /// let it go, or until there is a server to join.
+  func lock() async throws -> DirectoryLock {
+    let startFile = "\(path)/starting"
+    for name in [startFile, lockFile] where !FileManager.default.fileExists(atPath: name) {
+      _ = FileManager.default.createFile(atPath: name, contents: nil)
+    }
+    let end = ContinuousClock.now + PrivatePostgres.startLimit
+    while ContinuousClock.now < end {
+      if let lock = try DirectoryLock.tryLocking(startFile) { return lock }
+      try await Task.sleep(for: PrivatePostgres.pollInterval)
+    }
+    throw PrivatePostgresError.directoryIsBusy(path: path)
+  }
+}
+
+/// What a running server writes to `postmaster.pid`, a line each; miscadmin.h of PostgreSQL numbers
+/// them.
+struct PostmasterFile: Sendable {
+  let processID: Int32
+  let port: Int?
+  let socketDirectory: String?
+  let listensOn: String?
+  let status: String?
+
+  init?(_ text: String) {
+    let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+      .map { String($0.trimmingPrefix(while: \.isWhitespace)) }
+    func line(_ number: Int) -> String? {
+      guard lines.count >= number, !lines[number - 1].isEmpty else { return nil }
+      return lines[number - 1]
+    }
+    guard let processID = line(1).flatMap({ Int32($0) }) else { return nil }
+    self.processID = abs(processID)
+    port = line(4).flatMap { Int($0) }
+    socketDirectory = line(5)
+    listensOn = line(6)
+    status = line(8)
+  }
+
+  /// Where it accepts connections, if it does by now.
+  var address: ServerAddress? {
+    guard status?.hasPrefix("ready") == true, let port, let socketDirectory else { return nil }
+    return ServerAddress(
+      socketDirectory: socketDirectory, port: port, isOnLoopback: listensOn != nil)
+  }
+}
+
+extension PrivatePostgres {
+  /// How the server is run.
+  package struct Options: Sendable {
+    /// Whether commits survive a crash of the machine; off is faster and good for tests only.
+    package var isDurable = true
+    /// Whether the directory is removed when the server has been stopped.
+    package var isTemporary = false
+    /// Whether the server also listens on 127.0.0.1, on a free port and with a password.
+    package var listensOnLoopback = false
+    /// Where `initdb` and `postgres` are; otherwise they are looked for.
+    package var binaries: String?
+    /// Settings of the server besides those that ``PrivatePostgres`` makes.
+    package var settings: [String: String] = [:]
+
+    package init() {}
+
+    /// For tests: fast, forgetful and gone afterwards.
+    package static var temporary: Options {
+      var options = Options()
+      options.isDurable = false
+      options.isTemporary = true
+      return options
+    }
+
+    func allSettings(_ address: ServerAddress) -> [String: String] {
+      var all = [
+        "unix_socket_directories": address.socketDirectory,
+        "port": "\(address.port)",
+        "listen_addresses": address.isOnLoopback ? "127.0.0.1" : "",
+        "timezone": "UTC",
+        "log_timezone": "UTC",
+        // Nothing that an application sends is to be found in the server's log.
+        "log_parameter_max_length": "0",
+        "log_parameter_max_length_on_error": "0",
+        // Statistics of tables just filled are guesses, and a statement that looks dear is compiled
+        // for a hundred times as long as it runs.
+        "jit": "off",
+      ]
+      if !isDurable {
+        all["fsync"] = "off"
+        all["synchronous_commit"] = "off"
+        all["full_page_writes"] = "off"
+      }
+      return all.merging(settings) { _, given in given }
+    }
+  }
+}

@@ -81,3 +81,158 @@ enum ServerProcess {
     return nil
   }
 }
+
+/// As whom the server runs: PostgreSQL refuses to run as root.
+enum ServerUser: Sendable {
+  case ourselves
+  /// Somebody unprivileged, by a command that changes to him in front of the program's own.
+  case other(name: String, command: [String])
+
+  /// The arguments that run a program as this user.
+  func running(_ arguments: [String]) -> [String] {
+    switch self {
+    case .ourselves: arguments
+    case .other(_, let command): command + arguments
+    }
+  }
+
+  static func choose(for directory: ServerDirectory) async throws -> ServerUser {
+    guard geteuid() == 0 else { return .ourselves }
+    for name in ["postgres", "nobody"] {
+      guard try await Command.run(["id", "-u", name]).status == 0 else { continue }
+      return try await choose(name, for: directory)
+    }
+    throw PrivatePostgresError.noUnprivilegedUser
+  }
+
+  /// Finds a way in which the user reaches the directory.
+  ///
+  /// A directory inside of root's home cannot be entered by others. Then the server is let past
+  /// that one obstacle by a capability (CAP_DAC_OVERRIDE), since its own check is only for the
+  /// user's number.
+  private static func choose(
+    _ name: String, for directory: ServerDirectory
+  ) async throws -> ServerUser {
+    let group = try await Command.succeed(["id", "-gn", name])
+    let setpriv = ["setpriv", "--reuid=\(name)", "--regid=\(group)", "--init-groups"]
+    let override = ["--inh-caps=+dac_override", "--ambient-caps=+dac_override"]
+    let ways = [setpriv, setpriv + override, ["runuser", "-u", name, "--"]]
+    try await Command.succeed([
+      "chown", "\(name):\(group)", directory.path, directory.socketDirectory,
+    ])
+    for command in ways {
+      let test = command + ["test", "-w", directory.path]
+      if try await Command.run(test).status == 0 { return .other(name: name, command: command) }
+    }
+    throw PrivatePostgresError.directoryUnreachable(path: directory.path, user: name)
+  }
+}
+
+/// A program that is run to its end.
+enum Command {
+  struct Outcome: Sendable {
+    let status: Int32
+    let output: String
+  }
+
+  /// What runs a program in a session of its own, out of reach of the terminal's Ctrl-C, where
+  /// there is such a thing.
+  static var inSession: [String] {
+    FileManager.default.isExecutableFile(atPath: "/usr/bin/setsid") ? ["setsid", "--wait"] : []
+  }
+
+  /// Runs a program from the root directory, for its user may not be able to reach ours.
+  ///
+  /// Its output (standard output and error) has to fit a pipe's buffer, 64 KB: it is read at the
+  /// end.
+  static func run(_ arguments: [String]) async throws -> Outcome {
+    let process = Process()
+    process.executableURL = URL(filePath: "/usr/bin/env")
+    process.arguments = arguments
+    process.currentDirectoryURL = URL(filePath: "/")
+    let pipe = Pipe()
+    process.standardInput = FileHandle.nullDevice
+    process.standardOutput = pipe
+    process.standardError = pipe
+    let status = try await withCheckedThrowingContinuation { continuation in
+      process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
+      do {
+        try process.run()
+      } catch {
+        process.terminationHandler = nil
+        continuation.resume(throwing: error)
+      }
+    }
+    let output = try pipe.fileHandleForReading.readToEnd() ?? Data()
+    return Outcome(
+      status: status,
+      output: String(decoding: output, as: UTF8.self)
+        .trimmingCharacters(in: .whitespacesAndNewlines))
+  }
+
+  /// Runs a program that has to succeed, and returns its output.
+  @discardableResult
+  static func succeed(_ arguments: [String]) async throws -> String {
+    let outcome = try await run(arguments)
+    guard outcome.status == 0 else {
+      throw PrivatePostgresError.commandFailed(
+        command: arguments.joined(separator: " "), output: outcome.output)
+    }
+    return outcome.output
+  }
+
+  /// Whether a program of that name is to be found.
+  static func exists(_ name: String) async -> Bool {
+    (try? await run(["sh", "-c", "command -v \"$0\"", name]).status) == 0
+  }
+}
+
+/// Where PostgreSQL's server programs are.
+struct ServerBinaries: Sendable {
+  let path: String
+
+  var initdb: String { "\(path)/initdb" }
+  var postgres: String { "\(path)/postgres" }
+  var control: String { "\(path)/pg_ctl" }
+  var baseBackup: String { "\(path)/pg_basebackup" }
+
+  /// Looks where they usually are: on the PATH, where pg_config says, and where Debian and Homebrew
+  /// put them.
+  static func find(preferring setting: String?) async throws -> ServerBinaries {
+    var candidates: [String]
+    if let setting {
+      candidates = [setting]
+    } else {
+      candidates = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").map(
+        String.init)
+      if let outcome = try? await Command.run(["pg_config", "--bindir"]), outcome.status == 0 {
+        candidates.append(outcome.output)
+      }
+      candidates += versions(in: "/usr/lib/postgresql", binaries: "bin")
+      candidates += versions(in: "/opt/homebrew/opt", binaries: "bin")
+    }
+    for candidate in candidates {
+      let binaries = ServerBinaries(path: candidate)
+      let files = FileManager.default
+      if files.isExecutableFile(atPath: binaries.initdb),
+        files.isExecutableFile(atPath: binaries.postgres)
+      {
+        // Of links to the two the others need not have any.
+        let folder = URL(filePath: binaries.postgres).resolvingSymlinksInPath()
+          .deletingLastPathComponent()
+        return ServerBinaries(path: folder.path)
+      }
+    }
+    throw PrivatePostgresError.binariesNotFound(searched: candidates)
+  }
+
+  /// The folders of several versions side by side, the newest first.
+  private static func versions(in folder: String, binaries: String) -> [String] {
+    let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
+    let versions = names.compactMap { name -> (version: Int, path: String)? in
+      guard let version = Int(name.replacing("postgresql@", with: "")) else { return nil }
+      return (version, "\(folder)/\(name)/\(binaries)")
+    }
+    return versions.sorted { $0.version > $1.version }.map(\.path)
+  }
+}

@@ -1,4 +1,5 @@
 package import Subscriptions
+import Synchronization
 
 /// What can be chosen of a report.
 package struct ReportChoices: Hashable, Sendable {
@@ -125,4 +126,18 @@ extension CalendarDate {
 
   /// As ISO 8601 writes it.
   var text: String { String("\(Timestamp(self))".prefix(10)) }
+}
+
+/// The names of time zones that the database was seen to know.
+///
+/// Asking it takes longer than many a report does: its list of them is a walk through all files of
+/// the IANA database, each time. A name that is known stays so for as long as the program runs.
+final class KnownTimeZones: Sendable {
+  private let names = Mutex<Set<String>>([])
+
+  /// Whether the database was seen to know a name.
+  func contains(_ name: String) -> Bool { names.withLock { $0.contains(name) } }
+
+  /// Remembers a name that the database knows.
+  func insert(_ name: String) { names.withLock { _ = $0.insert(name) } }
 }

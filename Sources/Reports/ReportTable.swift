@@ -1,3 +1,4 @@
+import JSONText
 package import Subscriptions
 
 /// A column of a report.
@@ -58,4 +59,154 @@ package struct ReportTable: Hashable, Sendable {
   package let rows: [[ReportValue]]
   /// There are more rows than were asked for.
   package let isCutShort: Bool
+}
+
+/// In which form a report is given.
+package enum ReportFormat: String, CaseIterable, Sendable {
+  /// For people: aligned columns.
+  case table
+  /// RFC 4180, with a line of names.
+  case csv
+  case json
+}
+
+extension ReportTable {
+  /// The report in a form, with its last line's end.
+  package func text(_ format: ReportFormat) -> String {
+    switch format {
+    case .table: aligned
+    case .csv: csv
+    case .json: json + "\n"
+    }
+  }
+
+  // MARK: For people
+
+  private var aligned: String {
+    let cells = rows.map { $0.map(\.words) }
+    // A column without a value says nothing.
+    let shown = columns.indices.filter { column in cells.contains { !$0[column].isEmpty } }
+    guard !shown.isEmpty else { return "Nothing to report.\n" }
+    let lines = [shown.map { columns[$0].title }] + cells.map { row in shown.map { row[$0] } }
+    let widths = shown.indices.map { column in lines.map { $0[column].count }.max() ?? 0 }
+    var text = ""
+    for line in lines {
+      let padded = line.indices.map { index in
+        let space = String(repeating: " ", count: widths[index] - line[index].count)
+        return columns[shown[index]].isRightAligned ? space + line[index] : line[index] + space
+      }
+      text += String(padded.joined(separator: "  ").reversed().drop { $0 == " " }.reversed()) + "\n"
+    }
+    return isCutShort ? text + "There are more rows: ask for them with a higher limit.\n" : text
+  }
+
+  // MARK: For programs
+
+  private var csv: String { columns.csv + rows.map(\.csv).joined() }
+
+  private var json: String {
+    let rows = rows.map { row in
+      "{" + zip(columns, row).map { "\"\($0.name)\":\($1.json)" }.joined(separator: ",") + "}"
+    }
+    return """
+      {"report":"\(report.rawValue)","as_of":"\(asOf)","rows":[\(rows.joined(separator: ","))],\
+      "cut_short":\(isCutShort)}
+      """
+  }
+}
+
+extension [ReportColumn] {
+  /// The line of names.
+  var csv: String { map(\.name).joined(separator: ",") + "\r\n" }
+}
+
+extension [ReportValue] {
+  /// The line of a row.
+  var csv: String { map(\.csv).joined(separator: ",") + "\r\n" }
+}
+
+extension ReportColumn {
+  fileprivate var title: String {
+    let unit = ["_ms", "_milliunits"].first { name.hasSuffix($0) } ?? ""
+    return String(name.dropLast(unit.count)).replacing("_", with: " ")
+  }
+
+  fileprivate var isRightAligned: Bool {
+    switch kind {
+    case .number, .duration, .money, .fraction, .rate: true
+    case .text, .time, .date, .flag: false
+    }
+  }
+}
+
+extension ReportValue {
+  /// For a table.
+  fileprivate var words: String {
+    switch self {
+    case .text(let text):
+      // One line, whatever is in it.
+      text.split(whereSeparator: \.isNewline).joined(separator: " ")
+    case .number(let number): "\(number)"
+    case .time(let moment): "\(moment)"
+    case .duration(let milliseconds):
+      (milliseconds < 0 ? "-" : "") + Duration.milliseconds(milliseconds).words()
+    case .date(let day): day
+    case .money(let milliunits, let currency): Self.words(milliunits: milliunits, currency)
+    case .fraction(let decimal): decimal
+    case .rate(let decimal): Self.percent(decimal)
+    case .flag(let isSet): isSet ? "yes" : "no"
+    case .none: ""
+    }
+  }
+
+  /// An amount with two digits, or with three where it needs them, as in `9.99 EUR`.
+  private static func words(milliunits: Int64, _ currency: String?) -> String {
+    let (units, rest) = milliunits.magnitude.quotientAndRemainder(dividingBy: 1000)
+    let thousandths = String(repeating: "0", count: 3 - "\(rest)".count) + "\(rest)"
+    let digits = thousandths.hasSuffix("0") ? thousandths.dropLast() : thousandths[...]
+    let amount = (milliunits < 0 ? "-" : "") + "\(units).\(digits)"
+    return currency.map { "\(amount) \($0)" } ?? amount
+  }
+
+  /// A part of 1 with six digits, as percent with two: `0.333333` is `33.33 %`.
+  private static func percent(_ decimal: String) -> String {
+    guard let millionths = Int64(decimal.replacing(".", with: "")) else { return decimal }
+    let rounded = (millionths.magnitude + 50) / 100
+    let (whole, rest) = rounded.quotientAndRemainder(dividingBy: 100)
+    let sign = decimal.hasPrefix("-") && rounded > 0 ? "-" : ""
+    return sign + "\(whole).\(rest < 10 ? "0" : "")\(rest) %"
+  }
+
+  fileprivate var csv: String {
+    switch self {
+    case .text(let text):
+      text.csvField(guardsFormulas: true)
+    case .number(let number), .duration(let number), .money(let number, _): "\(number)"
+    case .time(let moment): "\(moment)"
+    case .date(let text), .fraction(let text), .rate(let text): text
+    case .flag(let isSet): "\(isSet)"
+    case .none: ""
+    }
+  }
+
+  fileprivate var json: String {
+    switch self {
+    case .text(let text): text.asJSON
+    case .number(let number), .duration(let number), .money(let number, _): "\(number)"
+    case .time(let moment): "\"\(moment)\""
+    case .date(let day): "\"\(day)\""
+    // The database's decimals are JSON's.
+    case .fraction(let decimal), .rate(let decimal): decimal
+    case .flag(let isSet): "\(isSet)"
+    case .none: "null"
+    }
+  }
+}
+
+extension String {
+  fileprivate var asJSON: String {
+    var json = JSONWriter(capacity: utf8.count + 2)
+    json.write(self)
+    return json.text
+  }
 }

@@ -86,7 +86,7 @@ struct CommandTests {
     // The first column; a name in the second is a default.
     let documented = rows.flatMap { $0.split(separator: "|")[0].matches(of: name) }
       .map { String($0.1) }
-    let read = Repository.sources.filter { $0.path.hasPrefix("Sources/tenure/Settings/") }
+    let read = Repository.sources.filter { $0.path.hasPrefix("Sources/tenure/Bootstrap/Settings/") }
       .flatMap(\.literals).map(\.text).filter { ("`" + $0 + "`").wholeMatch(of: name) != nil }
     #expect(Set(documented) == Set(read))
     #expect(documented.count == Set(documented).count)

@@ -1,4 +1,5 @@
 package import Subscriptions
+import SwiftASN1
 
 /// What an app receipt says, believed or not.
 ///
@@ -77,4 +78,242 @@ package struct AppReceipt: Hashable, Sendable {
 
   /// Whether it comes from StoreKit Testing in Xcode, which Apple does not sign.
   package var isFromXcode: Bool { environmentName.map(ExactText.init(_:)) == "Xcode" }
+}
+
+/// One purchase in an app receipt: what attribute 17 holds.
+///
+/// Apple documents some of the types; 1707 and 1713 are known from receipts whose verifyReceipt
+/// answer says the same (https://developer.apple.com/documentation/appstorereceipts).
+package struct InAppReceipt: Hashable, Sendable {
+  /// 1701.
+  package let quantity: Int64?
+  /// 1702.
+  package let productID: String
+  /// 1703.
+  package let transactionID: String
+  /// 1704.
+  package let purchaseDate: Timestamp
+  /// 1705; Xcode leaves it out.
+  package let originalTransactionID: String?
+  /// 1706.
+  package let originalPurchaseDate: Timestamp?
+  /// 1707, in Apple's numbers: see ``productType``.
+  package let productTypeNumber: Int64?
+  /// 1708.
+  package let expiresDate: Timestamp?
+  /// 1711; nil for 0.
+  package let webOrderLineItemID: Int64?
+  /// 1712.
+  package let cancellationDate: Timestamp?
+  /// 1713.
+  package let isTrialPeriod: Bool?
+  /// 1719.
+  package let isInIntroOfferPeriod: Bool?
+  /// 1721.
+  package let promotionalOfferID: String?
+  /// Everything else, in its order.
+  package let otherAttributes: [ReceiptAttribute]
+
+  /// Throws ``ReceiptFault`` where it isn't said what was bought and when, or a known attribute
+  /// can't be read.
+  init(parsing bytes: ArraySlice<UInt8>) throws {
+    var attributes = try ReceiptAttributes(parsing: bytes)
+    guard let productID = try attributes.identifier(1702) else {
+      throw ReceiptFault("attribute 1702 (product) is missing")
+    }
+    guard
+      let transactionID = try attributes.identifier(1703, upTo: AppleIdentifier.longestNumber)
+    else { throw ReceiptFault("attribute 1703 (transaction) is missing") }
+    guard let purchaseDate = try attributes.moment(1704) else {
+      throw ReceiptFault("attribute 1704 (purchase date) is missing")
+    }
+    self.productID = productID
+    self.transactionID = transactionID
+    self.purchaseDate = purchaseDate
+    quantity = try attributes.integer(1701)
+    originalTransactionID = try attributes.identifier(1705, upTo: AppleIdentifier.longestNumber)
+    originalPurchaseDate = try attributes.moment(1706)
+    productTypeNumber = try attributes.integer(1707)
+    expiresDate = try attributes.moment(1708)
+    let lineItem = try attributes.integer(1711)
+    webOrderLineItemID = lineItem == 0 ? nil : lineItem
+    cancellationDate = try attributes.moment(1712)
+    isTrialPeriod = try attributes.flag(1713)
+    isInIntroOfferPeriod = try attributes.flag(1719)
+    promotionalOfferID = try attributes.identifier(1721)
+    otherAttributes = attributes.rest
+  }
+
+  /// The type of the product, where its number is known.
+  package var productType: ProductType? {
+    switch productTypeNumber {
+    case 0: .nonConsumable
+    case 1: .consumable
+    case 2: .nonRenewing
+    case 3: .autoRenewable
+    default: nil
+    }
+  }
+
+  /// The line that the purchase is on: where there is no original, it is the first itself.
+  package var line: String { originalTransactionID ?? transactionID }
+}
+
+/// One fact of a receipt or of a purchase in it, as Apple numbers them.
+package struct ReceiptAttribute: Hashable, Sendable {
+  /// What it is about; nil for a number beyond 64 bits, which none has that is known.
+  package let type: Int64?
+  /// Nil for a number beyond 64 bits.
+  package let version: Int64?
+  /// The value's bytes; most are an element of ASN.1 in turn.
+  package let value: ArraySlice<UInt8>
+
+  fileprivate init(_ node: ASN1Node) throws {
+    var fields = try node.elements(of: .sequence, "an attribute").makeIterator()
+    guard let type = fields.next(), let version = fields.next(), let value = fields.next() else {
+      throw ReceiptFault("an attribute breaks off")
+    }
+    self.type = try type.integer("an attribute's type").flatMap { Int64(exactly: $0) }
+    self.version = try version.integer("an attribute's version").flatMap { Int64(exactly: $0) }
+    self.value = try value.octets("an attribute's value")
+  }
+}
+
+/// Takes attributes one by one out of a set of them; what is not taken, or can't be read, stays.
+///
+/// Each method gives nil for an attribute that is missing or empty, as Apple writes what there is
+/// none of, and throws ``ReceiptFault`` for one that stands twice or is of another form: what is
+/// there and not understood must not be taken for absent.
+struct ReceiptAttributes {
+  private var attributes: [ReceiptAttribute?]
+  private var positions: [Int64: [Int]] = [:]
+
+  /// Reads `SET OF SEQUENCE { type INTEGER, version INTEGER, value OCTET STRING }`.
+  init(parsing bytes: ArraySlice<UInt8>) throws {
+    attributes = try ReceiptBER.parse(bytes).elements(of: .set, "the set of attributes")
+      .map { try ReceiptAttribute($0) }
+    for (position, attribute) in attributes.enumerated() {
+      guard let type = attribute?.type else { continue }
+      positions[type, default: []].append(position)
+    }
+  }
+
+  /// What was not taken, in its order.
+  var rest: [ReceiptAttribute] { attributes.compactMap(\.self) }
+
+  /// Every value of a type that may stand any number of times.
+  mutating func all(_ type: Int64) -> [ArraySlice<UInt8>] {
+    (positions[type] ?? []).compactMap { position in
+      defer { attributes[position] = nil }
+      return attributes[position]?.value
+    }
+  }
+
+  /// The value's bytes, as they are.
+  mutating func bytes(_ type: Int64) throws -> [UInt8]? {
+    try take(type) { $0.isEmpty ? nil : Array($0) }
+  }
+
+  mutating func text(_ type: Int64) throws -> String? {
+    try take(type) { try Self.text($0, type) }
+  }
+
+  /// A text that can be part of a key: see ``AppleIdentifier``.
+  mutating func identifier(
+    _ type: Int64, upTo limit: Int = AppleIdentifier.longest
+  ) throws -> String? {
+    try take(type) { bytes in
+      guard let text = try Self.text(bytes, type) else { return nil }
+      if let fault = AppleIdentifier.fault(of: text, upTo: limit) {
+        throw ReceiptFault("attribute \(type) \(fault)")
+      }
+      return text
+    }
+  }
+
+  /// A date in RFC 3339, in UTC where it names no offset.
+  mutating func moment(_ type: Int64) throws -> Timestamp? {
+    try take(type) { bytes in
+      guard let text = try Self.text(bytes, type) else { return nil }
+      guard let moment = Timestamp(receiptDate: text) else {
+        throw ReceiptFault("attribute \(type) is no date")
+      }
+      return moment
+    }
+  }
+
+  mutating func integer(_ type: Int64) throws -> Int64? {
+    try take(type) { bytes in
+      guard !bytes.isEmpty else { return nil }
+      let number = try Self.element(bytes, type).integer("attribute \(type)")
+      guard let number = number.flatMap({ Int64(exactly: $0) }) else {
+        throw ReceiptFault("attribute \(type) is beyond 64 bits")
+      }
+      return number
+    }
+  }
+
+  /// Apple's numbers for no and yes.
+  mutating func flag(_ type: Int64) throws -> Bool? {
+    guard let number = try integer(type) else { return nil }
+    guard (0...1).contains(number) else { throw ReceiptFault("attribute \(type) is not 0 or 1") }
+    return number == 1
+  }
+
+  private mutating func take<Value>(
+    _ type: Int64, _ read: (ArraySlice<UInt8>) throws -> Value?
+  ) throws -> Value? {
+    guard let found = positions[type], let position = found.first,
+      let value = attributes[position]?.value
+    else { return nil }
+    guard found.count == 1 else { throw ReceiptFault("attribute \(type) stands twice") }
+    let result = try read(value)
+    attributes[position] = nil
+    return result
+  }
+
+  private static func text(_ bytes: ArraySlice<UInt8>, _ type: Int64) throws -> String? {
+    guard !bytes.isEmpty else { return nil }
+    let node = try element(bytes, type)
+    guard [.utf8String, .ia5String, .printableString].contains(node.identifier),
+      case .primitive(let characters) = node.content,
+      let text = String(validating: characters, as: UTF8.self)
+    else { throw ReceiptFault("attribute \(type) is no text") }
+    return text.isEmpty ? nil : text
+  }
+
+  private static func element(_ bytes: ArraySlice<UInt8>, _ type: Int64) throws -> ASN1Node {
+    do {
+      return try ReceiptBER.parse(bytes)
+    } catch {
+      throw ReceiptFault("attribute \(type) is not one element")
+    }
+  }
+}
+
+extension Timestamp {
+  /// The longest date that is looked at.
+  private static let longestReceiptDate = 40
+
+  /// Reads a date as receipts have been seen to write it.
+  ///
+  /// With `Z`, with an offset as `+01:00` or `+0100` (Xcode, 2020), or with neither: UTC.
+  init?(receiptDate text: String) {
+    let characters = Array(text.utf8)
+    guard characters.count <= Self.longestReceiptDate else { return nil }
+    let signs = [UInt8(ascii: "+"), UInt8(ascii: "-")]
+    let offset = characters.suffix(5)
+    let hasShortOffset =
+      offset.count == 5 && offset.first.map(signs.contains) == true
+      && offset.dropFirst().allSatisfy { (0x30...0x39).contains($0) }
+    let forms =
+      hasShortOffset ? ["\(text.dropLast(2)):\(text.suffix(2))"] : [text, text + "Z"]
+    for form in forms {
+      if let moment = Timestamp(rfc3339: form) {
+        self = moment
+        return
+      }
+    }
+    return nil
+  }
 }

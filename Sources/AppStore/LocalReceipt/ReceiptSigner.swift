@@ -1,4 +1,5 @@
 import Crypto
+import Subscriptions
 import SwiftASN1
 import X509
 
@@ -160,4 +161,152 @@ extension ASN1ObjectIdentifier {
   fileprivate static let sha1: ASN1ObjectIdentifier = [1, 3, 14, 3, 2, 26]
   fileprivate static let sha1WithRSAEncryption: ASN1ObjectIdentifier = [1, 2, 840, 113549, 1, 1, 5]
   fileprivate static let sha256: ASN1ObjectIdentifier = [2, 16, 840, 1, 101, 3, 4, 2, 1]
+}
+
+/// The certificates in a receipt, before anything of them is believed.
+///
+/// swift-certificates' `Verifier` is not asked, for a chain has only one form here: the signer's
+/// certificate, an intermediate, and a pinned root that may stand in the receipt or not. Until 2023
+/// Apple signed all of it with SHA-1.
+struct ReceiptChain {
+  /// "Receipt signing", of the signer; presence counts.
+  ///
+  /// https://images.apple.com/certificateauthority/pdf/Apple_WWDR_CPS_v1.31.pdf
+  private static let leafMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 11, 1]
+  /// "Apple Worldwide Developer Relations", of the intermediate.
+  private static let intermediateMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 2, 1]
+
+  /// The signer's.
+  let leaf: Certificate
+  private let others: [Certificate]
+
+  /// Reads the certificates and finds the signer's among them.
+  init(_ encoded: [ArraySlice<UInt8>], signer: ReceiptSigner.Name) throws(LocalReceiptRefusal) {
+    var certificates: [Certificate] = []
+    for bytes in encoded {
+      guard let certificate = try? Certificate(derEncoded: Array(bytes)) else {
+        throw LocalReceiptRefusal(
+          .strangeCertificate, "The receipt brings a certificate that can't be read.")
+      }
+      certificates.append(certificate)
+    }
+    guard let position = certificates.firstIndex(where: signer.names) else {
+      throw LocalReceiptRefusal(
+        .missingCertificate, "The receipt does not bring the certificate of its signer.")
+    }
+    leaf = certificates.remove(at: position)
+    others = certificates
+  }
+
+  /// Verifies that the chain leads to a trusted root and is Apple's for this purpose.
+  ///
+  /// - Parameters:
+  ///   - roots: The only ones that count.
+  ///   - moment: When everything in it has to be valid.
+  /// - Throws: ``LocalReceiptRefusal``.
+  func verify(roots: [Certificate], at moment: Timestamp) throws(LocalReceiptRefusal) {
+    let intermediates = others.filter { !roots.contains($0) }
+    guard intermediates.count == 1, let intermediate = intermediates.first else {
+      throw LocalReceiptRefusal(
+        .strangeCertificate,
+        "The receipt brings other certificates than a signer's, an intermediate and a trusted root."
+      )
+    }
+    guard let root = roots.first(where: { Self.has($0, issued: intermediate) }),
+      Self.has(intermediate, issued: leaf)
+    else {
+      throw LocalReceiptRefusal(
+        .untrustedChain, "The receipt's certificates do not lead to a trusted root.")
+    }
+    guard Self.may(intermediate, \.keyCertSign), Self.may(leaf, \.digitalSignature),
+      case .isCertificateAuthority = try? intermediate.extensions.basicConstraints
+    else {
+      throw LocalReceiptRefusal(
+        .wrongUse, "The receipt brings a certificate that must not be used in this way.")
+    }
+    guard leaf.extensions[oid: Self.leafMarker] != nil,
+      intermediate.extensions[oid: Self.intermediateMarker] != nil
+    else {
+      throw LocalReceiptRefusal(
+        .missingMarker, "The receipt was signed with a certificate that is not for receipts.")
+    }
+    do {
+      try Validity([leaf, intermediate, root]).check(moment)
+    } catch {
+      throw LocalReceiptRefusal(.outsideValidity, "The receipt \(error.clause).")
+    }
+  }
+
+  private static func has(_ issuer: Certificate, issued certificate: Certificate) -> Bool {
+    issuer.subject == certificate.issuer
+      && issuer.publicKey.isValidSignature(certificate.signature, for: certificate)
+  }
+
+  /// Whether the certificate allows its key a use; one that doesn't say allows everything.
+  private static func may(_ certificate: Certificate, _ use: KeyPath<KeyUsage, Bool>) -> Bool {
+    do {
+      return try certificate.extensions.keyUsage.map { $0[keyPath: use] } ?? true
+    } catch {
+      return false
+    }
+  }
+}
+
+extension ReceiptSigner.Name {
+  /// Whether the certificate is the one that is meant.
+  fileprivate func names(_ certificate: Certificate) -> Bool {
+    switch self {
+    case .issuer(let issuer, let serialNumber):
+      certificate.issuer == issuer
+        && certificate.serialNumber.bytes.drop { $0 == 0 } == serialNumber
+    case .subjectKeyIdentifier(let identifier):
+      (try? certificate.extensions.subjectKeyIdentifier)?.keyIdentifier == identifier
+    }
+  }
+}
+
+extension TrustedRoots {
+  /// Apple Root CA, which receipts lead back to, and no other.
+  package static let appleReceipts: TrustedRoots = {
+    do {
+      return try TrustedRoots(pem: appleRootCA)
+    } catch {
+      preconditionFailure("The bundled certificate of Apple's can't be read: \(error)")
+    }
+  }()
+
+  /// From https://www.apple.com/appleca/AppleIncRootCertificate.cer, valid until 2035-02-09.
+  ///
+  /// SHA-256 of its DER:
+  /// `b0b1730ecbc7ff4505142c49f1295e6eda6bcaed7e2c68c5be91b5a11001f024`, which a test compares.
+  static let appleRootCA = """
+    -----BEGIN CERTIFICATE-----
+    MIIEuzCCA6OgAwIBAgIBAjANBgkqhkiG9w0BAQUFADBiMQswCQYDVQQGEwJVUzET
+    MBEGA1UEChMKQXBwbGUgSW5jLjEmMCQGA1UECxMdQXBwbGUgQ2VydGlmaWNhdGlv
+    biBBdXRob3JpdHkxFjAUBgNVBAMTDUFwcGxlIFJvb3QgQ0EwHhcNMDYwNDI1MjE0
+    MDM2WhcNMzUwMjA5MjE0MDM2WjBiMQswCQYDVQQGEwJVUzETMBEGA1UEChMKQXBw
+    bGUgSW5jLjEmMCQGA1UECxMdQXBwbGUgQ2VydGlmaWNhdGlvbiBBdXRob3JpdHkx
+    FjAUBgNVBAMTDUFwcGxlIFJvb3QgQ0EwggEiMA0GCSqGSIb3DQEBAQUAA4IBDwAw
+    ggEKAoIBAQDkkakJH5HbHkdQ6wXtXnmELes2oldMVeyLGYne+Uts9QerIjAC6Bg+
+    +FAJ039BqJj50cpmnCRrEdCju+QbKsMflZ56DKRHi1vUFjczy8QPTc4UadHJGXL1
+    XQ7Vf1+b8iUDulWPTV0N8WQ1IxVLFVkds5T39pyez1C6wVhQZ48ItCD3y6wsIG9w
+    tj8BMIy3Q88PnT3zK0koGsj+zrW5DtleHNbLPbU6rfQPDgCSC7EhFi501TwN22IW
+    q6NxkkdTVcGvL0Gz+PvjcM3mo0xFfh9Ma1CWQYnEdGILEINBhzOKgbEwWOxaBDKM
+    aLOPHd5lc/9nXmW8Sdh2nzMUZaF3lMktAgMBAAGjggF6MIIBdjAOBgNVHQ8BAf8E
+    BAMCAQYwDwYDVR0TAQH/BAUwAwEB/zAdBgNVHQ4EFgQUK9BpR5R2Cf70a40uQKb3
+    R01/CF4wHwYDVR0jBBgwFoAUK9BpR5R2Cf70a40uQKb3R01/CF4wggERBgNVHSAE
+    ggEIMIIBBDCCAQAGCSqGSIb3Y2QFATCB8jAqBggrBgEFBQcCARYeaHR0cHM6Ly93
+    d3cuYXBwbGUuY29tL2FwcGxlY2EvMIHDBggrBgEFBQcCAjCBthqBs1JlbGlhbmNl
+    IG9uIHRoaXMgY2VydGlmaWNhdGUgYnkgYW55IHBhcnR5IGFzc3VtZXMgYWNjZXB0
+    YW5jZSBvZiB0aGUgdGhlbiBhcHBsaWNhYmxlIHN0YW5kYXJkIHRlcm1zIGFuZCBj
+    b25kaXRpb25zIG9mIHVzZSwgY2VydGlmaWNhdGUgcG9saWN5IGFuZCBjZXJ0aWZp
+    Y2F0aW9uIHByYWN0aWNlIHN0YXRlbWVudHMuMA0GCSqGSIb3DQEBBQUAA4IBAQBc
+    NplMLXi37Yyb3PN3m/J20ncwT8EfhYOFG5k9RzfyqZtAjizUsZAS2L70c5vu0mQP
+    y3lPNNiiPvl4/2vIB+x9OYOLUyDTOMSxv5pPCmv/K/xZpwUJfBdAVhEedNO3iyM7
+    R6PVbyTi69G3cN8PReEnyvFteO3ntRcXqNx+IjXKJdXZD9Zr1KIkIxH3oayPc4Fg
+    xhtbCS+SsvhESPBgOJ4V9T0mZyCKM2r3DYLP3uujL/lTaltkwGMzd/c6ByxW69oP
+    IQ7aunMZT7XZNn/Bh1XZp5m5MkL72NVxnn6hUrcbvZNCJBIqxw8dtk2cXmPIS4AX
+    UKqK1drk/NAJBzewdXUh
+    -----END CERTIFICATE-----
+    """
 }

@@ -1,4 +1,5 @@
 package import CoreMetrics
+import Foundation
 import JSONText
 package import Logging
 package import Subscriptions
@@ -254,5 +255,148 @@ extension AppStoreTransportError {
   fileprivate var clause: String {
     let words = description.prefix(300)
     return String(words.hasSuffix(".") ? words.dropLast() : words)
+  }
+}
+
+/// One request, before it is known which environment is asked and with which token.
+struct ServerAPICall: Sendable {
+  var endpoint: ServerAPIEndpoint
+  var bundleID: String
+  /// As in `GET`.
+  var method: String
+  /// Behind the environment's address, escaped.
+  var path: String
+  /// Names and values, not escaped, in the order in which they are sent.
+  var query: [(name: String, value: String)] = []
+  var body: JSONValue?
+
+  /// The path and the query, escaped.
+  var target: String {
+    let items = query.map { "\(Self.escaped($0.name))=\(Self.escaped($0.value))" }
+    return items.isEmpty ? path : path + "?" + items.joined(separator: "&")
+  }
+
+  /// The longest identifier that is sent: Apple's have some twenty digits, product ids a hundred.
+  private static let longestIdentifier = 255
+
+  /// A path whose last parts are identifiers of somebody else's.
+  ///
+  /// - Throws: ``AppStoreServerAPIError`` for an identifier that would lead elsewhere.
+  static func path(_ path: String, _ identifiers: String..., to endpoint: ServerAPIEndpoint) throws
+    -> String
+  {
+    try identifiers.reduce(path) { path, identifier in
+      guard !identifier.isEmpty, identifier.utf8.count <= longestIdentifier,
+        identifier.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }),
+        !identifier.allSatisfy({ $0 == "." })
+      else {
+        throw AppStoreServerAPIError(
+          .invalidRequest, endpoint, nil,
+          message: "an identifier is empty, too long, or has characters that no identifier has")
+      }
+      return path + "/" + escaped(identifier)
+    }
+  }
+
+  /// Leaves what RFC 3986 calls unreserved, and nothing else.
+  private static func escaped(_ text: String) -> String {
+    text.addingPercentEncoding(withAllowedCharacters: unreserved) ?? ""
+  }
+
+  private static let unreserved = CharacterSet(
+    charactersIn: "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+}
+
+/// One call of the App Store Server API, under Apple's name for it.
+package enum ServerAPIEndpoint: String, CaseIterable, Sendable {
+  case transactionInfo = "Get Transaction Info"
+  case transactionHistory = "Get Transaction History"
+  case subscriptionStatuses = "Get All Subscription Statuses"
+  case appTransactionInfo = "Get App Transaction Info"
+  case consumptionInformation = "Send Consumption Information"
+  case notificationHistory = "Get Notification History"
+  case renewalDateExtension = "Extend a Subscription Renewal Date"
+  case appAccountToken = "Set App Account Token"
+  case orderLookup = "Look Up Order ID"
+  case refundHistory = "Get Refund History"
+  case massExtension = "Extend Subscription Renewal Dates for All Active Subscribers"
+  case massExtensionStatus = "Get Status of Subscription Renewal Date Extensions"
+  case testNotification = "Request a Test Notification"
+  case testNotificationStatus = "Get Test Notification Status"
+
+  /// How many requests an app may make in an hour.
+  ///
+  /// Apple's table names a number per second, enforced by the hour, and a tenth of it in the
+  /// sandbox (https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits).
+  func requestsPerHour(in environment: Environment) -> Int {
+    switch environment {
+    case .production: requestsPerSecond * 3600
+    case .sandbox: requestsPerSecond * 360
+    }
+  }
+
+  private var requestsPerSecond: Int {
+    switch self {
+    case .transactionInfo, .transactionHistory, .subscriptionStatuses, .appTransactionInfo,
+      .consumptionInformation, .notificationHistory:
+      50
+    case .renewalDateExtension, .appAccountToken: 20
+    case .orderLookup, .refundHistory: 10
+    case .massExtension, .massExtensionStatus, .testNotification, .testNotificationStatus: 1
+    }
+  }
+}
+
+/// Where the App Store Server API is asked, for each of Apple's two environments.
+package struct ServerAPIAddresses: Hashable, Sendable {
+  /// Without a slash at the end.
+  package let production: String
+  /// Without a slash at the end.
+  package let sandbox: String
+
+  /// Apple's own, under their names since May 2026.
+  package static let apple = ServerAPIAddresses(
+    unchecked: "https://api.storekit.apple.com",
+    sandbox: "https://api.storekit-sandbox.apple.com")
+
+  /// The longest address, so that a whole URL is one that servers accept.
+  private static let longest = 255
+
+  /// Throws `AppStoreSettingError` for an address that is not HTTP, names no host, has more than a
+  /// path behind it, or is too long.
+  package init(production: String, sandbox: String) throws {
+    for url in [production, sandbox] {
+      let parts = URLComponents(string: url)
+      guard ["http", "https"].contains(parts?.scheme?.lowercased()), parts?.host?.isEmpty == false,
+        parts?.query == nil, parts?.fragment == nil, parts?.user == nil
+      else {
+        throw AppStoreSettingError(
+          "\"\(url)\" is not the address of an App Store Server API: write it without the calls' "
+            + "own paths, for example \(ServerAPIAddresses.apple.production)")
+      }
+      guard url.unicodeScalars.count <= Self.longest else {
+        throw AppStoreSettingError(
+          "the address has \(url.unicodeScalars.count) characters, of which there may be "
+            + "\(Self.longest)")
+      }
+    }
+    self.init(unchecked: Self.withoutSlash(production), sandbox: Self.withoutSlash(sandbox))
+  }
+
+  private init(unchecked production: String, sandbox: String) {
+    self.production = production
+    self.sandbox = sandbox
+  }
+
+  private static func withoutSlash(_ url: String) -> String {
+    String(url.reversed().drop { $0 == "/" }.reversed())
+  }
+
+  /// The address of that environment.
+  package subscript(environment: Environment) -> String {
+    switch environment {
+    case .production: production
+    case .sandbox: sandbox
+    }
   }
 }

@@ -1,7 +1,8 @@
 import AppStore
+import Crypto
+import Foundation
 import JSONText
 import Subscriptions
-
 import struct Foundation.UUID
 
 /// What the App Store Server API answers in pages.
@@ -182,5 +183,101 @@ extension SimulatedNotification {
           ]
         }))
     return members
+  }
+}
+
+/// Which transactions a history lists, and in which order.
+struct HistoryFilter {
+  let isDescending: Bool
+  private let start: Timestamp?
+  private let end: Timestamp?
+  private let products: Set<String>
+  private let types: Set<String>
+  private let groups: Set<String>
+  private let ownership: String?
+  private let isRevoked: Bool?
+  /// The same for equal queries, whatever order they are written in; without the revision.
+  let canonical: String
+
+  /// Reads the parameters as strictly as Apple.
+  init(_ request: ServerAPIRequest) throws {
+    start = try request.date("startDate", or: .invalidStartDate)
+    end = try request.date("endDate", or: .invalidEndDate)
+    if let start, let end, start >= end { throw ServerAPIError.startDateAfterEndDate }
+    let sort = request.value("sort") ?? "ASCENDING"
+    guard ["ASCENDING", "DESCENDING"].contains(sort) else { throw ServerAPIError.invalidSort }
+    isDescending = sort == "DESCENDING"
+    products = Set(request.values("productId"))
+    guard !products.contains("") else { throw ServerAPIError.invalidProductID }
+    types = Set(request.values("productType"))
+    guard types.isSubset(of: Set(ProductType.allCases.map(Self.name))) else {
+      throw ServerAPIError.invalidProductType
+    }
+    groups = Set(request.values("subscriptionGroupIdentifier"))
+    guard !groups.contains("") else { throw ServerAPIError.invalidGroup }
+    ownership = request.value("inAppOwnershipType")
+    guard ["PURCHASED", "FAMILY_SHARED", nil].contains(ownership) else {
+      throw ServerAPIError.invalidOwnershipType
+    }
+    let revoked = request.value("revoked")
+    guard ["true", "false", nil].contains(revoked) else { throw ServerAPIError.invalidRevoked }
+    isRevoked = revoked.map { $0 == "true" }
+    canonical = request.query.filter { $0.name != "revision" }
+      .map { "\($0.name)=\($0.value)" }.sorted().joined(separator: "&")
+  }
+
+  private static func name(_ type: ProductType) -> String {
+    switch type {
+    case .autoRenewable: "AUTO_RENEWABLE"
+    case .nonRenewing: "NON_RENEWABLE"
+    case .nonConsumable: "NON_CONSUMABLE"
+    case .consumable: "CONSUMABLE"
+    }
+  }
+
+  func accepts(_ charge: Charge, _ line: Line, asOf now: Timestamp) -> Bool {
+    (start.map { $0 <= charge.purchaseDate } ?? true)
+      && (end.map { charge.purchaseDate < $0 } ?? true)
+      && (products.isEmpty || products.contains(charge.product.id.rawValue))
+      && (types.isEmpty || types.contains(Self.name(charge.product.type)))
+      && (groups.isEmpty || line.group.map(groups.contains) ?? false)
+      && (ownership.map { $0 == (line.ownership == .purchased ? "PURCHASED" : "FAMILY_SHARED") }
+        ?? true)
+      && (isRevoked.map { $0 == (charge.revocation(asOf: now) != nil) } ?? true)
+  }
+}
+
+/// Where an answer in pages goes on, and what was asked: nobody else's business.
+///
+/// Apple's `revision` and `paginationToken`: good only together with the query that they answer.
+struct PageToken {
+  /// In whatever counts the list.
+  let position: Int64
+  /// Breaks ties of the position.
+  let second: Int64
+
+  init(_ position: Int64, _ second: Int64 = 0) {
+    self.position = position
+    self.second = second
+  }
+
+  /// Nil for a token that was not made for this query.
+  init?(_ text: String, of query: String) {
+    guard let data = Base64URL.bytes(text) else { return nil }
+    let parts = String(decoding: data, as: UTF8.self).split(
+      separator: "_", omittingEmptySubsequences: false)
+    guard parts.count == 3, let position = Int64(parts[0]), let second = Int64(parts[1]),
+      parts[2] == Self.mark(query)
+    else { return nil }
+    self.init(position, second)
+  }
+
+  func text(of query: String) -> String {
+    Base64URL.text("\(position)_\(second)_\(Self.mark(query))".utf8)
+  }
+
+  private static func mark(_ query: String) -> String {
+    Base64URL.text(Array(SHA256.hash(data: Data(query.utf8)).prefix(9)))
+      .replacing("_", with: "-")
   }
 }

@@ -1,6 +1,7 @@
 import AppStore
-import JSONText
-import Subscriptions
+package import JSONText
+package import Subscriptions
+import struct Foundation.Date
 
 /// The App Store Server API, from a request to its answer.
 extension AppStoreState {
@@ -181,4 +182,163 @@ extension AppStoreState {
 extension Charge {
   /// What the customer's invoice calls the charge.
   var orderID: String { "M" + String(transactionNumber, radix: 36).uppercased() }
+}
+
+/// The App Store Server API.
+extension AppStoreSimulation {
+  /// Answers a request at one of Apple's two addresses, faults included.
+  package func serverAPI(_ request: ServerAPIRequest, at endpoint: Environment) -> SimulatedAnswer {
+    let clocks = [clock.now, Self.realNow]
+    let bundleID = token(in: request.authorization).flatMap {
+      apiKey.bundleID(in: $0, at: clocks)
+    }
+    return act { state in
+      let fault = state.serverFaults.takeFault(at: state.now)
+      let answer = state.serverAPI(request, of: bundleID, at: endpoint)
+      guard let fault else { return answer }
+      if case .tooManyRequests(let seconds) = fault {
+        return AppStoreState.tooMany(until: state.now + .seconds(seconds))
+      }
+      return answer.with(fault)
+    }
+  }
+
+  private static var realNow: Timestamp {
+    Timestamp(milliseconds: Int64(Date.now.timeIntervalSince1970 * 1000))
+  }
+
+  private func token(in authorization: String?) -> String? {
+    guard let authorization, authorization.lowercased().hasPrefix("bearer ") else { return nil }
+    return String(authorization.dropFirst("bearer ".count))
+  }
+
+  /// Changes which requests to the App Store Server API fail.
+  package func setServerFaults(_ change: @Sendable (inout FaultPlan) -> Void) {
+    act { change(&$0.serverFaults) }
+  }
+
+  /// Changes how many requests the API takes: so many times Apple's number, nil: any number.
+  package func setRateLimitScale(_ scale: Double?) {
+    act { $0.limits.scale = scale }
+  }
+
+  /// What the app's server told about a charge with `Send Consumption Information`.
+  package func consumptionReports(of transaction: TransactionID) throws -> [JSONValue] {
+    try act { $0.charges[try $0.chargeNumber(transaction)].consumptionReports }
+  }
+}
+
+/// A request to the simulated App Store Server API.
+package struct ServerAPIRequest: Sendable {
+  /// One name and value behind the question mark.
+  package struct QueryItem: Hashable, Sendable {
+    package var name: String
+    package var value: String
+
+    package init(_ name: String, _ value: String) {
+      self.name = name
+      self.value = value
+    }
+  }
+
+  package var method: String
+  /// As in `/inApps/v1/transactions/1`.
+  package var path: String
+  package var query: [QueryItem]
+  /// The whole header `Authorization`.
+  package var authorization: String?
+  package var body: [UInt8]
+
+  package init(
+    method: String = "GET", path: String, query: [QueryItem] = [], authorization: String?,
+    body: [UInt8] = []
+  ) {
+    self.method = method
+    self.path = path
+    self.query = query
+    self.authorization = authorization
+    self.body = body
+  }
+
+  // MARK: Reading
+
+  func values(_ name: String) -> [String] {
+    query.filter { $0.name == name }.map(\.value)
+  }
+
+  func value(_ name: String) -> String? { values(name).last }
+
+  /// A date in milliseconds since 1970.
+  func date(_ name: String, or error: ServerAPIError) throws -> Timestamp? {
+    guard let text = value(name) else { return nil }
+    guard let moment = Int64(text).map(Timestamp.init(milliseconds:)),
+      Timestamp.writable.contains(moment)
+    else { throw error }
+    return moment
+  }
+
+  /// The body, which has to be a JSON object.
+  func json() throws -> JSONValue {
+    guard let json = try? JSONValue(parsing: body), case .object = json else {
+      throw ServerAPIError.badRequest
+    }
+    return json
+  }
+}
+
+/// What the simulated App Store Server API can be asked.
+///
+/// https://developer.apple.com/documentation/appstoreserverapi
+enum SimulatedEndpoint: Hashable, CaseIterable, Sendable {
+  case transactionInfo, transactionHistory, subscriptionStatuses, appTransactionInfo
+  case consumption, notificationHistory, extendRenewalDate, setAppAccountToken
+  case orderLookup, refundHistory, massExtension, massExtensionStatus, requestTest, testStatus
+
+  /// The path with `*` for each id.
+  private var pattern: (method: String, path: String) {
+    switch self {
+    case .transactionInfo: ("GET", "/inApps/v1/transactions/*")
+    case .transactionHistory: ("GET", "/inApps/v2/history/*")
+    case .subscriptionStatuses: ("GET", "/inApps/v1/subscriptions/*")
+    case .appTransactionInfo: ("GET", "/inApps/v1/transactions/appTransactions/*")
+    case .consumption: ("PUT", "/inApps/v2/transactions/consumption/*")
+    case .notificationHistory: ("POST", "/inApps/v1/notifications/history")
+    case .extendRenewalDate: ("PUT", "/inApps/v1/subscriptions/extend/*")
+    case .setAppAccountToken: ("PUT", "/inApps/v1/transactions/*/appAccountToken")
+    case .orderLookup: ("GET", "/inApps/v1/lookup/*")
+    case .refundHistory: ("GET", "/inApps/v2/refund/lookup/*")
+    case .massExtension: ("POST", "/inApps/v1/subscriptions/extend/mass")
+    case .massExtensionStatus: ("GET", "/inApps/v1/subscriptions/extend/mass/*/*")
+    case .requestTest: ("POST", "/inApps/v1/notifications/test")
+    case .testStatus: ("GET", "/inApps/v1/notifications/test/*")
+    }
+  }
+
+  /// Requests a second that Apple takes of one app in production, counted by the hour; a tenth in
+  /// the sandbox.
+  ///
+  /// https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits
+  var requestsPerSecond: Int {
+    switch self {
+    case .transactionInfo, .transactionHistory, .subscriptionStatuses, .appTransactionInfo,
+      .consumption, .notificationHistory:
+      50
+    case .extendRenewalDate, .setAppAccountToken: 20
+    case .orderLookup, .refundHistory: 10
+    case .massExtension, .massExtensionStatus, .requestTest, .testStatus: 1
+    }
+  }
+
+  /// The endpoint at a path, with the ids that stand there; nil where Apple has none.
+  static func route(_ method: String, _ path: String) -> (endpoint: Self, ids: [String])? {
+    let parts = path.split(separator: "/", omittingEmptySubsequences: true)
+    for endpoint in allCases where endpoint.pattern.method == method {
+      let pattern = endpoint.pattern.path.split(separator: "/")
+      guard pattern.count == parts.count else { continue }
+      let pairs = zip(pattern, parts)
+      guard pairs.allSatisfy({ $0 == "*" || $0 == $1 }) else { continue }
+      return (endpoint, pairs.filter { $0.0 == "*" }.map { String($0.1) })
+    }
+    return nil
+  }
 }

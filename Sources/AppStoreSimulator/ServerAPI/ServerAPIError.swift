@@ -1,5 +1,8 @@
 import AppStore
+import Crypto
+import Foundation
 import JSONText
+import Subscriptions
 
 /// A "no" of the App Store Server API, with Apple's number and sentence.
 ///
@@ -116,4 +119,114 @@ extension ServerAPIError {
     accountNotFoundRetryable, appNotFoundRetryable, originalTransactionIDNotFoundRetryable,
     internalError, internalErrorRetryable, paginationTokenExpired, noNotificationURL,
   ]
+}
+
+/// A key for the App Store Server API, as App Store Connect gives it to a developer.
+///
+/// It is the only one that the simulated App Store knows, good for every app there.
+package struct SimulatedAPIKey: Sendable {
+  /// The developer's account: the claim `iss`.
+  package let issuerID: String
+  /// The header `kid`.
+  package let keyID: String
+  /// The file that ends in `.p8`.
+  package let privateKeyPEM: String
+
+  private let publicKey: P256.Signing.PublicKey
+
+  /// Makes a new key.
+  package init() {
+    let key = P256.Signing.PrivateKey()
+    issuerID = UUID().uuidString.lowercased()
+    keyID = String((0..<Self.keyIDLength).compactMap { _ in Self.keyIDCharacters.randomElement() })
+    privateKeyPEM = key.pemRepresentation + "\n"
+    publicKey = key.publicKey
+  }
+
+  private static let keyIDLength = 10
+  private static let keyIDCharacters = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+
+  // MARK: Checking
+
+  /// Apple's documentation of the App Store Server API, "Generating JSON Web Tokens for API
+  /// requests".
+  private static let audience = "appstoreconnect-v1"
+  private static let longestLife = Duration.minutes(60)
+
+  /// The bundle id that a token asks for; nil where Apple would answer 401.
+  ///
+  /// The token's times have to fit one of the clocks: who asks may live in real or in simulated
+  /// time.
+  func bundleID(in token: String, at clocks: [Timestamp]) -> String? {
+    let parts = token.split(separator: ".", omittingEmptySubsequences: false)
+    guard parts.count == 3, let header = Self.json(parts[0]), let claims = Self.json(parts[1]),
+      header["alg"] == "ES256", header["kid"]?.string == keyID, header["typ"] == "JWT",
+      let bytes = Base64URL.bytes(parts[2]),
+      let signature = try? P256.Signing.ECDSASignature(rawRepresentation: bytes),
+      publicKey.isValidSignature(signature, for: Data("\(parts[0]).\(parts[1])".utf8)),
+      claims["iss"]?.string == issuerID, claims["aud"]?.string == Self.audience,
+      let issued = claims["iat"]?.integer, let expires = claims["exp"]?.integer,
+      clocks.contains(where: { Self.isInTime($0, issued: issued, expires: expires) })
+    else { return nil }
+    return claims["bid"]?.string
+  }
+
+  private static func json(_ part: Substring) -> JSONValue? {
+    Base64URL.bytes(part).flatMap { try? JSONValue(parsing: $0) }
+  }
+
+  private static func isInTime(_ now: Timestamp, issued: Int64, expires: Int64) -> Bool {
+    guard let issuedAt = moment(issued), let expiresAt = moment(expires) else { return false }
+    return issuedAt <= now + .clockTolerance && now < expiresAt && issuedAt < expiresAt
+      && expiresAt - issuedAt <= longestLife
+  }
+
+  private static func moment(_ seconds: Int64) -> Timestamp? {
+    let (milliseconds, overflows) = seconds.multipliedReportingOverflow(by: 1000)
+    let moment = Timestamp(milliseconds: milliseconds)
+    return !overflows && Timestamp.writable.contains(moment) ? moment : nil
+  }
+}
+
+/// How many requests were made of which kind, hour by hour.
+struct RateLimits: Sendable {
+  private struct Key: Hashable, Sendable {
+    let endpoint: SimulatedEndpoint
+    let app: Int
+    let environment: Environment
+  }
+
+  private struct Window: Sendable {
+    var end: Timestamp
+    var count: Int
+  }
+
+  /// How many times Apple's number is allowed; nil: any number.
+  var scale: Double?
+  private var windows: [Key: Window] = [:]
+
+  private static let window = Duration.hours(1)
+  private static let secondsOfWindow = 3_600
+  /// The sandbox takes a tenth.
+  private static let sandboxShare = 0.1
+
+  init(scale: Double?) {
+    self.scale = scale
+  }
+
+  /// Counts a request; the moment from which on there may be others, where it is one too many.
+  mutating func take(
+    _ endpoint: SimulatedEndpoint, app: Int, environment: Environment, at now: Timestamp
+  ) -> Timestamp? {
+    guard let scale else { return nil }
+    let share = environment == .sandbox ? scale * Self.sandboxShare : scale
+    let most = Int(Double(endpoint.requestsPerSecond * Self.secondsOfWindow) * share)
+    let key = Key(endpoint: endpoint, app: app, environment: environment)
+    var window = windows[key] ?? Window(end: now + Self.window, count: 0)
+    if window.end <= now { window = Window(end: now + Self.window, count: 0) }
+    defer { windows[key] = window }
+    guard window.count < most else { return window.end }
+    window.count += 1
+    return nil
+  }
 }

@@ -1,10 +1,10 @@
 import AppStore
 import Crypto
+import CryptoExtras
+import Foundation
 package import JSONText
 import SwiftASN1
 import X509
-
-import Foundation
 
 /// What signs in Apple's place: a root, an intermediate and a leaf of its own.
 ///
@@ -149,5 +149,166 @@ package struct SimulatedSigner: Sendable {
   /// An extension that says all by being there: its value is NULL.
   private static func mark(_ oid: ASN1ObjectIdentifier) -> Certificate.Extension {
     Certificate.Extension(oid: oid, critical: false, value: [0x05, 0x00])
+  }
+}
+
+/// What signs app receipts in Apple's place: PKCS#7 with SHA-256 and RSA, as since 2023.
+struct SimulatedReceiptSigner: Sendable {
+  /// Making such a key takes long, and no receipt is good for more than the certificates in it say:
+  /// one key will do for all signers of a process.
+  private static let key = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
+
+  private let key: _RSA.Signing.PrivateKey
+  /// Issuer and serial number of the signer's certificate.
+  private let signerName: [UInt8]
+  /// The signer's, the intermediate and the root, one behind the other.
+  private let chain: [UInt8]
+
+  /// - Parameters:
+  ///   - authorities: The intermediate and the root.
+  ///   - issue: Makes a certificate for a key.
+  /// - Throws: What the cryptographic library throws; it has no reason to.
+  init(
+    below authorities: [Certificate], _ issue: (Certificate.PublicKey) throws -> Certificate
+  ) throws {
+    key = try Self.key.get()
+    let leaf = try issue(Certificate.PublicKey(key.publicKey))
+    var name = DER.Serializer()
+    try name.serialize(leaf.issuer)
+    try name.serialize(leaf.serialNumber.bytes)
+    signerName = DERBytes.element(.sequence, name.serializedBytes)
+    chain = try ([leaf] + authorities).flatMap { try $0.serializeAsPEM().derBytes }
+  }
+
+  /// The content as a signed receipt: in DER as Apple's, or in BER as Xcode's, where lengths are
+  /// indefinite and the content comes in pieces.
+  func sign(_ content: [UInt8], inPieces: Bool = false) -> [UInt8] {
+    do {
+      return try container(of: content, inPieces: inPieces)
+    } catch {
+      preconditionFailure("A key that was just made signs: \(error)")
+    }
+  }
+
+  /// SignedData of RFC 5652, section 5, with one signer.
+  private func container(of content: [UInt8], inPieces: Bool) throws -> [UInt8] {
+    func outer(_ tag: DERBytes.Tag, _ parts: [UInt8]) -> [UInt8] {
+      inPieces ? [tag.rawValue, 0x80] + parts + [0, 0] : DERBytes.element(tag, parts)
+    }
+    let octets =
+      inPieces
+      ? outer(.pieces, DERBytes.pieces(of: content)) : DERBytes.element(.octetString, content)
+    let signature = try key.signature(
+      for: SHA256.hash(data: content), padding: .insecurePKCS1v1_5)
+    let signer = DERBytes.element(
+      .sequence,
+      DERBytes.integer(1) + signerName + DERBytes.algorithm(DERBytes.sha256)
+        + DERBytes.algorithm(DERBytes.rsaEncryption)
+        + DERBytes.element(.octetString, Array(signature.rawRepresentation)))
+    let envelope = outer(.sequence, DERBytes.data + outer(.tagged0, octets))
+    let signedData = outer(
+      .sequence,
+      DERBytes.integer(1) + DERBytes.element(.set, DERBytes.algorithm(DERBytes.sha256)) + envelope
+        + DERBytes.element(.tagged0, chain) + DERBytes.element(.set, signer))
+    return outer(.sequence, DERBytes.signedData + outer(.tagged0, signedData))
+  }
+}
+
+/// The little of DER (X.690) that receipts need, put together by hand: a simulation writes many
+/// receipts, of many small elements.
+enum DERBytes {
+  enum Tag: UInt8 {
+    case integer = 0x02
+    case octetString = 0x04
+    case utf8String = 0x0c
+    case ia5String = 0x16
+    case sequence = 0x30
+    case set = 0x31
+    /// An octet string that is made of others, which is BER and not DER.
+    case pieces = 0x24
+    /// [0], constructed.
+    case tagged0 = 0xa0
+  }
+
+  static func element(_ tag: Tag, _ content: [UInt8]) -> [UInt8] {
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(content.count + 6)
+    bytes.append(tag.rawValue)
+    append(length: content.count, to: &bytes)
+    bytes += content
+    return bytes
+  }
+
+  static func integer(_ value: Int) -> [UInt8] {
+    if (0...0x7f).contains(value) { return [Tag.integer.rawValue, 1, UInt8(value)] }
+    // As many bytes as the value and its sign need.
+    let bits = value.bitWidth - (value < 0 ? ~value : value).leadingZeroBitCount + 1
+    var bytes: [UInt8] = []
+    var shift = (bits - 1) / 8 * 8
+    while shift >= 0 {
+      bytes.append(UInt8(truncatingIfNeeded: value >> shift))
+      shift -= 8
+    }
+    return element(.integer, bytes)
+  }
+
+  /// The octet strings that come to the bytes.
+  static func pieces(of bytes: [UInt8]) -> [UInt8] {
+    stride(from: 0, to: bytes.count, by: 1000).flatMap {
+      element(.octetString, Array(bytes[$0..<min($0 + 1000, bytes.count)]))
+    }
+  }
+
+  static func algorithm(_ identifier: [UInt8]) -> [UInt8] {
+    element(.sequence, identifier + [0x05, 0x00])
+  }
+
+  /// 1.2.840.113549.1.7.1.
+  static let data: [UInt8] = [0x06, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 7, 1]
+  /// 1.2.840.113549.1.7.2.
+  static let signedData: [UInt8] = [0x06, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 7, 2]
+  /// 1.2.840.113549.1.1.1.
+  static let rsaEncryption: [UInt8] = [0x06, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1]
+  /// 2.16.840.1.101.3.4.2.1.
+  static let sha256: [UInt8] = [0x06, 9, 0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1]
+
+  private static func append(length: Int, to bytes: inout [UInt8]) {
+    guard length > 0x7f else { return bytes.append(UInt8(length)) }
+    var shift = (length.bitWidth - length.leadingZeroBitCount - 1) / 8 * 8
+    bytes.append(0x80 | UInt8(shift / 8 + 1))
+    while shift >= 0 {
+      bytes.append(UInt8(truncatingIfNeeded: length >> shift))
+      shift -= 8
+    }
+  }
+}
+
+/// Base64 for URLs without padding (RFC 4648, section 5), as JWS writes its three parts.
+enum Base64URL {
+  static func text(_ bytes: some Sequence<UInt8>) -> String {
+    let text = Data(bytes).base64EncodedString().utf8.compactMap { byte -> UInt8? in
+      switch byte {
+      case UInt8(ascii: "+"): UInt8(ascii: "-")
+      case UInt8(ascii: "/"): UInt8(ascii: "_")
+      case UInt8(ascii: "="): nil
+      default: byte
+      }
+    }
+    return String(decoding: text, as: UTF8.self)
+  }
+
+  /// Nil for what is no such text.
+  static func bytes(_ text: some StringProtocol) -> Data? {
+    var standard: [UInt8] = []
+    for byte in text.utf8 {
+      switch byte {
+      case UInt8(ascii: "-"): standard.append(UInt8(ascii: "+"))
+      case UInt8(ascii: "_"): standard.append(UInt8(ascii: "/"))
+      case UInt8(ascii: "+"), UInt8(ascii: "/"), UInt8(ascii: "="): return nil
+      default: standard.append(byte)
+      }
+    }
+    while !standard.count.isMultiple(of: 4) { standard.append(UInt8(ascii: "=")) }
+    return Data(base64Encoded: Data(standard))
   }
 }

@@ -1,5 +1,4 @@
 import Subscriptions
-
 import struct Foundation.UUID
 
 /// What a customer wants to buy, and how.
@@ -262,5 +261,149 @@ extension AppStoreState {
     lines[terms.line].charges.append(number)
     touch(number)
     return number
+  }
+}
+
+extension AppStoreState {
+  /// A restored transaction id is often a neighbour of the charge's own.
+  private static let mostNeighbours = 4
+
+  /// Names all charges of an app anew for one device, as restoring in the old StoreKit does.
+  ///
+  /// Seen in real receipts: product, dates, original id and web_order_line_item_id stay,
+  /// transaction ids and the original purchase date don't. Consumables and non-renewing
+  /// subscriptions are not restored.
+  mutating func restore(on id: DeviceID, app: Int) throws -> [SimulatedEvent] {
+    let device = try device(id)
+    let before = events.count
+    var names: [Int: TransactionID] = [:]
+    for line in customers[device.customer].lines where lines[line].app == app {
+      for charge in lines[line].charges {
+        switch charges[charge].product.type {
+        case .consumable, .nonRenewing: continue
+        case .autoRenewable, .nonConsumable: break
+        }
+        let name = rename(charge)
+        names[charge] = name
+        note(.restored, charge: charge, as: name, by: device.account)
+      }
+    }
+    adopt(names, on: id, app: app)
+    return Array(events[before...])
+  }
+
+  /// Lets the receipts of a device use these names from now on.
+  mutating func adopt(_ names: [Int: TransactionID], on id: DeviceID, app: Int) {
+    guard let device = devices[id] else { return }
+    var restoration =
+      device.restorations[app].map { customers[device.customer].restorations[$0] }
+      ?? Customer.Restoration()
+    for (charge, name) in names {
+      restoration.names[charge] = Customer.Restoration.Name(id: name, givenAt: now.wholeSecond)
+    }
+    customers[device.customer].restorations.append(restoration)
+    devices[id]?.restorations[app] = customers[device.customer].restorations.count - 1
+  }
+
+  /// Gives a charge one more name.
+  mutating func rename(_ number: Int) -> TransactionID {
+    let charge = charges[number]
+    let neighbour = charge.aliases.count + 1
+    let name: TransactionID
+    if neighbour <= Self.mostNeighbours, life.chance(0.5) {
+      name = TransactionID(String(charge.transactionNumber + neighbour))
+    } else {
+      name = TransactionID(String(nextNumber(lines[charge.line].environment)))
+    }
+    charges[number].aliases.append(name)
+    chargeNumbers[name] = number
+    return name
+  }
+
+  mutating func finish(_ number: Int) throws -> SimulatedCharge {
+    guard charges[number].product.type == .consumable else {
+      throw SimulationError(.notPossible, "Only consumables leave the receipts when finished.")
+    }
+    charges[number].finishedAt = charges[number].finishedAt ?? now
+    return truth(of: number)
+  }
+}
+
+/// Family Sharing: members have lines of their own, which nothing in Apple's data links to the
+/// purchaser's.
+extension AppStoreState {
+  /// https://support.apple.com/en-us/108380: up to five members beside the organizer.
+  private static let mostFamilyMembers = 5
+
+  mutating func addFamilyMember(_ member: Int, of organizer: Int) throws {
+    guard member != organizer, customers[member].organizer == nil,
+      customers[member].familyMembers.isEmpty, customers[organizer].organizer == nil
+    else { throw SimulationError(.notPossible, "Somebody of them is in a family already.") }
+    guard customers[member].environment == customers[organizer].environment else {
+      throw SimulationError(.notPossible, "Sandbox and production do not mix.")
+    }
+    guard customers[organizer].familyMembers.count < Self.mostFamilyMembers else {
+      throw SimulationError(.notPossible, "A family has at most five members to share with.")
+    }
+    customers[member].organizer = organizer
+    customers[organizer].familyMembers.append(member)
+    for line in customers[organizer].lines {
+      guard let charge = standingCharge(of: line), charges[charge].product.isFamilyShareable,
+        charges[charge].expiresDate.map({ $0 > now }) ?? true
+      else { continue }
+      share(charge, with: member, joins: true)
+    }
+  }
+
+  /// Takes a member out of the family: what still runs of the shares ends now.
+  mutating func removeFamilyMember(_ member: Int) throws -> [SimulatedEvent] {
+    guard let organizer = customers[member].organizer else {
+      throw SimulationError(
+        .notPossible, "\(customers[member].appleID) is no member of a family.")
+    }
+    let before = events.count
+    customers[member].organizer = nil
+    customers[organizer].familyMembers.removeAll { $0 == member }
+    for line in customers[member].lines where lines[line].ownership == .familyShared {
+      for charge in lines[line].charges where charges[charge].stands {
+        guard charges[charge].expiresDate.map({ $0 > now }) ?? true else { continue }
+        revoke(charge, reason: "0", as: .familyAccessRevoked)
+      }
+    }
+    return Array(events[before...])
+  }
+
+  /// Books a member's share of a purchaser's charge, on the member's own line.
+  ///
+  /// `joins`: not because of a new charge, but of a new member.
+  mutating func share(_ number: Int, with member: Int, joins: Bool = false) {
+    guard !customers[member].isDeleted else { return }
+    let charge = charges[number]
+    let source = lines[charge.line]
+    let existing = customers[member].lines.first { lines[$0].sharedFrom == charge.line }
+    let line =
+      existing
+      ?? openLine(
+        customer: member, app: source.app, group: source.group, ownership: .familyShared,
+        sharedFrom: charge.line)
+    let share = book(
+      Terms(
+        line: line, product: charge.product, kind: charge.kind, start: charge.purchaseDate,
+        end: charge.expiresDate, periodType: charge.periodType, priceMilliunits: 0))
+    charges[number].shares.append(share)
+    let kind: SimulatedEvent.Kind =
+      switch charge.kind {
+      case _ where source.group == nil: .boughtOnce
+      case _ where existing == nil: .subscribed
+      case .renewal where !joins: .renewed
+      case .recovery where !joins: .recovered
+      case .purchase where !joins && lines[line].charges.contains(where: wasReplacedNow): .upgraded
+      case .purchase, .renewal, .recovery: .resubscribed
+      }
+    note(kind, charge: share)
+  }
+
+  private func wasReplacedNow(_ number: Int) -> Bool {
+    charges[number].upgradedAt == now.wholeSecond
   }
 }

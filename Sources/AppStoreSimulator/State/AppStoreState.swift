@@ -1,6 +1,6 @@
 import HeapModule
 import Subscriptions
-
+import struct Foundation.Data
 import struct Foundation.UUID
 
 /// All that the simulated Apple knows.
@@ -208,5 +208,131 @@ struct AppStoreState: Sendable {
       appAccountToken: charge.appAccountToken, account: charge.account,
       upgradedAt: charge.upgradedAt, revokedAt: charge.revocation(asOf: now)?.at,
       orderID: line.ownership == .purchased ? charge.orderID : nil)
+  }
+}
+
+/// One Apple ID, as Apple knows it.
+struct Customer: Sendable {
+  /// The names under which one device knows charges, where they are not the charges' own.
+  struct Restoration: Sendable {
+    struct Name: Sendable {
+      let id: TransactionID
+      let givenAt: Timestamp
+    }
+
+    /// By the charge's number.
+    var names: [Int: Name] = [:]
+  }
+
+  let appleID: AppleID
+  let environment: Environment
+  let since: Timestamp
+  var cardWorks = true
+  var isDeleted = false
+  /// Who pays for this family member.
+  var organizer: Int?
+  var familyMembers: [Int] = []
+  var lines: [Int] = []
+  /// Groups in which the introductory offer was used up.
+  var introducedGroups: Set<String> = []
+  var restorations: [Restoration] = []
+}
+
+struct Device: Sendable {
+  var customer: Int
+  var account: AppAccountID?
+  /// For each app the restoration whose names its receipts use.
+  var restorations: [Int: Int] = [:]
+}
+
+/// Something that Apple will do at a moment, unless the line is scheduled anew before.
+struct Due: Comparable, Sendable {
+  enum Step: Sendable {
+    case renewalAttempt
+    case periodEnd
+    case graceEnd
+    case retryEnd
+  }
+
+  let at: Timestamp
+  /// Breaks ties in the order of planning.
+  let sequence: Int
+  let step: Step
+  let line: Int
+  let schedule: Int
+
+  static func < (lhs: Due, rhs: Due) -> Bool {
+    (lhs.at, lhs.sequence) < (rhs.at, rhs.sequence)
+  }
+
+  static func == (lhs: Due, rhs: Due) -> Bool { lhs.sequence == rhs.sequence }
+}
+
+extension AppStoreState {
+  mutating func add(_ app: SimulatedApp) throws {
+    guard !apps.contains(where: { $0.bundleID == app.bundleID }) else {
+      throw SimulationError(.alreadyExists, "There is an app \(app.bundleID) already.")
+    }
+    var ids = Set(shelf.keys)
+    for product in app.products {
+      guard ids.insert(product.id).inserted else {
+        throw SimulationError(.alreadyExists, "There is a product \(product.id) already.")
+      }
+      let isSubscription = product.type == .autoRenewable
+      guard isSubscription == (product.group != nil), isSubscription == (product.period != nil)
+      else {
+        throw SimulationError(
+          .notPossible, "\(product.id): subscriptions have a group and a period, others neither.")
+      }
+    }
+    apps.append(app)
+    for product in app.products { shelf[product.id] = (product, apps.count - 1) }
+  }
+
+  mutating func addCustomer(_ id: AppleID, environment: Environment) throws {
+    guard customerNumbers[id] == nil else {
+      throw SimulationError(.alreadyExists, "There is an Apple ID \(id) already.")
+    }
+    customers.append(Customer(appleID: id, environment: environment, since: now))
+    customerNumbers[id] = customers.count - 1
+  }
+
+  /// A receipt as the device would send it now.
+  func receipt(on id: DeviceID, bundleID: String?, transaction: TransactionID?) throws -> String {
+    let device = try device(id)
+    let customer = customers[device.customer]
+    let app: Int
+    var style = SimulatedReceipt.Style.app
+    var details: [(key: String, value: String)] = []
+    if let transaction {
+      let charge = try chargeNumber(transaction)
+      guard lines[charges[charge].line].customer == device.customer else {
+        throw SimulationError(
+          .unknownTransaction, "\(customer.appleID) has no transaction \(transaction).")
+      }
+      app = lines[charges[charge].line].app
+      style = .transaction(transaction)
+      details = purchaseInfo(of: charge)
+    } else {
+      app = try appNumber(bundleID)
+    }
+    return encoded(
+      SimulatedReceipt(
+        style: style, environment: customer.environment, bundleID: apps[app].bundleID,
+        appleID: customer.appleID, madeAt: now, restoration: device.restorations[app]),
+      app: app, customer: device.customer, details: details)
+  }
+
+  /// A receipt as base64; `details` is what the property list of an iOS 6 receipt says beside its
+  /// transaction id.
+  func encoded(
+    _ receipt: SimulatedReceipt, app: Int, customer: Int,
+    details: [(key: String, value: String)] = []
+  ) -> String {
+    switch receipt.style {
+    case .app: Data(appReceipt(receipt, app: app, customer: customer)).base64EncodedString()
+    case .transaction(let id):
+      receipt.transactionReceipt(id, details, seed: configuration.seed)
+    }
   }
 }

@@ -1,4 +1,6 @@
 import AsyncHTTPClient
+import CoreMetrics
+import Crypto
 import Foundation
 import Instrumentation
 import NIOCore
@@ -214,5 +216,122 @@ package struct WebhookSender: Sendable {
       "The connection to the receiver was lost: \(error)."
     default: "The receiver could not be asked: \(error)."
     }
+  }
+}
+
+/// How a receiver knows that an event is ours, and new.
+///
+/// `t=UNIX,v1=HEX`: the second in which it was sent, and the HMAC-SHA-256 of that second, a full
+/// stop and the body. With two secrets there are two of the latter.
+enum WebhookSignature {
+  static let field = "Tenure-Signature"
+
+  static func value(of body: [UInt8], secrets: [Secret<String>], at now: Timestamp) -> String {
+    let second = "\(now.milliseconds / 1000)"
+    let signatures = secrets.map { secret in
+      var code = HMAC<SHA256>(key: SymmetricKey(data: Data(secret.revealed.utf8)))
+      code.update(data: Data((second + ".").utf8))
+      code.update(data: body)
+      return "v1="
+        + code.finalize().map { byte in
+          (byte < 16 ? "0" : "") + String(byte, radix: 16)
+        }.joined()
+    }
+    return (["t=" + second] + signatures).joined(separator: ",")
+  }
+}
+
+/// HTTP clients that connect to one address each, whatever their host's name means by then.
+///
+/// Whoever checks an address and then lets somebody else look the name up again has checked
+/// nothing.
+actor WebhookClients {
+  private struct Entry {
+    let client: HTTPClient
+    var users = 0
+  }
+
+  /// Connecting takes no longer where there is anybody.
+  private static let connectLimit: TimeAmount = .seconds(5)
+
+  private let host: String
+  private var entries: [String: Entry] = [:]
+
+  init(host: String) {
+    self.host = host
+  }
+
+  /// Runs a body with a client that connects to `address`.
+  func withClient<Value: Sendable>(
+    for address: String, _ body: @Sendable (HTTPClient) async throws -> Value
+  ) async throws -> Value {
+    let client = entries[address]?.client ?? makeClient(for: address)
+    entries[address, default: Entry(client: client)].users += 1
+    do {
+      let value = try await body(client)
+      await release(address, closingOthers: true)
+      return value
+    } catch {
+      await release(address, closingOthers: false)
+      throw error
+    }
+  }
+
+  func shutDown() async {
+    let clients = entries.values.map(\.client)
+    entries = [:]
+    for client in clients { try? await client.shutdown() }
+  }
+
+  private func makeClient(for address: String) -> HTTPClient {
+    // Redirects are not followed: they would lead past every check, and an event elsewhere.
+    var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
+    // An address needs no pinning, and its certificate is checked as that of an address.
+    if IPAddress(host) == nil { configuration.dnsOverride = [host: address] }
+    configuration.httpVersion = .http1Only
+    // The span is `EventDelivery`'s.
+    configuration.tracing.tracer = nil
+    configuration.timeout.connect = Self.connectLimit
+    configuration.connectionPool.retryConnectionEstablishment = false
+    return HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
+  }
+
+  /// Keeps the connections of the address that has served last; one that failed closes its own.
+  private func release(_ address: String, closingOthers: Bool) async {
+    entries[address]?.users -= 1
+    let old = entries.filter { ($0.key != address) == closingOthers && $0.value.users == 0 }
+    for address in old.keys { entries[address] = nil }
+    for entry in old.values { try? await entry.client.shutdown() }
+  }
+}
+
+/// Counts what is pushed to the webhook.
+final class WebhookMetrics: Sendable {
+  let delivered: Counter
+  let failed: Counter
+  let parked: Counter
+  private let duration: CoreMetrics.Timer
+  private let delay: CoreMetrics.Timer
+
+  init(_ factory: any MetricsFactory) {
+    func pushes(_ outcome: String) -> Counter {
+      Counter(
+        label: "tenure_webhook_pushes_total", dimensions: [("outcome", outcome)], factory: factory)
+    }
+    delivered = pushes("delivered")
+    failed = pushes("failed")
+    parked = pushes("parked")
+    duration = CoreMetrics.Timer(label: "tenure_webhook_push_duration_seconds", factory: factory)
+    delay = CoreMetrics.Timer(label: "tenure_webhook_delay_seconds", factory: factory)
+  }
+
+  func took(_ time: Duration) {
+    duration.recordNanoseconds(Int64(time / .nanoseconds(1)))
+  }
+
+  /// An event was delivered that was due since a moment.
+  func delivered(dueSince moment: Timestamp, at now: Timestamp) {
+    delivered.increment()
+    delay.recordMilliseconds(max(0, now.milliseconds - moment.milliseconds))
   }
 }

@@ -117,3 +117,106 @@ private struct Delivery: JSONWritable {
     }
   }
 }
+
+/// What the decision on a charge looked at.
+struct DecisionEvidence: JSONWritable {
+  private let charge: Charge
+  private let finding: RenewalFinding
+  private let renewingAccountID: String?
+  private let isProvisional: Bool
+
+  init(on report: ChargeReport, in family: RecordedFamily) {
+    charge = report.charge
+    finding = report.recorded.decision.finding
+    renewingAccountID = finding.account.map { family.names[$0] ?? "erased" }
+    isProvisional = report.recorded.decision.isProvisional
+  }
+
+  func write(to json: inout JSONWriter) {
+    json.object { json in
+      json.member("kind", charge.kind)
+      json.member("charged_at", charge.date)
+      json.member("ground", finding.ground)
+      json.member("renewing_account_id", renewingAccountID)
+      json.member("previous_transaction_id", finding.previous?.transactionID)
+      json.member("status_as_of", finding.statusAsOf)
+      json.member("switched_off_at", finding.switchedOffAt)
+      json.member("provisional", isProvisional)
+      json.member("in_words", sentences)
+    }
+  }
+
+  /// All of it in words.
+  var sentences: String {
+    var sentences = ["The charge is dated \(charge.date), and \(kind)."]
+    sentences.append(
+      finding.previous.map {
+        "Before it the line's latest charge was transaction \($0.transactionID)."
+      }
+        ?? "No charge of the line before it counted.")
+    if let statusAsOf = finding.statusAsOf {
+      sentences.append("What Apple had said of renewal on \(statusAsOf) settled it.")
+    }
+    if let switchedOffAt = finding.switchedOffAt {
+      sentences.append("Until then auto-renew had been off since \(switchedOffAt).")
+    }
+    if isProvisional { sentences.append("A first claim can still change the owner.") }
+    return sentences.joined(separator: " ")
+  }
+
+  private var kind: String {
+    switch charge.kind {
+    case .renewal: "Apple calls it a renewal"
+    case .purchase: "Apple calls it a purchase"
+    case .unknown: "Apple does not say whether it is a purchase or a renewal"
+    }
+  }
+}
+
+extension JSONWriter {
+  /// Writes a charge as the interface's TRANSACTION.
+  ///
+  /// - Parameters:
+  ///   - report: The charge.
+  ///   - catalogue: What tells the end of a non-renewing subscription, for Apple doesn't.
+  mutating func transaction(_ report: ChargeReport, in catalogue: Catalogue) {
+    object { $0.transactionMembers(report, in: catalogue) }
+  }
+
+  /// Writes the members of a TRANSACTION, for answers that add their own.
+  mutating func transactionMembers(_ report: ChargeReport, in catalogue: Catalogue) {
+    let (charge, transaction) = (report.charge, report.transaction)
+    member("transaction_id", charge.id.transactionID)
+    memberIfPresent("submitted_transaction_id", report.submittedTransactionID)
+    member("original_transaction_id", charge.id.line.originalTransactionID)
+    member("product_id", charge.productID)
+    member("product_type", report.productType)
+    member("quantity", transaction.quantity)
+    member("purchased_at", charge.date)
+    member("expires_at", report.end(in: catalogue))
+    member("revoked_at", charge.revocation?.at)
+    member("environment", charge.id.line.environment)
+    member("ownership_type", transaction.ownershipType)
+    member("period_type", transaction.periodType)
+    memberIfPresent("price_milliunits", transaction.priceMilliunits)
+    memberIfPresent("currency", transaction.currency)
+    member("aliases", charge.aliases.map(\.transactionID))
+    member("owner_account_id", report.ownerAccountID)
+    key("decision")
+    object { json in
+      json.member("rule", report.recorded.decision.rule)
+      json.member("because", report.because)
+      json.member("decided_at", report.recorded.decidedAt)
+      json.memberIfPresent("corrected_at", report.recorded.correctedAt)
+    }
+    member("newly_owned", report.isNewlyOwned)
+  }
+}
+
+extension ChargeReport {
+  /// The end of what was paid for; nil: never, or nothing that lasts.
+  func end(in catalogue: Catalogue) -> Timestamp? {
+    guard charge.end == nil, productType == .nonRenewing else { return charge.end }
+    return catalogue.product(charge.productID, at: charge.date)?.period?.end(from: charge.date)
+  }
+}

@@ -132,3 +132,40 @@ extension Listener: BackendOwner {
     reconnectLater()
   }
 }
+
+/// What a listener has to tell.
+package enum ListenEvent: Hashable, Sendable {
+  /// LISTEN is in force for the first time.
+  case listening
+  /// LISTEN is in force again after a break, or the reader was too slow: notifications may have
+  /// been missed.
+  case reconnected
+  case notification(Notification)
+}
+
+/// What a NOTIFY brought.
+package struct Notification: Hashable, Sendable {
+  package let channel: String
+  package let payload: String
+  /// The server process that sent it.
+  package let processID: Int32
+}
+
+extension ConnectionPool {
+  /// Listens to channels on a connection of its own, until the sequence is dropped or the pool
+  /// closed.
+  ///
+  /// The connection is made again when it is lost. Look for what was missed at each event that is
+  /// not a notification.
+  package func listen(to channels: [String]) -> AsyncStream<ListenEvent> {
+    // So many notifications that nobody has read yet mean a reader that had better look at the
+    // tables.
+    let (stream, continuation) = AsyncStream.makeStream(
+      of: ListenEvent.self, bufferingPolicy: .bufferingNewest(4096))
+    let listener = Listener(
+      channels: channels, configuration: configuration, logger: driver.logger, continuation)
+    continuation.onTermination = { _ in PostgresLoop.submit { listener.stop() } }
+    PostgresLoop.submit { [driver] in driver.add(listener) }
+    return stream
+  }
+}

@@ -164,3 +164,115 @@ package final class ConnectionPool: StatementRunner {
     }
   }
 }
+
+/// A connection which nobody else uses, for the length of ``ConnectionPool/withConnection(_:)``.
+package final class Connection: StatementRunner {
+  let pool: ConnectionPool
+  let session: Session
+
+  init(pool: ConnectionPool, session: Session) {
+    self.pool = pool
+    self.session = session
+  }
+
+  /// The server process that this connection was told of; nil before the first statement.
+  ///
+  /// A PgBouncer makes one up, and ``StatementRunner`` can ask the real one for its own.
+  package func announcedProcessID() async -> Int32? { await session.processID }
+
+  package func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows] {
+    guard !statements.isEmpty else { return [] }
+    return try await pool.run(
+      Request(statements, session: session, timeout: pool.timeout(deadline)))
+  }
+
+  /// Runs a script of several statements without parameters, such as a schema, as one implicit
+  /// transaction.
+  ///
+  /// - Parameters:
+  ///   - text: the statements; COPY is not possible in it.
+  ///   - deadline: how long the server may be silent, nil for the pool's setting.
+  /// - Throws: ``PostgresError``.
+  package func runScript(_ text: String, deadline: Duration? = nil) async throws {
+    _ = try await pool.run(
+      Request([], session: session, timeout: pool.configuration.acquireTimeout))
+    let use = try await ExclusiveUse.begin(session, timeout: pool.timeout(deadline))
+    do {
+      try await use.runScript(text)
+    } catch {
+      await use.end()
+      throw (error as? PostgresError)?.during(text) ?? error
+    }
+    await use.end()
+  }
+}
+
+/// What statements can be sent through: a pool, a transaction, or a connection of one's own.
+package protocol StatementRunner: Sendable {
+  /// Sends statements together: one round trip, and all of them happen or none does.
+  ///
+  /// - Parameters:
+  ///   - statements: at least one; none of them COPY.
+  ///   - deadline: how long the server may take, nil for the pool's setting.
+  /// - Returns: the rows of each statement, in order.
+  /// - Throws: ``PostgresError`` of the first that failed, or `CancellationError` when the server
+  ///   was stopped at it.
+  func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows]
+}
+
+extension StatementRunner {
+  /// Sends statements together: one round trip, and all of them happen or none does.
+  @discardableResult
+  package func batch(_ statements: [SQL]) async throws -> [Rows] {
+    try await batch(statements, deadline: nil)
+  }
+
+  /// Runs a statement and returns its rows.
+  package func query(_ sql: SQL, deadline: Duration? = nil) async throws -> Rows {
+    try await batch([sql], deadline: deadline)[0]
+  }
+
+  /// Runs a statement and returns the number of rows that it touched.
+  @discardableResult
+  package func execute(_ sql: SQL, deadline: Duration? = nil) async throws -> Int {
+    try await batch([sql], deadline: deadline)[0].affectedRows
+  }
+}
+
+/// How a pool stands at one moment.
+package struct PoolReading: Hashable, Sendable {
+  /// Connections that have nothing to do.
+  package var idle = 0
+  /// Connections with shared requests under way.
+  package var busy = 0
+  /// Connections that a transaction has to itself.
+  package var leased = 0
+  package var connecting = 0
+  /// Round trips under way.
+  package var inFlight = 0
+  /// Round trips that wait for a connection.
+  package var waiting = 0
+}
+
+extension PoolState {
+  var reading: PoolReading {
+    var reading = PoolReading()
+    for slot in slots {
+      switch slot.status {
+      case .empty: break
+      case .connecting: reading.connecting += 1
+      case .ready where slot.isLeased: reading.leased += 1
+      case .ready where slot.inFlight > 0: reading.busy += 1
+      case .ready: reading.idle += 1
+      }
+      reading.inFlight += slot.inFlight
+    }
+    reading.waiting = waiting.count
+    return reading
+  }
+}
+
+extension ConnectionPool {
+  /// How it stands now; asks no server.
+  package func reading() async -> PoolReading { await driver.reading }
+}

@@ -4,6 +4,7 @@ import AsyncHTTPClient
 import BackgroundJobs
 import Foundation
 import HTTPAPI
+import Hummingbird
 import LedgerStorage
 import Logging
 import Postgres
@@ -11,6 +12,7 @@ import PrivatePostgres
 import Secrets
 import ServiceLifecycle
 import Subscriptions
+import Synchronization
 import UnixSignals
 
 /// Everything that the demo is made of, started and stopped in order.
@@ -172,5 +174,202 @@ struct DemoProgram {
         throw error
       }
     }
+  }
+}
+
+/// The API on a fixed port or, where that is taken and nobody asked for it, on a free one.
+struct DemoServer: Service {
+  static let host = "127.0.0.1"
+  /// The port that people would try first.
+  private static let usualPort = 8080
+
+  private let api: API
+  private let wantedPort: Int?
+  private let ports = AsyncStream.makeStream(of: Int.self)
+
+  /// - Parameters:
+  ///   - api: What is served.
+  ///   - port: Nil: the usual one or, if that is taken, a free one.
+  init(api: API, port: Int?) {
+    self.api = api
+    wantedPort = port
+  }
+
+  /// The port on which the server listens; waits until it does.
+  ///
+  /// - Throws: `CancellationError` if it never will.
+  var port: Int {
+    get async throws {
+      for await port in ports.stream { return port }
+      throw CancellationError()
+    }
+  }
+
+  func run() async throws {
+    defer { ports.continuation.finish() }
+    do {
+      try await serve(at: wantedPort ?? Self.usualPort)
+    } catch {
+      let fault = SettingError(
+        listeningOn: Self.host, named: "--host", port: wantedPort ?? Self.usualPort,
+        named: "--port", error)
+      guard let fault else { throw error }
+      guard wantedPort == nil else { throw fault }
+      try await serve(at: 0)
+    }
+  }
+
+  private func serve(at port: Int) async throws {
+    let listening = ports.continuation
+    try await api.application(host: Self.host, port: port) { listening.yield($0) }.run()
+  }
+}
+
+/// What an operator would configure of the App Store, in files: other commands can read them, too.
+struct DemoSettings {
+  /// The file of settings, for `--config`.
+  let path: String
+  /// The same by their names, for the environment of a program.
+  let values: [String: String]
+
+  /// - Parameters:
+  ///   - directory: Where everything of this demo is, which goes with it.
+  ///   - simulation: The App Store.
+  ///   - port: Where it answers.
+  ///   - pollsPerHour: How often Apple may be asked.
+  /// - Throws: Why the files can't be written.
+  init(
+    in directory: URL, simulation: AppStoreSimulation, port: Int, pollsPerHour: Int = 144_000
+  ) throws {
+    func write(_ text: String, to name: String) throws -> String {
+      let file = directory.appending(path: name)
+      try Data(text.utf8).write(to: file)
+      return file.path(percentEncoded: false)
+    }
+    let app = DemoCatalogue.app
+    let appStore = "http://\(DemoServer.host):\(port)"
+    let key = simulation.apiKey
+    values = [
+      "TENURE_APPS": "\(app.bundleID):\(app.appAppleID):\(app.sharedSecret)",
+      "TENURE_APPSTORE_VERIFY_RECEIPT_URL": "\(appStore)/verifyReceipt",
+      "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": "\(appStore)/sandbox/verifyReceipt",
+      "TENURE_APPSTORE_API_URL": appStore,
+      "TENURE_APPSTORE_SANDBOX_API_URL": "\(appStore)/sandbox",
+      "TENURE_APPSTORE_ISSUER_ID": key.issuerID,
+      "TENURE_APPSTORE_KEY_ID": key.keyID,
+      "TENURE_APPSTORE_PRIVATE_KEY": try write(key.privateKeyPEM, to: "app-store-key.p8"),
+      "TENURE_APPSTORE_ROOT_CERTIFICATES": try write(
+        simulation.rootCertificatePEM, to: "root.pem"),
+      "TENURE_POLLS_PER_HOUR": "\(pollsPerHour)",
+    ]
+    path = try write(
+      values.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)\n" }.joined(), to: "settings")
+  }
+
+  /// Reads them, and nothing of the environment.
+  func read(keys: DemoKeys) async throws -> Settings {
+    try Settings(
+      await SettingSource(
+        flags: ["TENURE_API_KEYS": keys.setting], environment: [:], file: path))
+  }
+}
+
+/// The two API keys of one demo.
+struct DemoKeys: Sendable {
+  let app = secret("app")
+  let admin = secret("admin")
+
+  /// The keys as they are configured.
+  var setting: String { "app:app:\(app),admin:admin:\(admin)" }
+
+  /// A secret that nobody takes for one to keep.
+  private static func secret(_ role: String) -> String {
+    "demo-\(role)-\(UUID().uuidString.lowercased().prefix(8))"
+  }
+}
+
+/// The way from Tenure to the simulated App Store, on which what concerns one receipt can get lost
+/// or stuck.
+///
+/// Faults of Apple's own are the simulation's; these are the network's, and meet one receipt while
+/// others pass.
+final class DemoNetwork: AppStoreTransport {
+  /// An answer of Apple's that is under way for as long as the story wants.
+  struct StuckAnswer: Sendable {
+    /// Apple has answered; the answer is as of now.
+    let isGiven = Latch()
+    /// It may arrive.
+    let mayArrive = Latch()
+  }
+
+  private enum Trouble {
+    case nothingPasses
+    case isStuck(StuckAnswer)
+  }
+
+  private let transport: any AppStoreTransport
+  private let troubles = Mutex<[String: Trouble]>([:])
+
+  init(transport: any AppStoreTransport) {
+    self.transport = transport
+  }
+
+  /// Lets no request about a receipt through.
+  func cut(_ receipt: String) {
+    troubles.withLock { $0[receipt] = .nothingPasses }
+  }
+
+  /// Lets one request about a receipt through and holds its answer; further requests are lost.
+  func hold(_ receipt: String) -> StuckAnswer {
+    let answer = StuckAnswer()
+    troubles.withLock { $0[receipt] = .isStuck(answer) }
+    return answer
+  }
+
+  /// Ends all trouble about a receipt.
+  func mend(_ receipt: String) {
+    troubles.withLock { $0[receipt] = nil }
+  }
+
+  func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
+    switch takeTrouble(with: String(decoding: request.body, as: UTF8.self)) {
+    case nil: return try await transport.send(request)
+    case .nothingPasses:
+      throw AppStoreTransportError(.connectionLost, detail: "the demo has cut it")
+    case .isStuck(let answer):
+      let response = try await transport.send(request)
+      answer.isGiven.open()
+      await answer.mayArrive.wait()
+      return response
+    }
+  }
+
+  private func takeTrouble(with body: String) -> Trouble? {
+    troubles.withLock { troubles in
+      guard let receipt = troubles.keys.first(where: body.contains) else { return nil }
+      let trouble = troubles[receipt]
+      troubles[receipt] = .nothingPasses
+      return trouble
+    }
+  }
+}
+
+/// Something to wait for that happens once.
+struct Latch: Sendable {
+  private let stream: AsyncStream<Never>
+  private let continuation: AsyncStream<Never>.Continuation
+
+  init() {
+    (stream, continuation) = AsyncStream.makeStream()
+  }
+
+  /// Lets everybody pass from now on.
+  func open() {
+    continuation.finish()
+  }
+
+  /// Waits until it is open, or the task is cancelled.
+  func wait() async {
+    for await _ in stream {}
   }
 }

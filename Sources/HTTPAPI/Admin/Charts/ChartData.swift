@@ -121,3 +121,275 @@ extension ChartData {
       emptyText: "There are no values.")
   }
 }
+
+/// Where values stand in a chart, between round numbers.
+///
+/// Values are whole numbers of small units, so that the steps between the marks are exact.
+struct ChartScale: Hashable, Sendable {
+  /// The lowest and the highest mark.
+  let lowest: Int64
+  let highest: Int64
+  /// Between two marks: 1, 2 or 5 times a power of ten.
+  let step: Int64
+  /// In pixels.
+  let height: Int
+
+  /// More than any book ever held; what lies beyond is drawn at the edge.
+  private static let limit: Int64 = 100_000_000_000_000_000
+
+  /// Holds a value within what can be drawn, so that no sum overflows.
+  static func clamped(_ value: Int64) -> Int64 { min(max(value, -limit), limit) }
+
+  /// - Parameters:
+  ///   - values: What has a place in the chart.
+  ///   - height: Of the plot, in pixels.
+  ///   - includesZero: Areas and bars begin at zero; a line alone may leave it out.
+  ///   - steps: So many steps between marks at most, about.
+  init(_ values: some Sequence<Int64>, height: Int, includesZero: Bool = true, steps: Int64 = 5) {
+    var (low, high) = includesZero ? (Int64(0), Int64(0)) : (Self.limit, -Self.limit)
+    for value in values {
+      low = min(low, Self.clamped(value))
+      high = max(high, Self.clamped(value))
+    }
+    if low > high { (low, high) = (0, 0) }
+    let step = Self.step(for: high - low, steps: steps)
+    self.step = step
+    self.height = height
+    lowest = Self.floor(low, to: step)
+    let top = -Self.floor(-high, to: step)
+    highest = top > lowest ? top : lowest + step
+  }
+
+  /// The smallest round step that needs no more than so many.
+  private static func step(for span: Int64, steps: Int64) -> Int64 {
+    var power: Int64 = 1
+    while true {
+      for factor: Int64 in [1, 2, 5] where power * factor * steps >= span { return power * factor }
+      power *= 10
+    }
+  }
+
+  private static func floor(_ value: Int64, to step: Int64) -> Int64 {
+    let rest = value % step
+    return value - rest - (rest < 0 ? step : 0)
+  }
+
+  /// From the bottom to the top.
+  var marks: [Int64] { Array(stride(from: lowest, through: highest, by: Int64.Stride(step))) }
+
+  /// Where a value stands: pixels from the top.
+  func y(_ value: Int64) -> Double {
+    let inside = min(max(value, lowest), highest)
+    return Double(height) * Double(highest - inside) / Double(highest - lowest)
+  }
+
+  /// Where an area or a bar begins: zero, or the edge that is nearest to it.
+  var baseline: Double { y(0) }
+
+  /// The marks with their words.
+  func ticks(in unit: ChartUnit) -> [ChartTick] {
+    marks.map { mark in
+      ChartTick(
+        position: Coordinate.text(y(mark)), label: unit.short(mark), anchor: "end",
+        isZero: mark == 0)
+    }
+  }
+}
+
+/// What a chart's numbers are, and how they are written.
+enum ChartUnit: Hashable, Sendable {
+  case count
+  /// Milliunits of a currency.
+  case money(currency: String)
+  /// Hundredths of a percent.
+  case share
+
+  /// Writes a value exactly, as in `1,284`, `1,284.50 USD` or `3.25 %`.
+  func text(_ value: Int64) -> String {
+    switch self {
+    case .count: Self.grouped(value)
+    case .money(let currency): Self.amount(value, currency) + " " + currency
+    case .share: Self.decimal(value, places: 2, keeping: 1) + " %"
+    }
+  }
+
+  /// Writes a value for an axis, as in `1.2k`; the currency stands elsewhere.
+  func short(_ value: Int64) -> String {
+    switch self {
+    case .count: Self.short(value, places: 0)
+    case .money: Self.short(value, places: 3)
+    case .share: Self.decimal(value, places: 2, keeping: 0) + " %"
+    }
+  }
+
+  // MARK: Digits
+
+  /// ISO 4217's currencies without and with three decimals, of those in which Apple charges; all
+  /// others have two.
+  private static let places: [String: Int] = [
+    "JPY": 0, "KRW": 0, "VND": 0, "CLP": 0, "BHD": 3, "JOD": 3, "KWD": 3, "OMR": 3, "TND": 3,
+  ]
+
+  private static func amount(_ milliunits: Int64, _ currency: String) -> String {
+    decimal(milliunits, places: 3, keeping: places[currency] ?? 2)
+  }
+
+  /// Writes a number with its thousands set apart.
+  private static func grouped(_ value: Int64) -> String {
+    (value < 0 ? "−" : "") + grouped(value.magnitude)
+  }
+
+  private static func grouped(_ value: UInt64) -> String {
+    let digits = Array(String(value))
+    return digits.indices.reduce(into: "") { text, index in
+      if index > 0, (digits.count - index).isMultiple(of: 3) { text += "," }
+      text.append(digits[index])
+    }
+  }
+
+  /// Writes a number that counts parts of a whole one, without the zeros at its end beyond the
+  /// places that are kept.
+  private static func decimal(_ value: Int64, places: Int, keeping: Int) -> String {
+    let scale = (0..<places).reduce(UInt64(1)) { power, _ in power * 10 }
+    let (whole, rest) = value.magnitude.quotientAndRemainder(dividingBy: scale)
+    var decimals = String(String(rest + scale).dropFirst())
+    while decimals.count > keeping, decimals.hasSuffix("0") { decimals.removeLast() }
+    return (value < 0 ? "−" : "") + grouped(whole) + (decimals.isEmpty ? "" : "." + decimals)
+  }
+
+  /// Writes a number in thousands, millions and so on, with up to two decimals, rounded towards
+  /// zero.
+  private static func short(_ value: Int64, places: Int) -> String {
+    let unit = (0..<places).reduce(UInt64(1)) { power, _ in power * 10 }
+    var (scale, suffix) = (unit, "")
+    for next in ["k", "M", "G", "T"] {
+      guard value.magnitude / scale >= 1000 else { break }
+      (scale, suffix) = (scale * 1000, next)
+    }
+    let (whole, rest) = value.magnitude.quotientAndRemainder(dividingBy: scale)
+    let hundredths = scale >= 100 ? rest / (scale / 100) : rest * (100 / scale)
+    let signed = Int64(whole * 100 + hundredths) * (value < 0 ? -1 : 1)
+    return decimal(signed, places: 2, keeping: 0) + suffix
+  }
+}
+
+/// The marks of an axis of time: at midnights, first days of months, or full hours.
+///
+/// Moments are read in UTC; for another time zone the caller gives wall-clock times.
+struct CalendarTicks: Sendable {
+  /// The moments in order, each with its words.
+  let marks: [(moment: Timestamp, label: String)]
+
+  /// - Parameters:
+  ///   - from: The axis's beginning.
+  ///   - until: Its end.
+  ///   - most: So many marks at most.
+  ///   - finest: No two marks are nearer than this: what is counted by the day has no hours.
+  init(from: Timestamp, until: Timestamp, most: Int, finest: Duration = .zero) {
+    guard from < until, most > 0 else {
+      marks = []
+      return
+    }
+    let step = Step.all.first {
+      $0.shortest >= finest && $0.marks(from: from, until: until, most: most) != nil
+    }
+    let moments = step?.marks(from: from, until: until, most: most) ?? []
+    marks = moments.enumerated().map { index, moment in
+      let label = step?.label(
+        moment, isFirst: index == 0, hasRoom: moments.count <= Self.fewDays)
+      return (moment, label ?? "")
+    }
+  }
+
+  /// With more days than these their year has no room beside the next one.
+  private static let fewDays = 5
+
+  private enum Step {
+    case hours(Int64)
+    case days(Int)
+    case months(Int)
+
+    /// From the finest to the coarsest; a thousand years are more than enough.
+    static let all: [Step] =
+      [1, 3, 6, 12].map(hours) + [1, 2, 7, 14].map(days)
+      + [1, 2, 3, 6, 12, 24, 60, 120, 600, 1200].map(months)
+
+    /// February has 28 days.
+    var shortest: Duration {
+      switch self {
+      case .hours(let hours): .hours(Int(hours))
+      case .days(let days): .days(days)
+      case .months(let months): .days(28 * months)
+      }
+    }
+
+    /// Nil: there are more than so many, or none.
+    func marks(from: Timestamp, until: Timestamp, most: Int) -> [Timestamp]? {
+      var marks: [Timestamp] = []
+      var mark = first(from: from)
+      while mark <= until {
+        guard marks.count < most else { return nil }
+        marks.append(mark)
+        mark = next(after: mark)
+      }
+      return marks.isEmpty ? nil : marks
+    }
+
+    private func first(from moment: Timestamp) -> Timestamp {
+      let (date, time) = moment.dayAndTime
+      switch self {
+      case .hours(let hours):
+        let step = hours * 3_600_000
+        return Timestamp(date, millisecondOfDay: (time + step - 1) / step * step)
+      case .days(let days):
+        let day = date.daysSince1970 + (time > 0 ? 1 : 0)
+        // Whole weeks begin on Mondays; 1970-01-05 was one.
+        let offset = days.isMultiple(of: 7) ? 4 : 0
+        let rest = ((day - offset) % days + days) % days
+        return Timestamp(CalendarDate(daysSince1970: rest == 0 ? day : day + days - rest))
+      case .months(let months):
+        let isBegun = date.day > 1 || time > 0
+        let month = date.year * 12 + date.month - 1 + (isBegun ? 1 : 0)
+        let aligned = (month + months - 1) / months * months
+        return Timestamp(CalendarDate(year: aligned / 12, month: aligned % 12 + 1, day: 1))
+      }
+    }
+
+    private func next(after moment: Timestamp) -> Timestamp {
+      switch self {
+      case .hours(let hours): moment + .hours(Int(hours))
+      case .days(let days): moment + .days(days)
+      case .months(let months): Timestamp(moment.dayAndTime.date.adding(months: months))
+      }
+    }
+
+    func label(_ moment: Timestamp, isFirst: Bool, hasRoom: Bool) -> String {
+      let (date, time) = moment.dayAndTime
+      switch self {
+      case .hours where time > 0: return CalendarTicks.hour(time)
+      case .hours, .days:
+        return "\(date.day) \(date.monthName)" + (isFirst && hasRoom ? " \(date.year)" : "")
+      case .months(let months) where months.isMultiple(of: 12): return "\(date.year)"
+      case .months: return date.monthName + (isFirst || date.month == 1 ? " \(date.year)" : "")
+      }
+    }
+  }
+
+  private static func hour(_ millisecondOfDay: Int64) -> String {
+    let hour = millisecondOfDay / 3_600_000
+    return (hour < 10 ? "0" : "") + "\(hour):00"
+  }
+}
+
+extension ChartTick {
+  /// Marks at shares of an axis, the outermost labels kept inside, every other one left out on a
+  /// phone where there are many.
+  static func across(_ marks: [(share: Double, label: String)]) -> [ChartTick] {
+    marks.enumerated().map { index, mark in
+      let anchor = mark.share < 0.06 ? "start" : mark.share > 0.94 ? "end" : "middle"
+      return ChartTick(
+        position: Coordinate.text(mark.share * 100), label: mark.label, anchor: anchor,
+        isMinor: marks.count > 4 && !index.isMultiple(of: 2))
+    }
+  }
+}

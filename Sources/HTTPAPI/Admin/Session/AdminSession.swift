@@ -1,5 +1,7 @@
 import Crypto
 import Foundation
+import HTTPTypes
+import Hummingbird
 import Secrets
 import Subscriptions
 
@@ -126,5 +128,144 @@ enum Base64URL {
     guard let data = Data(base64Encoded: standard + padding), self.text(of: Array(data)) == text
     else { return nil }
     return Array(data)
+  }
+}
+
+extension Request {
+  /// The value of a cookie of ours: visible ASCII; nil for any other.
+  func cookie(_ name: String) -> String? {
+    let prefix = Array("\(name)=".utf8)
+    for field in headers[values: .cookie] {
+      for pair in field.utf8.split(separator: UInt8(ascii: ";")) {
+        let pair = pair.drop { $0 == UInt8(ascii: " ") }
+        guard pair.starts(with: prefix) else { continue }
+        let value = pair.dropFirst(prefix.count)
+        guard value.allSatisfy({ (0x21...0x7E).contains($0) }) else { return nil }
+        return String(Substring(value))
+      }
+    }
+    return nil
+  }
+}
+
+extension Cookie {
+  static let sessionName = "tenure_admin"
+  static let flashName = "tenure_admin_told"
+
+  /// Holds a session; nil: it is over.
+  static func session(_ session: AdminSession?, on request: Request) -> Cookie {
+    admin(
+      sessionName, session?.cookie,
+      lifetime: AdminSession.lifetime, on: request)
+  }
+
+  /// Holds what the next page tells; nil: it was told.
+  static func flash(_ sealed: String?, on request: Request) -> Cookie {
+    admin(flashName, sealed, lifetime: .minutes(1), on: request)
+  }
+
+  /// Lax and not strict, so that a link in a ticket leads to its page; what changes anything has
+  /// the form's token beside it.
+  private static func admin(
+    _ name: String, _ value: String?, lifetime: Duration, on request: Request
+  ) -> Cookie {
+    Cookie(
+      name: name, value: value ?? "", maxAge: value == nil ? 0 : Int(lifetime.components.seconds),
+      path: PageAddress.overview, secure: request.isSecure, httpOnly: true, sameSite: .lax)
+  }
+}
+
+/// What the administrator's pages know of a request.
+struct AdminContext: Sendable {
+  /// Nil: nobody is logged in.
+  var session: AdminSession?
+  /// What the last action did, to be told now.
+  var flash: Flash?
+  /// What was sent, once it was checked that it came from a page of ours.
+  var form = FormFields()
+}
+
+/// Lets only administrators pass who are logged in, and only forms that came from their pages.
+struct LoggedIn: RouterMiddleware {
+  func handle(
+    _ request: Request, context: APIContext,
+    next: @concurrent (Request, APIContext) async throws -> Response
+  ) async throws -> Response {
+    let isReading = request.method == .get || request.method == .head
+    guard let session = context.admin.session else {
+      guard isReading else { return .redirect(to: PageAddress.loginAfterForm, type: .normal) }
+      let path = PageAddress.isOurs(request.uri.string) ? request.uri.string : nil
+      return .redirect(to: PageAddress.login(returnTo: path), type: .normal)
+    }
+    var context = context
+    context.caller = APIKeys.Caller(name: session.administrator, role: .admin)
+    guard !isReading else { return try await next(request, context) }
+    guard request.isFromOurPages else { throw Problem.foreignForm }
+    context.admin.form = try await request.form()
+    guard let token = context.admin.form["csrf"], session.isFormToken(token.rawValue) else {
+      throw Problem.foreignForm
+    }
+    return try await next(request, context)
+  }
+}
+
+extension Problem {
+  /// Says the same whatever was missing.
+  static var foreignForm: Problem {
+    Problem(
+      .forbidden,
+      "The form did not come from a page of this session. Nothing was done: go back, load the "
+        + "page again, and send it once more.")
+  }
+}
+
+extension Request {
+  /// Whether a form can have come from a page of ours, as far as the browser says.
+  ///
+  /// Browsers name the origin of every form that is sent; what names none, or where the browser
+  /// says that it came from the same origin, may pass: it has to have the session's token all the
+  /// same. A proxy may give the name under which it was called in `X-Forwarded-Host`, which no page
+  /// of somebody else's can make a browser send.
+  var isFromOurPages: Bool {
+    // Names of hosts are ASCII in every field: what is not is no page of ours.
+    let said = [HTTPField.Name.secFetchSite, .origin, .forwardedHost].compactMap { headers[$0] }
+    guard (said + [head.authority ?? ""]).allSatisfy(\.isASCII) else { return false }
+    if let site = headers[.secFetchSite], site != "same-origin", site != "none" { return false }
+    guard let origin = headers[.origin] else { return true }
+    guard let end = origin.firstRange(of: "://") else { return false }
+    let host = Self.withoutUsualPort(origin[end.upperBound...])
+    let forwarded = headers[.forwardedHost]?.split(separator: ",").first
+      .map { $0.filter { !$0.isWhitespace } }
+    return [head.authority, forwarded].compactMap(\.self).contains {
+      Self.withoutUsualPort($0[...]) == host
+    }
+  }
+
+  /// Whether the browser came by HTTPS; that is for the proxy to say which ends it.
+  var isSecure: Bool {
+    headers[.forwardedProto].flatMap { $0.isASCII ? $0 : nil }?.split(separator: ",").first
+      .map { $0.filter { !$0.isWhitespace }.lowercased() == "https" } ?? (head.scheme == "https")
+  }
+
+  private static func withoutUsualPort(_ host: Substring) -> String {
+    let host = host.lowercased()
+    return [":443", ":80"].first(where: host.hasSuffix).map { String(host.dropLast($0.count)) }
+      ?? host
+  }
+}
+
+extension HTTPField.Name {
+  static let secFetchSite = token("Sec-Fetch-Site")
+  static let forwardedHost = token("X-Forwarded-Host")
+  static let forwardedProto = token("X-Forwarded-Proto")
+  static let forwardedFor = token("X-Forwarded-For")
+  static let frameOptions = token("X-Frame-Options")
+  static let referrerPolicy = token("Referrer-Policy")
+  static let openerPolicy = token("Cross-Origin-Opener-Policy")
+  static let resourcePolicy = token("Cross-Origin-Resource-Policy")
+
+  private static func token(_ name: String) -> HTTPField.Name {
+    guard let name = HTTPField.Name(name) else { preconditionFailure("The name is a token.") }
+    return name
   }
 }

@@ -1,4 +1,6 @@
 import AppStoreSimulator
+import Foundation
+import LedgerStorage
 import Subscriptions
 
 /// What is true, told by who knows it: the App Store, which charged, and the story, which knows who
@@ -174,5 +176,116 @@ struct YearOracle {
 
   private func longer(_ lhs: Timestamp?, _ rhs: Timestamp?) -> Timestamp? {
     isEarlier(lhs, rhs) ? rhs : lhs
+  }
+}
+
+/// Tells the terminal how a year goes, and how it came out.
+final class YearDiary {
+  /// How many differences are told; their number always is.
+  private static let toldDifferences = 20
+
+  private let printer: StoryPrinter
+  private let begin = ContinuousClock.now
+  private let isTerminal = isatty(STDOUT_FILENO) == 1
+  private var hasBegun = false
+  private var month = ""
+
+  init(printer: StoryPrinter) {
+    self.printer = printer
+  }
+
+  /// Tells how far the year is: in one line of a terminal, or else a line for each month.
+  func note(_ year: Year) {
+    if !hasBegun { open(year.plan) }
+    let day = year.now.day
+    guard isTerminal || day.prefix(7) != month else { return }
+    month = String(day.prefix(7))
+    let text = "  \(day)  \(year.submissions) submissions, \(year.oracle.events) of Apple's deeds"
+    printer.write((isTerminal ? "\r" : "") + text + (isTerminal ? "" : "\n"))
+  }
+
+  private func open(_ plan: YearPlan) {
+    hasBegun = true
+    printer.heading("∞", "\(plan.customers) customers live through \(plan.length.months) months")
+    printer.line(
+      """
+      Cards fail, accounts switch, plans change, money is given back. Apple's notifications come
+      late, twice and in the wrong order, and those of one week are lost; twice Apple is down, for
+      hours and for more than a day.
+      """)
+  }
+
+  /// Tells how it came out.
+  func close(_ comparison: YearComparison) {
+    printer.line()
+    let seconds = (ContinuousClock.now - begin).components.seconds
+    printer.remark(
+      "\(comparison.submissions) submissions and \(comparison.notifications) notifications ("
+        + "\(comparison.lost) lost, and found in Apple's history) about "
+        + "\(comparison.charges) charges, \(comparison.refunds) of them refunded, in "
+        + "\(seconds) seconds.")
+    printer.check(
+      comparison.differences.isEmpty,
+      "What Tenure says of \(comparison.accounts) accounts of \(comparison.customers) customers - "
+        + "what each may use until when, what it owns, \(comparison.orders) orders, what "
+        + "\(comparison.events) events come to - has \(comparison.differences.count) differences "
+        + "from what is true.")
+    printer.check(
+      comparison.audit.isClean,
+      "The ledger, recomputed: \(comparison.audit.entries) entries, "
+        + "\(comparison.audit.differences.count) differences.")
+    for difference in comparison.differences.prefix(Self.toldDifferences) {
+      printer.remark("✗ \(difference)")
+    }
+    for difference in comparison.audit.differences.prefix(Self.toldDifferences) {
+      printer.remark("✗ \(difference)")
+    }
+  }
+}
+
+/// What somebody knows of accounts' access who only follows the feed, from nothing on.
+struct YearFollower {
+  /// Until when each account may use what; nil: for ever.
+  private(set) var access: [String: [String: Timestamp?]] = [:]
+  private(set) var events = 0
+  /// What cannot be right: something told twice, or that never began.
+  private(set) var findings: [String] = []
+  private var ids: Set<String> = []
+
+  /// Follows the feed to its end.
+  ///
+  /// - Throws: What Tenure says.
+  mutating func follow(_ tenure: TenureClient) async throws {
+    var cursor: String?
+    while true {
+      let page = try await tenure.events(after: cursor)
+      guard !page.events.isEmpty else { return }
+      for event in page.events { try take(event) }
+      cursor = page.next
+    }
+  }
+
+  private mutating func take(_ event: TenureClient.Event) throws {
+    events += 1
+    if !ids.insert(event.id).inserted { findings.append("event \(event.id) is in the feed twice") }
+    guard event.type.hasPrefix("entitlement.") else { return }
+    guard let account = event.account, let entitlement = event.data.entitlement else {
+      findings.append("\(event.type) \(event.id) names no account or no entitlement")
+      return
+    }
+    let name = entitlement.name
+    let isKnown = access[account]?[name] != nil
+    let begins = event.type == "entitlement.granted"
+    if isKnown == begins {
+      findings.append(
+        "the feed tells \(account) \(event.type) of \(name), which \(isKnown ? "is" : "is not") "
+          + "known to be active")
+    }
+    switch event.type {
+    case "entitlement.granted", "entitlement.extended", "entitlement.shortened":
+      access[account, default: [:]][name] = .some(try entitlement.accessEnd)
+    default:
+      access[account, default: [:]].removeValue(forKey: name)
+    }
   }
 }

@@ -1,0 +1,262 @@
+import JSONText
+package import Subscriptions
+
+/// A transaction receipt of iOS 6, as much as there is to know without Apple; nobody verified it.
+///
+/// A property list around another one, which says what was bought. The signature in it is of a form
+/// of its own, over a certificate that has long expired.
+package struct TransactionReceipt: Hashable, Sendable {
+  /// As Apple writes it; missing in production.
+  package let environmentName: String?
+  package let bundleID: String?
+  package let productID: String?
+  package let transactionID: String
+  package let originalTransactionID: String?
+  package let purchaseDate: Timestamp?
+
+  /// Nil for anything else, and for one without a transaction's id.
+  init?(parsing bytes: [UInt8]) {
+    guard let outer = OldStylePropertyList(bytes),
+      let purchaseInfo = outer["purchase-info"],
+      let innerBytes = Base64.decode(standard: purchaseInfo.utf8),
+      let inner = OldStylePropertyList(innerBytes),
+      let transactionID = inner.identifier("transaction-id", upTo: AppleIdentifier.longestNumber)
+    else { return nil }
+    self.transactionID = transactionID
+    originalTransactionID = inner.identifier(
+      "original-transaction-id", upTo: AppleIdentifier.longestNumber)
+    environmentName = outer["environment"]
+    bundleID = inner.identifier("bid")
+    productID = inner.identifier("product-id")
+    purchaseDate = inner["purchase-date-ms"].flatMap { Int64($0) }
+      .map { Timestamp(milliseconds: $0) }.flatMap { Timestamp.writable.contains($0) ? $0 : nil }
+  }
+
+  /// Where it was bought; nil for a word that is not known.
+  package var environment: Environment? {
+    switch environmentName.map(ExactText.init(_:)) {
+    case nil, "Production"?: .production
+    case "Sandbox"?: .sandbox
+    default: nil
+    }
+  }
+}
+
+extension OldStylePropertyList {
+  /// A text that can be part of a key: see ``AppleIdentifier``.
+  fileprivate func identifier(
+    _ key: String, upTo limit: Int = AppleIdentifier.longest
+  ) -> String? {
+    guard let text = self[key], !text.isEmpty, AppleIdentifier.fault(of: text, upTo: limit) == nil
+    else { return nil }
+    return text
+  }
+}
+
+/// Unity's wrapper around a receipt: JSON with the members `Store`, `TransactionID` and `Payload`.
+///
+/// App servers of Unity apps pass it on as it is, or in base64. Apple knows only what is inside.
+package enum UnityReceipt {
+  /// What Unity calls Apple's stores; other stores' receipts are left as they are.
+  private static let stores: [JSONValue] = ["AppleAppStore", "MacAppStore"]
+
+  /// The receipt inside of the wrapper, or the text itself where there is none.
+  package static func unwrapping(_ text: String) -> String {
+    guard let json = json(in: text), let payload = json["Payload"]?.string,
+      json["Store"].map(stores.contains) ?? false
+    else { return text }
+    return payload
+  }
+
+  private static func json(in text: String) -> JSONValue? {
+    // Nothing is decoded in vain: base64 of a brace begins with this letter.
+    switch text.utf8.first(where: { !OldStylePropertyList.isSpace($0) }) {
+    case UInt8(ascii: "{"): return try? JSONValue(parsing: text.utf8)
+    case UInt8(ascii: "e"):
+      let digits = text.utf8.filter { !OldStylePropertyList.isSpace($0) }
+      return Base64.decode(standard: digits).flatMap { try? JSONValue(parsing: $0) }
+    default: return nil
+    }
+  }
+}
+
+/// A property list in NeXTSTEP's style, as far as receipts use it: one dictionary of strings.
+///
+/// `{ "key" = "value"; key = value; }`, with any white space between.
+struct OldStylePropertyList {
+  /// In bytes: real ones have a few thousand.
+  private static let longest = 1024 * 1024
+  /// In bytes: real ones have some twenty.
+  private static let longestKey = 256
+
+  private var values: [ExactText: String] = [:]
+
+  subscript(key: String) -> String? { values[ExactText(key)] }
+
+  /// Nil for anything else, for a key that stands twice, and for text that is not UTF-8.
+  init?(_ bytes: [UInt8]) {
+    guard bytes.count <= Self.longest else { return nil }
+    var reader = Reader(bytes: bytes)
+    guard reader.skip("{") else { return nil }
+    while !reader.skip("}") {
+      guard let key = reader.string(), reader.skip("="), let value = reader.string(),
+        reader.skip(";"), key.utf8.count <= Self.longestKey,
+        values.updateValue(value, forKey: ExactText(key)) == nil
+      else { return nil }
+    }
+    guard reader.isAtEnd else { return nil }
+  }
+
+  static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || (0x09...0x0d).contains(byte) }
+
+  private struct Reader {
+    let bytes: [UInt8]
+    private var position = 0
+
+    init(bytes: [UInt8]) { self.bytes = bytes }
+
+    var isAtEnd: Bool {
+      mutating get {
+        skipSpace()
+        return position == bytes.count
+      }
+    }
+
+    mutating func skip(_ character: Unicode.Scalar) -> Bool {
+      skipSpace()
+      guard position < bytes.count, UInt32(bytes[position]) == character.value else { return false }
+      position += 1
+      return true
+    }
+
+    /// A text in quotation marks, or a word without.
+    mutating func string() -> String? {
+      guard skip("\"") else { return word() }
+      var text: [UInt8] = []
+      while position < bytes.count {
+        let byte = bytes[position]
+        position += 1
+        switch byte {
+        case UInt8(ascii: "\""): return String(validating: text, as: UTF8.self)
+        case UInt8(ascii: "\\"):
+          // No receipt has been seen to use an escape: only the two that are needed are known.
+          guard position < bytes.count,
+            bytes[position] == UInt8(ascii: "\"") || bytes[position] == UInt8(ascii: "\\")
+          else { return nil }
+          text.append(bytes[position])
+          position += 1
+        default: text.append(byte)
+        }
+      }
+      return nil
+    }
+
+    private mutating func word() -> String? {
+      let start = position
+      while position < bytes.count, Self.isWord(bytes[position]) { position += 1 }
+      guard position > start else { return nil }
+      return String(decoding: bytes[start..<position], as: UTF8.self)
+    }
+
+    private static func isWord(_ byte: UInt8) -> Bool {
+      switch byte {
+      case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+        UInt8(ascii: "0")...UInt8(ascii: "9"):
+        true
+      default: "_-.:/$+".utf8.contains(byte)
+      }
+    }
+
+    private mutating func skipSpace() {
+      while position < bytes.count, OldStylePropertyList.isSpace(bytes[position]) { position += 1 }
+    }
+  }
+}
+
+/// What a submitted receipt says, of whichever kind it is; nobody has verified it.
+///
+/// It may be used to learn which transactions to ask Apple about, and for nothing else.
+package enum ReceiptForm: Hashable, Sendable {
+  /// Since iOS 7.
+  case app(AppReceipt)
+  /// Until iOS 6.
+  case transaction(TransactionReceipt)
+
+  /// Reads a receipt as it was submitted, base64.
+  ///
+  /// - Throws: ``LocalReceiptRefusal`` for what is no receipt of either kind.
+  package init(_ receiptData: String) throws {
+    let bytes = try Self.bytes(of: receiptData)
+    switch try Self.kind(of: bytes) {
+    case .app:
+      let container = try ReceiptContainer(parsing: bytes[...])
+      do {
+        self = .app(try AppReceipt(parsing: container.content))
+      } catch let fault as ReceiptFault {
+        throw LocalReceiptRefusal(.malformed, "The receipt can't be read: \(fault).")
+      }
+    case .transaction:
+      guard let receipt = TransactionReceipt(parsing: bytes) else {
+        throw LocalReceiptRefusal(.notAReceipt, "What was sent is no property list of a receipt.")
+      }
+      self = .transaction(receipt)
+    }
+  }
+
+  /// The transactions to ask Apple about, each line once, the newest first.
+  ///
+  /// Original transaction ids where the receipt has them: one is enough to get all of its line.
+  package var transactionIDs: [TransactionID] {
+    switch self {
+    case .transaction(let receipt):
+      return [receipt.originalTransactionID ?? receipt.transactionID].compactMap { $0 }
+        .map { TransactionID($0) }
+    case .app(let receipt):
+      var newest: [TransactionID: Timestamp] = [:]
+      for purchase in receipt.inApp {
+        let line = TransactionID(purchase.line)
+        newest[line] = max(newest[line] ?? purchase.purchaseDate, purchase.purchaseDate)
+      }
+      return newest.map { (id: $0.key, date: $0.value) }
+        .sorted { ($1.date, $1.id) < ($0.date, $0.id) }.map(\.id)
+    }
+  }
+
+  /// The environment that it names: where to ask first.
+  package var environment: Environment? {
+    switch self {
+    case .app(let receipt): receipt.environment
+    case .transaction(let receipt): receipt.environment
+    }
+  }
+
+  package var bundleID: String? {
+    switch self {
+    case .app(let receipt): receipt.bundleID
+    case .transaction(let receipt): receipt.bundleID
+    }
+  }
+
+  enum Kind { case app, transaction }
+
+  /// What the first byte makes of it: ASN.1's SEQUENCE, or a property list's brace.
+  static func kind(of bytes: [UInt8]) throws(LocalReceiptRefusal) -> Kind {
+    switch bytes.first(where: { !OldStylePropertyList.isSpace($0) }) {
+    case 0x30: return .app
+    case UInt8(ascii: "{"): return .transaction
+    default: throw LocalReceiptRefusal(.notAReceipt, "What was sent is no receipt of any kind.")
+    }
+  }
+
+  /// The bytes behind base64, as devices send it.
+  static func bytes(of receiptData: String) throws(LocalReceiptRefusal) -> [UInt8] {
+    // Four characters for three bytes.
+    guard receiptData.utf8.count <= ReceiptBER.largestReceipt / 3 * 4 else {
+      throw LocalReceiptRefusal(.tooLarge, "The receipt is too large.")
+    }
+    guard !receiptData.isEmpty, let bytes = Base64.decode(standard: receiptData.utf8) else {
+      throw LocalReceiptRefusal(.notBase64, "The receipt is not base64.")
+    }
+    return bytes
+  }
+}

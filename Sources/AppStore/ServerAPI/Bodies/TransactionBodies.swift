@@ -1,0 +1,186 @@
+package import JSONText
+
+/// A page of a customer's transactions.
+///
+/// https://developer.apple.com/documentation/appstoreserverapi/historyresponse
+package struct HistoryResponse: JSONPayload {
+  package var appAppleID: Int64?
+  package var bundleID: String?
+  package var environment: SignedEnvironment?
+  package var hasMore: Bool?
+  /// Where the next page begins, and later the news.
+  package var revision: String?
+  /// Each a JWS of a ``JWSTransactionDecodedPayload``.
+  package var signedTransactions: [String]?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("revision", \.revision),
+    JSONField("hasMore", \.hasMore),
+    JSONField("bundleId", \.bundleID),
+    JSONField("appAppleId", \.appAppleID),
+    JSONField("environment", \.environment),
+    JSONField("signedTransactions", \.signedTransactions),
+  ])
+}
+
+/// A page of a customer's transactions that were refunded or revoked.
+///
+/// https://developer.apple.com/documentation/appstoreserverapi/refundhistoryresponse
+package struct RefundHistoryResponse: JSONPayload {
+  package var hasMore: Bool?
+  /// Where the next page begins, and later the news.
+  package var revision: String?
+  /// Each a JWS of a ``JWSTransactionDecodedPayload``.
+  package var signedTransactions: [String]?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("signedTransactions", \.signedTransactions),
+    JSONField("revision", \.revision),
+    JSONField("hasMore", \.hasMore),
+  ])
+}
+
+/// Where each of a customer's subscriptions stands.
+///
+/// https://developer.apple.com/documentation/appstoreserverapi/statusresponse
+package struct StatusResponse: JSONPayload {
+  package var environment: SignedEnvironment?
+  package var appAppleID: Int64?
+  package var bundleID: String?
+  /// In no order.
+  package var data: [SubscriptionGroupIdentifierItem]?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("environment", \.environment),
+    JSONField("bundleId", \.bundleID),
+    JSONField("appAppleId", \.appAppleID),
+    JSONField("data", \.data),
+  ])
+}
+
+/// One subscription group.
+package struct SubscriptionGroupIdentifierItem: JSONPayload {
+  package var subscriptionGroupIdentifier: String?
+  /// In no order, and several where the family shares what the customer has bought, too.
+  package var lastTransactions: [LastTransactionsItem]?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("subscriptionGroupIdentifier", \.subscriptionGroupIdentifier),
+    JSONField("lastTransactions", \.lastTransactions),
+  ])
+}
+
+/// One line of a subscription group.
+package struct LastTransactionsItem: JSONPayload {
+  package var status: SubscriptionStatus?
+  package var originalTransactionID: String?
+  /// A JWS of a ``JWSTransactionDecodedPayload``.
+  package var signedTransactionInfo: String?
+  /// A JWS of a ``JWSRenewalInfoDecodedPayload``.
+  package var signedRenewalInfo: String?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("status", \.status),
+    JSONField("originalTransactionId", \.originalTransactionID),
+    JSONField("signedTransactionInfo", \.signedTransactionInfo),
+    JSONField("signedRenewalInfo", \.signedRenewalInfo),
+  ])
+}
+
+/// Apple's `status` of a subscription.
+package struct SubscriptionStatus: OpenEnumeration {
+  package var rawValue: Int64
+  package init(rawValue: Int64) { self.rawValue = rawValue }
+
+  package static let active = SubscriptionStatus(rawValue: 1)
+  package static let expired = SubscriptionStatus(rawValue: 2)
+  package static let billingRetry = SubscriptionStatus(rawValue: 3)
+  package static let gracePeriod = SubscriptionStatus(rawValue: 4)
+  package static let revoked = SubscriptionStatus(rawValue: 5)
+}
+
+/// One transaction.
+///
+/// https://developer.apple.com/documentation/appstoreserverapi/transactioninforesponse
+package struct TransactionInfoResponse: JSONPayload {
+  /// A JWS of a ``JWSTransactionDecodedPayload``.
+  package var signedTransactionInfo: String?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("signedTransactionInfo", \.signedTransactionInfo)
+  ])
+}
+
+/// A customer's download of the app.
+///
+/// https://developer.apple.com/documentation/appstoreserverapi/apptransactioninforesponse
+package struct AppTransactionInfoResponse: JSONPayload {
+  /// A JWS of a ``JWSAppTransactionDecodedPayload``.
+  package var signedAppTransactionInfo: String?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("signedAppTransactionInfo", \.signedAppTransactionInfo)
+  ])
+}
+
+/// What was bought with one order.
+///
+/// https://developer.apple.com/documentation/appstoreserverapi/orderlookupresponse
+package struct OrderLookupResponse: JSONPayload {
+  package var status: OrderLookupStatus?
+  /// Each a JWS of a ``JWSTransactionDecodedPayload``.
+  package var signedTransactions: [String]?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("status", \.status),
+    JSONField("signedTransactions", \.signedTransactions),
+  ])
+}
+
+/// Whether an order id is one of the app's.
+package struct OrderLookupStatus: OpenEnumeration {
+  package var rawValue: Int64
+  package init(rawValue: Int64) { self.rawValue = rawValue }
+
+  package static let valid = OrderLookupStatus(rawValue: 0)
+  package static let invalid = OrderLookupStatus(rawValue: 1)
+}
+
+/// The account that a line's purchases are to be marked with.
+///
+/// https://developer.apple.com/documentation/appstoreserverapi/updateappaccounttokenrequest
+package struct UpdateAppAccountTokenRequest: JSONPayload {
+  /// A UUID.
+  package var appAccountToken: String?
+  package var unknownFields: [JSONValue.Member] = []
+
+  package init() {}
+
+  package static let fields = JSONFields<Self>([
+    JSONField("appAccountToken", \.appAccountToken)
+  ])
+}

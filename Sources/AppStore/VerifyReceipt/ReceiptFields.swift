@@ -1,0 +1,264 @@
+import Subscriptions
+
+/// The name of a field of Apple's; any text is one.
+struct AnswerKey: CodingKey, ExpressibleByStringLiteral {
+  let stringValue: String
+  var intValue: Int? { nil }
+
+  init(stringValue: String) { self.stringValue = stringValue }
+  init(stringLiteral value: String) { stringValue = value }
+  init?(intValue: Int) { nil }
+}
+
+/// What is wrong with a part of an answer, in words and without its values.
+struct UnreadableField: Error, CustomStringConvertible {
+  let description: String
+
+  init(_ field: AnswerKey, _ fault: String) { description = "\(field.stringValue) \(fault)" }
+}
+
+/// Reads a field in any of the forms in which Apple has been seen to write it.
+///
+/// Each method gives nil for a field that is missing, null or empty, and throws `UnreadableField`
+/// for one that is there and means nothing: what is there and not understood must not be taken for
+/// absent, for a cancellation is a field, too.
+extension KeyedDecodingContainer<AnswerKey> {
+  /// A text, or a number as text.
+  func text(_ key: AnswerKey) throws -> String? {
+    do {
+      guard let text = try decodeIfPresent(String.self, forKey: key) else { return nil }
+      return text.isEmpty ? nil : text
+    } catch {
+      if let number = try? decode(Int64.self, forKey: key) { return String(number) }
+      if let number = try? decode(UInt64.self, forKey: key) { return String(number) }
+      throw UnreadableField(key, "is neither text nor a whole number")
+    }
+  }
+
+  /// A text that can be part of a key: see ``AppleIdentifier``.
+  func identifier(_ key: AnswerKey, upTo limit: Int = AppleIdentifier.longest) throws -> String? {
+    guard let text = try text(key) else { return nil }
+    if let fault = AppleIdentifier.fault(of: text, upTo: limit) {
+      throw UnreadableField(key, fault)
+    }
+    return text
+  }
+
+  /// An `original_transaction_id`, `transaction_id` or `web_order_line_item_id`.
+  func transactionIdentifier(_ key: AnswerKey) throws -> String? {
+    try identifier(key, upTo: AppleIdentifier.longestNumber)
+  }
+
+  /// A `cancellation_reason`; nil if it can't be read: a cancellation holds without its reason.
+  func reason(_ key: AnswerKey) -> String? { try? identifier(key, upTo: 64) }
+
+  func integer(_ key: AnswerKey, in range: ClosedRange<Int>) throws -> Int? {
+    guard let text = try text(key) else { return nil }
+    guard let number = Int(text) else { throw UnreadableField(key, "is not a whole number") }
+    guard range.contains(number) else { throw UnreadableField(key, "is out of range") }
+    return number
+  }
+
+  /// `true`, `"true"`, `1` or `"1"`, and their opposites.
+  func flag(_ key: AnswerKey) throws -> Bool? {
+    let text: String?
+    do {
+      text = try self.text(key)
+    } catch {
+      // Tried last: most are texts, and the error of a wrong guess is slow to make.
+      guard let flag = try? decode(Bool.self, forKey: key) else { throw error }
+      return flag
+    }
+    switch text?.lowercased() {
+    case nil: return nil
+    case "1", "true": return true
+    case "0", "false": return false
+    default: throw UnreadableField(key, "is neither true nor false")
+    }
+  }
+
+  /// A date from `…_ms`, the field itself, or `…_formatted`, whichever can be read first.
+  ///
+  /// The field itself is a text such as `2019-08-20 04:28:57 Etc/GMT`, or, in answers to old
+  /// receipts, the milliseconds since 1970.
+  func moment(_ name: String) throws -> Timestamp? {
+    var fault: UnreadableField?
+    for suffix in ["_ms", "", "_formatted"] {
+      let key = AnswerKey(stringValue: name + suffix)
+      do {
+        guard let text = try text(key) else { continue }
+        if let moment = Timestamp(appStoreDate: text) { return moment }
+      } catch {}
+      fault = UnreadableField(key, "is not a date")
+    }
+    if let fault { throw fault }
+    return nil
+  }
+}
+
+extension Timestamp {
+  /// Reads milliseconds since 1970, or `YYYY-MM-DD HH:MM:SS Etc/GMT`; nil for anything else, and
+  /// outside the years 1970 to 9999 in either form.
+  init?(appStoreDate text: String) {
+    if let milliseconds = Int64(text) {
+      self.init(milliseconds: milliseconds)
+    } else if text.hasSuffix(" Etc/GMT") {
+      self.init(rfc3339: text.dropLast(" Etc/GMT".count) + "Z")
+    } else {
+      self.init(rfc3339: text)
+    }
+    guard (Timestamp(milliseconds: 0)...Self.writable.upperBound).contains(self) else { return nil }
+  }
+}
+
+/// One entry of `in_app` or `latest_receipt_info`, or an old receipt's `receipt`.
+///
+/// https://developer.apple.com/documentation/appstorereceipts/responsebody/latest_receipt_info
+struct ReceiptItem: Decodable, Hashable, Sendable {
+  let productID: String
+  let transactionID: String
+  let originalTransactionID: String
+  let purchaseDate: Timestamp
+  var webOrderLineItemID: WebOrderLineItemID?
+  var originalPurchaseDate: Timestamp?
+  var expiresDate: Timestamp?
+  var cancellationDate: Timestamp?
+  var cancellationReason: String?
+  var quantity: Int?
+  var isTrialPeriod: Bool?
+  var isInIntroOfferPeriod: Bool?
+  var isUpgraded: Bool?
+  var ownershipType: String?
+  var subscriptionGroup: String?
+  var promotionalOfferID: String?
+  var offerCodeName: String?
+  var appAccountToken: String?
+  /// `bid`, which stands in old receipts only.
+  let bundleID: String?
+
+  /// Throws `UnreadableField` where it isn't said what was bought, when and on which line.
+  ///
+  /// Trimmed payloads lack `transaction_id`: a stand-in is made of what identifies the charge on
+  /// its line, as `ORIGINAL@PURCHASE_DATE_MS`. Without an `original_transaction_id` the transaction
+  /// is its line's first.
+  init(from decoder: any Decoder) throws {
+    let fields = try decoder.container(keyedBy: AnswerKey.self)
+    guard let productID = try fields.identifier("product_id") else {
+      throw UnreadableField("product_id", "is missing")
+    }
+    guard let purchaseDate = try fields.moment("purchase_date") else {
+      throw UnreadableField("purchase_date", "is missing")
+    }
+    let transactionID = try fields.transactionIdentifier("transaction_id")
+    let original =
+      try fields.transactionIdentifier("original_transaction_id") ?? transactionID
+    guard let original else { throw UnreadableField("transaction_id", "is missing") }
+    self.productID = productID
+    self.purchaseDate = purchaseDate
+    self.originalTransactionID = original
+    self.transactionID = transactionID ?? "\(original)@\(purchaseDate.milliseconds)"
+    guard self.transactionID.utf8.count <= AppleIdentifier.longestNumber else {
+      throw UnreadableField("transaction_id", "is missing, and its line's is too long")
+    }
+    webOrderLineItemID = WebOrderLineItemID(
+      reported: try fields.transactionIdentifier("web_order_line_item_id"))
+    originalPurchaseDate = try fields.moment("original_purchase_date")
+    expiresDate = try fields.moment("expires_date")
+    cancellationDate = try fields.moment("cancellation_date")
+    cancellationReason = fields.reason("cancellation_reason")
+    quantity = try fields.integer("quantity", in: 1...Int(Int32.max))
+    isTrialPeriod = try fields.flag("is_trial_period")
+    isInIntroOfferPeriod = try fields.flag("is_in_intro_offer_period")
+    isUpgraded = try fields.flag("is_upgraded")
+    ownershipType = try fields.identifier("in_app_ownership_type")
+    subscriptionGroup = try fields.identifier("subscription_group_identifier")
+    promotionalOfferID = try fields.identifier("promotional_offer_id")
+    offerCodeName = try fields.identifier("offer_code_ref_name")
+    appAccountToken = try? fields.identifier("app_account_token")
+    bundleID = try fields.identifier("bid")
+  }
+
+  /// Takes from `other`, the same transaction, what this entry leaves out.
+  ///
+  /// Except for a cancellation: that it is gone is a statement, too, of the list that this is from.
+  mutating func fill(from other: ReceiptItem) {
+    webOrderLineItemID = webOrderLineItemID ?? other.webOrderLineItemID
+    originalPurchaseDate = originalPurchaseDate ?? other.originalPurchaseDate
+    expiresDate = expiresDate ?? other.expiresDate
+    quantity = quantity ?? other.quantity
+    isTrialPeriod = isTrialPeriod ?? other.isTrialPeriod
+    isInIntroOfferPeriod = isInIntroOfferPeriod ?? other.isInIntroOfferPeriod
+    isUpgraded = isUpgraded ?? other.isUpgraded
+    ownershipType = ownershipType ?? other.ownershipType
+    subscriptionGroup = subscriptionGroup ?? other.subscriptionGroup
+    promotionalOfferID = promotionalOfferID ?? other.promotionalOfferID
+    offerCodeName = offerCodeName ?? other.offerCodeName
+    appAccountToken = appAccountToken ?? other.appAccountToken
+  }
+
+  /// The same, cancellation included: for two entries of one list.
+  mutating func fillEverything(from other: ReceiptItem) {
+    fill(from: other)
+    cancellationReason = cancellationReason ?? other.cancellationReason
+    cancellationDate = cancellationDate ?? other.cancellationDate
+  }
+
+  /// All entries of one list on one transaction as one entry; nil for none.
+  ///
+  /// Entries that contradict each other, which Apple has not been seen to write, are put in an
+  /// order that depends on their contents only.
+  static func joining(_ items: [ReceiptItem]) -> ReceiptItem? {
+    let different = Set(items)
+    guard different.count > 1 else { return items.first }
+    let ordered = different.sorted { $1.sortKey.lexicographicallyPrecedes($0.sortKey) }
+    return ordered.dropFirst().reduce(into: ordered.first) { $0?.fillEverything(from: $1) }
+  }
+
+  private var sortKey: [String] {
+    [
+      purchaseDate.description, expiresDate?.description, cancellationDate?.description,
+      cancellationReason, originalPurchaseDate?.description, webOrderLineItemID?.rawValue,
+      quantity?.description, isTrialPeriod?.description, isInIntroOfferPeriod?.description,
+      isUpgraded?.description, ownershipType, subscriptionGroup, promotionalOfferID, offerCodeName,
+      appAccountToken, bundleID,
+    ].map { $0 ?? "" }
+  }
+}
+
+/// What Apple plans for a line: an entry of `pending_renewal_info`, or an old answer's top level.
+///
+/// https://developer.apple.com/documentation/appstorereceipts/responsebody/pending_renewal_info
+struct PendingRenewal: Decodable, Hashable, Sendable {
+  let originalTransactionID: String?
+  let productID: String?
+  let autoRenewProductID: String?
+  let autoRenews: Bool?
+  let expirationIntent: Int?
+  let isInBillingRetryPeriod: Bool?
+  let gracePeriodExpiresDate: Timestamp?
+
+  init(from decoder: any Decoder) throws {
+    let fields = try decoder.container(keyedBy: AnswerKey.self)
+    originalTransactionID = try fields.transactionIdentifier("original_transaction_id")
+    productID = try fields.identifier("product_id")
+    autoRenewProductID = try fields.identifier("auto_renew_product_id")
+    autoRenews = try fields.flag("auto_renew_status")
+    expirationIntent = try fields.integer("expiration_intent", in: 0...Int(Int16.max))
+    isInBillingRetryPeriod = try fields.flag("is_in_billing_retry_period")
+    gracePeriodExpiresDate = try fields.moment("grace_period_expires_date")
+  }
+
+  /// Whether anything is said at all; an iOS 7 style answer says nothing at its top level.
+  var isSilent: Bool {
+    autoRenewProductID == nil && autoRenews == nil && expirationIntent == nil
+      && isInBillingRetryPeriod == nil && gracePeriodExpiresDate == nil
+  }
+
+  /// An order that depends on the contents only.
+  var sortKey: [String] {
+    [
+      productID, autoRenewProductID, autoRenews?.description, expirationIntent?.description,
+      isInBillingRetryPeriod?.description, gracePeriodExpiresDate?.description,
+    ].map { $0 ?? "" }
+  }
+}

@@ -1,0 +1,248 @@
+import Subscriptions
+
+/// A chart as the template `chart` draws it.
+///
+/// Everything across is in percent of the plot's width and everything down is in pixels, so that a
+/// chart fills a desk's screen and a phone's alike while its text keeps its size.
+struct ChartPicture: Sendable {
+  /// In the page: letters, digits and hyphens.
+  var id: String
+  var title: String
+  /// What can be seen in it, in words.
+  var description: String
+  /// Of the plot.
+  var height: Int
+  /// Of the plot with the time axis below it.
+  var fullHeight: Int
+  /// The baseline of the time axis's labels.
+  var labelY: Int
+  var yTicks: [ChartTick]
+  var xTicks: [ChartTick]
+  var areas: [ChartPath]
+  var bars: [ChartBar]
+  var lines: [ChartPath]
+  var dots: [ChartDot]
+  var bands: [ChartBand]
+  var legend: [ChartKey]
+  /// There is nothing to draw.
+  var isEmpty: Bool
+  /// The same values as a table.
+  var table: DataTable
+}
+
+/// A mark of an axis.
+struct ChartTick: Sendable {
+  /// Percent of the width or pixels down.
+  var position: String
+  var label: String
+  /// `start`, `middle` or `end`: so that the outermost labels stay inside.
+  var anchor = "middle"
+  /// Left out on a phone.
+  var isMinor = false
+  var isZero = false
+}
+
+/// A line or the area below it; its coordinates are 0 to 1000 across and pixels down.
+struct ChartPath: Sendable {
+  /// `series-1` to `series-6`.
+  var seriesClass: String
+  /// The path's data: letters and numbers only.
+  var data: String
+}
+
+/// A piece of a stacked bar.
+struct ChartBar: Sendable {
+  var seriesClass: String
+  var x: String
+  var width: String
+  var y: String
+  var height: String
+}
+
+/// A single value.
+struct ChartDot: Sendable {
+  var seriesClass: String
+  var x: String
+  var y: String
+}
+
+/// The part of the plot that belongs to one time, which tells its values when pointed at.
+struct ChartBand: Sendable {
+  var x: String
+  var width: String
+  var text: String
+}
+
+/// What a colour stands for.
+struct ChartKey: Sendable {
+  var seriesClass: String
+  var label: String
+  /// The latest value.
+  var value: String?
+}
+
+extension ChartPicture {
+  /// Draws stocks: a line for each series, and an area below the first.
+  ///
+  /// - Parameters:
+  ///   - data: The numbers.
+  ///   - includesZero: Whether the axis begins at zero; only then is there an area.
+  init(linesOf data: ChartData, includesZero: Bool = true) {
+    let scale = ChartScale(
+      data.series.flatMap { $0.values.compactMap(\.self) }, height: data.height,
+      includesZero: includesZero)
+    let shares = data.centres
+    self = data.picture(scale: scale, marks: data.calendarMarks(at: shares))
+    for (index, series) in data.series.enumerated() {
+      let seriesClass = ChartData.seriesClass(index)
+      let runs = PathRun.runs(of: series.values, at: shares, in: scale)
+      let drawn = runs.filter { $0.points.count > 1 }
+      if !drawn.isEmpty {
+        lines.append(
+          ChartPath(seriesClass: seriesClass, data: drawn.map(\.line).joined()))
+        if index == 0, includesZero {
+          areas.append(
+            ChartPath(
+              seriesClass: seriesClass,
+              data: drawn.map { $0.area(from: scale.baseline) }.joined()))
+        }
+      }
+      // What has no neighbours is no line.
+      for point in runs.filter({ $0.points.count == 1 }).flatMap(\.points) {
+        dots.append(
+          ChartDot(
+            seriesClass: seriesClass, x: Coordinate.text(point.x / 10),
+            y: Coordinate.text(point.y)))
+      }
+    }
+  }
+}
+
+/// Values that follow each other without a gap; 0 to 1000 across and pixels down.
+struct PathRun: Sendable {
+  var points: [(x: Double, y: Double)]
+
+  /// Splits values where one is missing.
+  static func runs(of values: [Int64?], at shares: [Double], in scale: ChartScale) -> [PathRun] {
+    var runs: [PathRun] = []
+    var isOpen = false
+    for (value, share) in zip(values, shares) {
+      guard let value else {
+        isOpen = false
+        continue
+      }
+      if !isOpen { runs.append(PathRun(points: [])) }
+      isOpen = true
+      runs[runs.count - 1].points.append((share * 1000, scale.y(value)))
+    }
+    return runs
+  }
+
+  /// For a path's data.
+  var line: String { Self.line(points) }
+
+  /// Down to a baseline.
+  func area(from baseline: Double) -> String {
+    guard let first = points.first, let last = points.last else { return "" }
+    return Self.line([(first.x, baseline)] + points + [(last.x, baseline)]) + "Z"
+  }
+
+  private static func line(_ points: [(x: Double, y: Double)]) -> String {
+    points.enumerated().map { index, point in
+      (index == 0 ? "M" : "L") + Coordinate.text(point.x) + " " + Coordinate.text(point.y)
+    }
+    .joined()
+  }
+}
+
+extension ChartData {
+  /// The middle of each bucket, as a share of the width.
+  var centres: [Double] {
+    buckets.indices.map { (Double($0) + 0.5) / Double(buckets.count) }
+  }
+
+  /// The marks of the calendar, each at the first bucket that begins no earlier.
+  func calendarMarks(at shares: [Double]) -> [(share: Double, label: String)] {
+    guard let first = buckets.first, let last = buckets.last else { return [] }
+    guard first.at < last.at else { return [(0.5, first.label)] }
+    let finest = zip(buckets, buckets.dropFirst()).map { $1.at - $0.at }.min() ?? .zero
+    let ticks = CalendarTicks(
+      from: first.at, until: last.at, most: Self.mostTicks, finest: finest)
+    return ticks.marks.compactMap { mark in
+      buckets.firstIndex { $0.at >= mark.moment }.map { (shares[$0], mark.label) }
+    }
+  }
+}
+
+extension ChartPicture {
+  /// Draws movements: for each time a bar, what is gained above zero and what is lost below, and a
+  /// line for what they come to.
+  ///
+  /// - Parameter data: The numbers; those of losses are negative.
+  init(stacksOf data: ChartData) {
+    let stacks = data.buckets.indices.map { Stack(data.series.map(\.values), at: $0) }
+    let sums = data.net?.values.map { $0.map(ChartScale.clamped) } ?? []
+    let scale = ChartScale(
+      stacks.flatMap { [$0.above, $0.below] } + sums.compactMap(\.self), height: data.height)
+    let shares = data.centres
+    self = data.picture(scale: scale, marks: data.calendarMarks(at: shares))
+    let width = min(78 / Double(max(data.buckets.count, 1)), 10)
+    for (stack, share) in zip(stacks, shares) {
+      for piece in stack.pieces {
+        let (top, bottom) = (scale.y(piece.until), scale.y(piece.from))
+        bars.append(
+          ChartBar(
+            seriesClass: ChartData.seriesClass(piece.series),
+            x: Coordinate.text(share * 100 - width / 2), width: Coordinate.text(width),
+            y: Coordinate.text(min(top, bottom)), height: Coordinate.text(abs(bottom - top))))
+      }
+    }
+    guard !isEmpty, !sums.isEmpty else { return }
+    let run = PathRun.runs(of: sums, at: shares, in: scale)
+    lines.append(ChartPath(seriesClass: ChartData.netClass, data: run.map(\.line).joined()))
+    if data.buckets.count <= 40 {
+      dots += run.flatMap(\.points).map {
+        ChartDot(
+          seriesClass: ChartData.netClass, x: Coordinate.text($0.x / 10), y: Coordinate.text($0.y))
+      }
+    }
+  }
+}
+
+/// The pieces of one bar, from zero up and from zero down.
+private struct Stack {
+  var pieces: [(series: Int, from: Int64, until: Int64)] = []
+  var above: Int64 = 0
+  var below: Int64 = 0
+
+  init(_ series: [[Int64?]], at bucket: Int) {
+    for (index, values) in series.enumerated() {
+      guard let value = values[bucket].map(ChartScale.clamped), value != 0 else { continue }
+      if value > 0 {
+        pieces.append((index, above, above + value))
+        above += value
+      } else {
+        pieces.append((index, below, below + value))
+        below += value
+      }
+    }
+  }
+}
+
+/// A number of a picture, as text.
+enum Coordinate {
+  /// Writes a number with up to two decimals, and none that say nothing: `12.5`, `0`, `-3.33`.
+  ///
+  /// What is not a number is 0: no value ever breaks a picture, or says more than a number can.
+  static func text(_ number: Double) -> String {
+    guard number.isFinite, abs(number) < 1_000_000 else { return "0" }
+    let hundredths = Int((number * 100).rounded())
+    let (whole, rest) = hundredths.magnitude.quotientAndRemainder(dividingBy: 100)
+    let sign = hundredths < 0 ? "-" : ""
+    switch rest {
+    case 0: return "\(sign)\(whole)"
+    case _ where rest.isMultiple(of: 10): return "\(sign)\(whole).\(rest / 10)"
+    default: return "\(sign)\(whole)." + (rest < 10 ? "0\(rest)" : "\(rest)")
+    }
+  }
+}

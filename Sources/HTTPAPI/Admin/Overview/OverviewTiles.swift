@@ -1,0 +1,343 @@
+import Reports
+import Subscriptions
+
+extension OverviewAnswers {
+  /// So many currencies have a tile; the report has all of them.
+  private static let mostCurrencies = 4
+
+  /// The tiles, by what they are about.
+  var groups: [TileGroup] {
+    [
+      TileGroup(
+        heading: "Subscriptions",
+        tiles: [
+          stock(.active, "Active", "active", more: Tone.good),
+          stock(.trials, "Trials", "trials", more: Tone.info),
+          churn, billingIssues,
+        ]),
+      TileGroup(heading: "Money", tiles: money + [renewals, refunds]),
+      TileGroup(heading: "Intake", tiles: [open, givenUp] + failures),
+    ]
+  }
+
+  /// Every week that the overview is about: reports of money have no row for one in which nothing
+  /// was charged.
+  private var everyWeek: [String] {
+    guard let table = tables[.active] else { return [] }
+    return table.rows.indices.compactMap { table.value("from_day", inRow: $0)?.text }
+  }
+
+  /// The numbers of a column, summed up for each row's time.
+  private func weeks(_ question: OverviewQuestion, _ columns: [String], currency: String? = nil)
+    -> [Int64]?
+  {
+    guard let table = tables[question] else { return nil }
+    var weeks: [String: Int64] = [:]
+    for week in everyWeek { weeks[week] = 0 }
+    for index in table.rows.indices {
+      guard let week = table.value("from_day", inRow: index)?.text else { continue }
+      let isCounted = currency == nil || table.value("currency", inRow: index)?.text == currency
+      let values = columns.compactMap { table.value($0, inRow: index)?.integer }
+      weeks[week, default: 0] += isCounted ? values.reduce(0, +) : 0
+    }
+    return weeks.sorted { $0.key < $1.key }.map(\.value)
+  }
+
+  /// The numbers of some measures in the past weeks, the latest last; nil: they are not answered.
+  private func pastWeeks(_ question: OverviewQuestion, _ measures: [String]) -> [Int64]? {
+    guard let table = tables[question] else { return nil }
+    var weeks = [Int64](repeating: 0, count: PastWeeks.count)
+    for index in table.rows.indices {
+      guard let measure = table.value("measure", inRow: index)?.text, measures.contains(measure),
+        let ago = table.value("weeks_ago", inRow: index)?.integer.flatMap(Int.init(exactly:)),
+        weeks.indices.contains(ago)
+      else { continue }
+      weeks[PastWeeks.count - 1 - ago] += table.value("number", inRow: index)?.integer ?? 0
+    }
+    return weeks
+  }
+
+  /// A tile without its number: it is being counted, or can't be.
+  private func empty(_ question: OverviewQuestion, _ label: String) -> Tile {
+    Tile(
+      label: label, value: "…", note: working.contains(question) ? "Working" : "Not available",
+      href: question.href)
+  }
+
+  private func stock(
+    _ question: OverviewQuestion, _ label: String, _ columns: String..., more: String,
+    less: String = Tone.warning
+  ) -> Tile {
+    guard let weeks = weeks(question, columns) else { return empty(question, label) }
+    var tile = Tile(
+      label: label, value: ChartUnit.count.text(weeks.last ?? 0), href: question.href,
+      sparkline: Sparkline(weeks, name: label))
+    tile.compare(weeks, .count, to: "last week", more: more, less: less)
+    return tile
+  }
+
+  /// What happened in the seven days up to now; each week before ends at this time of day, too.
+  private func flow(
+    _ question: OverviewQuestion, _ label: String, _ measures: String...,
+    note: String = "in 7 days", href: String? = nil
+  ) -> Tile {
+    guard let weeks = pastWeeks(question, measures) else { return empty(question, label) }
+    var tile = Tile(
+      label: label, value: ChartUnit.count.text(weeks.last ?? 0), note: note,
+      href: href ?? question.href, sparkline: Sparkline(weeks, name: "\(label) a week"))
+    tile.compare(weeks, .count, to: "the week before", more: Tone.warning, less: Tone.good)
+    return tile
+  }
+
+  private var money: [Tile] {
+    guard let table = tables[.mrr] else { return [empty(.mrr, "MRR")] }
+    let shown = table.rows.indices.compactMap { table.value("from_day", inRow: $0)?.text }
+    let last = (shown + everyWeek).max()
+    // The largest amounts first, as far as amounts of currencies have an order.
+    let current = table.rows.indices.compactMap { index -> (currency: String, amount: Int64)? in
+      guard table.value("from_day", inRow: index)?.text == last,
+        let currency = table.value("currency", inRow: index)?.text,
+        let amount = table.value("mrr_milliunits", inRow: index)?.integer
+      else { return nil }
+      return (currency, amount)
+    }.sorted { ($1.amount, $0.currency) < ($0.amount, $1.currency) }
+    guard !current.isEmpty else {
+      return [Tile(label: "MRR", value: "0", href: OverviewQuestion.mrr.href)]
+    }
+    return current.prefix(Self.mostCurrencies).map { currency, amount in
+      let unit = ChartUnit.money(currency: currency)
+      let weeks = weeks(.mrr, ["mrr_milliunits"], currency: currency) ?? []
+      var tile = Tile(
+        label: "MRR, \(currency)", value: unit.text(amount), href: OverviewQuestion.mrr.href,
+        sparkline: Sparkline(weeks, name: "MRR", unit: unit))
+      tile.compare(weeks, unit, to: "last week", more: Tone.good, less: Tone.warning)
+      return tile
+    }
+  }
+
+  /// Of the last seven days' week that is over: the one that runs says little yet.
+  private var churn: Tile {
+    guard let table = tables[.churn] else { return empty(.churn, "Churn") }
+    let shares = table.rows.indices.map { index -> (Int64?, String) in
+      let churned = table.value("churned", inRow: index)?.integer ?? 0
+      let active = table.value("active_at_start", inRow: index)?.integer ?? 0
+      return (
+        ReportValue.hundredthsOfPercent(of: churned, in: active),
+        "\(ChartUnit.count.text(churned)) of \(ChartUnit.count.text(active)) last week"
+      )
+    }
+    let whole = shares.dropLast()
+    return Tile(
+      label: "Churn", value: whole.last?.0.map(ChartUnit.share.text) ?? "—",
+      note: whole.last?.1, href: OverviewQuestion.churn.href,
+      sparkline: Sparkline(whole.map(\.0), name: "Churn a week", unit: .share))
+  }
+
+  private var renewals: Tile {
+    guard let table = tables[.renewalsDue] else { return empty(.renewalsDue, "Renewals due") }
+    var (number, amounts) = (Int64(0), [String: Int64]())
+    for index in table.rows.indices {
+      number += table.value("number", inRow: index)?.integer ?? 0
+      if let currency = table.value("currency", inRow: index)?.text {
+        amounts[currency, default: 0] +=
+          table.value("amount_milliunits", inRow: index)?.integer ?? 0
+      }
+    }
+    let money = amounts.sorted { $0.key < $1.key }.map {
+      ChartUnit.money(currency: $0.key).text($0.value)
+    }
+    var tile = Tile(
+      label: "Renewals due", value: ChartUnit.count.text(number),
+      note: (["in the next 7 days"] + money).joined(separator: ", "),
+      href: OverviewQuestion.renewalsDue.href)
+    // What was due at this moment of the weeks before, as it was known then.
+    if let before = pastWeeks(.renewalsDueBefore, ["renewals_due"]) {
+      let weeks = before.dropLast() + [number]
+      tile.sparkline = Sparkline(weeks.map(Optional.some), name: "Renewals due within 7 days")
+      tile.compare(Array(weeks), .count, to: "a week ago", more: Tone.good, less: Tone.warning)
+    }
+    return tile
+  }
+
+  private var refunds: Tile { flow(.refunds, "Refunds", "refunds") }
+
+  private var billingIssues: Tile {
+    stock(
+      .billingIssues, "Billing issues", "in_grace_period", "in_billing_retry", more: Tone.warning,
+      less: Tone.good)
+  }
+
+  private var open: Tile {
+    waiting(
+      "Open in intake", "submissions_open", "notifications_open", "jobs_overdue",
+      note: "receipts, notifications, overdue jobs", href: OverviewQuestion.intake.href)
+  }
+
+  private var givenUp: Tile {
+    waiting(
+      "Given up", "jobs_parked", "deliveries_parked", note: "jobs and webhook deliveries",
+      href: PageAddress.parked)
+  }
+
+  /// What is so now; how many there were in the past, nobody has noted.
+  private func waiting(_ label: String, _ measures: String..., note: String, href: String) -> Tile {
+    guard tables[.intake] != nil else { return empty(.intake, label) }
+    let (number, oldest) = counted(measures)
+    return Tile(
+      label: label, value: ChartUnit.count.text(number),
+      change: oldest.map { "the oldest for \(Age.text(.milliseconds($0)))" },
+      changeTone: oldest.map { $0 > 3_600_000 ? Tone.bad : Tone.quiet }, note: note, href: href)
+  }
+
+  /// What went wrong, each with where it is looked at and mended.
+  private var failures: [Tile] {
+    // Whoever likes can post something: what is no notification of Apple's says less.
+    let refused = counted(["notifications_refused"]).number
+    let posts = refused > 0 ? ", and \(Count.text(Int(refused), "post", "posts")) refused" : ""
+    return [
+      flow(
+        .intakeFailures, "Rejected receipts", "submissions_rejected", href: PageAddress.rejected),
+      flow(
+        .intakeFailures, "Rejected notifications", "notifications_rejected",
+        "notifications_unbelievable", note: "in 7 days" + posts),
+      flow(
+        .intakeFailures, "Missed notifications", "notifications_missed",
+        href: items("notifications_missed")),
+      flow(
+        .intakeFailures, "Failed requests to Apple", "apple_failures", href: items("apple_failures")
+      ),
+    ]
+  }
+
+  /// The list of what a measure of intake has counted.
+  private func items(_ measure: String) -> String {
+    let question = OverviewQuestion.intakeFailures
+    let request = ReportRequest(question.report, query: nil, at: Timestamp(milliseconds: 0))
+    let cell = try? ReportCell(
+      of: question.report, question.choices, column: "number", row: ["measure": measure])
+    return cell.map(request.href) ?? question.href
+  }
+
+  // MARK: What waits
+
+  /// What waits for somebody.
+  var attention: [AttentionItem] {
+    let parked = counted(["jobs_parked", "deliveries_parked"])
+    let rejected = counted(["submissions_rejected"])
+    return [
+      item(
+        unclaimed.number, "charge is owned", "charges are owned", "by nobody", unclaimed.oldest,
+        PageAddress.unclaimed, Tone.warning),
+      item(
+        parked.number, "job or delivery was", "jobs and deliveries were", "given up",
+        parked.oldest, PageAddress.parked, Tone.bad),
+      item(
+        rejected.number, "receipt was", "receipts were", "rejected in 7 days", nil,
+        PageAddress.rejected, Tone.info),
+    ].compactMap(\.self)
+  }
+
+  private func item(
+    _ number: Int64, _ one: String, _ many: String, _ rest: String, _ oldest: Int64?,
+    _ href: String, _ tone: String
+  ) -> AttentionItem? {
+    guard number > 0 else { return nil }
+    return AttentionItem(
+      text: "\(Count.text(Int(number), one, many)) \(rest)",
+      note: oldest.map { "the oldest for \(Age.text(.milliseconds($0)))" }, href: href, tone: tone)
+  }
+
+  /// Those that were over when they were first seen wait for nobody.
+  private var unclaimed: (number: Int64, oldest: Int64?) {
+    guard let table = tables[.unclaimed] else { return (0, nil) }
+    var (number, first) = (Int64(0), Timestamp?.none)
+    for index in table.rows.indices where table.value("was_over", inRow: index) == .flag(false) {
+      number += table.value("number", inRow: index)?.integer ?? 0
+      if case .time(let moment)? = table.value("oldest_at", inRow: index) {
+        first = min(first ?? moment, moment)
+      }
+    }
+    return (
+      number,
+      first.map { ($0.milliseconds - table.asOf.milliseconds).magnitude }
+        .map(Int64.init(clamping:))
+    )
+  }
+
+  private func counted(_ measures: [String]) -> (number: Int64, oldest: Int64?) {
+    guard let table = tables[.intake] else { return (0, nil) }
+    let rows = table.rows.indices.filter {
+      table.value("measure", inRow: $0)?.text.map(measures.contains) ?? false
+    }
+    let ages = rows.compactMap { index -> Int64? in
+      guard case .duration(let age)? = table.value("oldest_age_ms", inRow: index) else {
+        return nil
+      }
+      return age
+    }
+    return (
+      rows.compactMap { table.value("number", inRow: $0)?.integer }.reduce(0, +), ages.max()
+    )
+  }
+}
+
+extension Tile {
+  /// Says how a number differs from that of the week before, whatever this is called.
+  fileprivate mutating func compare(
+    _ weeks: [Int64], _ unit: ChartUnit, to other: String, more: String, less: String
+  ) {
+    guard weeks.count > 1 else { return }
+    let difference = weeks[weeks.count - 1] - weeks[weeks.count - 2]
+    change =
+      difference == 0
+      ? "as \(unit == .count ? "many" : "much") as \(other)"
+      : (difference > 0 ? "+" : "") + unit.text(difference) + " on \(other)"
+    if difference != 0 { changeTone = difference > 0 ? more : less }
+  }
+}
+
+/// A line without axes, beside a number; its coordinates are 0 to 100 across and pixels down.
+struct Sparkline: Sendable {
+  /// What can be seen in it, in words.
+  var description: String
+  var line: String
+  var area: String
+  /// The latest value, at the right edge.
+  var lastY: String
+}
+
+extension Sparkline {
+  /// In pixels; the line keeps clear of the edges.
+  private static let height = 36
+  private static let margin = 3
+
+  /// Draws the way of a number; nil where there is nothing to draw a line from.
+  ///
+  /// - Parameters:
+  ///   - values: In order; those that are not known are left out.
+  ///   - name: What they are, for the description.
+  ///   - unit: How they are written.
+  init?(_ values: [Int64?], name: String, unit: ChartUnit = .count) {
+    let known = values.enumerated().compactMap { index, value in value.map { (index, $0) } }
+    guard let first = known.first, let last = known.last, known.count > 1 else { return nil }
+    let (least, most) = known.reduce((first.1, first.1)) { range, point in
+      (min(range.0, point.1), max(range.1, point.1))
+    }
+    let room = Double(Self.height - 2 * Self.margin)
+    let points = known.map { index, value in
+      let span = Double(most) - Double(least)
+      let share = span > 0 ? (Double(value) - Double(least)) / span : 0.5
+      return (
+        x: Double(index) / Double(values.count - 1) * 100,
+        y: Double(Self.margin) + room * (1 - share)
+      )
+    }
+    let run = PathRun(points: points)
+    line = run.line
+    area = run.area(from: Double(Self.height))
+    lastY = Coordinate.text(points.last?.y ?? 0)
+    description =
+      "\(name): from \(unit.text(first.1)) to \(unit.text(last.1)), "
+      + "between \(unit.text(least)) and \(unit.text(most))"
+  }
+}

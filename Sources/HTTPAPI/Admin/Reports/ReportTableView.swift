@@ -1,0 +1,270 @@
+import LedgerStorage
+import Reports
+import Subscriptions
+
+extension DataTable {
+  /// A report's rows, each number of which leads to what is counted in it.
+  ///
+  /// - Parameters:
+  ///   - table: The answer.
+  ///   - request: What was asked for.
+  init(_ table: ReportTable, of request: ReportRequest) {
+    let most = table.columns.map { column in
+      column.kind == .number && request.report.hasBars
+        ? table.rows.indices.compactMap { table.value(column.name, inRow: $0)?.integer }.max() ?? 0
+        : 0
+    }
+    // A column without a value says nothing.
+    let shown = table.columns.indices.filter { place in
+      table.rows.isEmpty || table.rows.contains { $0[place] != .none }
+    }
+    self.init(
+      caption: request.report.label,
+      columns: shown.map {
+        DataColumn(label: table.columns[$0].label, isNumber: table.columns[$0].isNumber)
+      },
+      rows: table.rows.enumerated().map { index, row in
+        DataRow(
+          cells: shown.map { place in
+            let (column, value) = (table.columns[place], row[place])
+            var cell = DataCell(
+              text: value.words, isNumber: column.isNumber, isHeading: place == shown.first,
+              isCode: column.kind == .text && column.name.hasSuffix("_id"))
+            cell.href = table.cell(column.name, inRow: index, of: request.choices)
+              .map(request.href)
+            if let share = request.report.shares[column.name] {
+              cell.take(share, table, index)
+            }
+            if most[place] > 0, let number = value.integer, number > 0 {
+              cell.barWidth = Coordinate.text(Double(number) / Double(most[place]) * 100)
+            }
+            return cell
+          })
+      },
+      emptyText: "Nothing is counted with these choices.",
+      note: table.isCutShort
+        ? "There are more rows than these \(table.rows.count), and so there is no chart: choose "
+          + "fewer days, or take the file."
+        : nil)
+  }
+
+  /// Things that are counted, each with where it leads to.
+  init(_ items: ReportTable, caption: String, environment: Subscriptions.Environment) {
+    self.init(
+      caption: caption,
+      columns: items.columns.map { DataColumn(label: $0.label, isNumber: $0.isNumber) },
+      rows: items.rows.indices.map { index in
+        DataRow(
+          cells: zip(items.columns, items.rows[index]).map { column, value in
+            var cell = DataCell(
+              text: value.words, isNumber: column.isNumber,
+              isCode: column.kind == .text && column.name.hasSuffix("_id"))
+            guard let text = value.text, !text.isEmpty else { return cell }
+            switch column.name {
+            case "original_transaction_id":
+              cell.href = PageAddress.originalTransaction(text, environment: environment.rawValue)
+            case "account_id", "from_account_id", "previous_account_id":
+              cell.href = PageAddress.account(text)
+            case "order_id": cell.href = PageAddress.search(text)
+            case "subject":
+              cell.href = Self.line(
+                named: text, byJob: items.value("cause", inRow: index)?.text)
+            default: break
+            }
+            return cell
+          })
+      },
+      emptyText: "Nothing is counted in this number.")
+  }
+
+  /// Where an original transaction is that a job of some kind is about, or an act, which names a
+  /// transaction of it, too; nil: it is about something else.
+  private static func line(named subject: String, byJob kind: String?) -> String? {
+    if let kind {
+      switch Job.Task(kind: kind, subject: subject) {
+      case .pollLine(let line), .writeOwnership(let line):
+        return PageAddress.originalTransaction(
+          line.originalTransactionID.rawValue, environment: line.environment.rawValue)
+      default: return nil
+      }
+    }
+    let parts = subject.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
+    guard parts.count == 3, Subscriptions.Environment(rawValue: parts[0]) != nil,
+      !parts[1].isEmpty
+    else { return nil }
+    return PageAddress.originalTransaction(parts[1], environment: parts[0])
+  }
+
+  /// Cohorts, from a row for each of their periods.
+  init(cohortsOf table: ReportTable, of request: ReportRequest) {
+    var cohorts: [Cohort] = []
+    for index in table.rows.indices {
+      guard case .date(let day)? = table.value("cohort", inRow: index) else { continue }
+      if table.value("period", inRow: index) == .number(0) {
+        cohorts.append(
+          Cohort(
+            label: String(day.prefix(7)),
+            size: table.value("cohort_size", inRow: index)?.integer ?? 0, retained: [],
+            sizeHref: table.cell("cohort_size", inRow: index, of: request.choices)
+              .map(request.href)))
+      }
+      guard !cohorts.isEmpty else { continue }
+      cohorts[cohorts.count - 1].retained.append(
+        table.value("retained", inRow: index)?.integer)
+      cohorts[cohorts.count - 1].hrefs.append(
+        table.cell("retained", inRow: index, of: request.choices).map(request.href) ?? "")
+    }
+    self.init(cohorts: cohorts, caption: request.report.label, period: "Month")
+  }
+}
+
+extension DataCell {
+  /// A share is made of two numbers of its row, and says which.
+  fileprivate mutating func take(
+    _ share: (part: String, whole: String), _ table: ReportTable, _ index: Int
+  ) {
+    guard let part = table.value(share.part, inRow: index)?.integer,
+      let whole = table.value(share.whole, inRow: index)?.integer,
+      let exact = ReportValue.hundredthsOfPercent(of: part, in: whole)
+    else { return }
+    text = ChartUnit.share.text(exact)
+    note = "\(ChartUnit.count.text(part)) of \(ChartUnit.count.text(whole))"
+  }
+}
+
+extension Report {
+  /// Whether the numbers of a column are parts of a whole, and are shown by their lengths too.
+  fileprivate var hasBars: Bool {
+    switch self {
+    case .subscriptions, .unclaimed, .intake, .audit: true
+    default: false
+    }
+  }
+}
+
+extension Report {
+  /// The report's heading.
+  var label: String {
+    switch self {
+    case .subscriptions: "Subscriptions by state"
+    case .active: "Active subscriptions"
+    case .trials: "Trials"
+    case .mrr: "Monthly recurring revenue"
+    case .churn: "Churn"
+    case .renewalsDue: "Renewals due"
+    case .billingIssues: "Billing issues"
+    case .retention: "Retention"
+    case .revenue: "Revenue"
+    case .refunds: "Refunds"
+    case .reactivations: "Reactivations"
+    case .ownership: "Ownership"
+    case .unclaimed: "Unclaimed charges"
+    case .orders: "Orders"
+    case .intake: "Intake"
+    case .audit: "Acts of administrators"
+    }
+  }
+
+  /// The reports as the list shows them, by what they are about.
+  static let groups: [(heading: String, reports: [Report])] = [
+    (
+      "Subscriptions",
+      [.subscriptions, .active, .trials, .churn, .retention, .reactivations, .billingIssues]
+    ),
+    ("Money", [.mrr, .revenue, .refunds, .renewalsDue, .orders]),
+    ("Ownership and intake", [.ownership, .unclaimed, .intake, .audit]),
+  ]
+
+  /// The shares among its columns: which part of which other column each is.
+  var shares: [String: (part: String, whole: String)] {
+    switch self {
+    case .churn:
+      [
+        "churn_rate": ("churned", "active_at_start"), "expiry_rate": ("expired", "active_at_start"),
+      ]
+    case .trials: ["conversion_rate": ("cohort_converted", "cohort_started")]
+    case .billingIssues: ["recovery_rate": ("cohort_recovered", "entered")]
+    case .retention: ["retention_rate": ("retained", "cohort_size")]
+    case .refunds: ["refund_rate": ("refunded", "paid")]
+    default: [:]
+    }
+  }
+}
+
+extension ReportColumn {
+  /// The column's heading, as in `Refunded of charges`.
+  var label: String {
+    if name == "mrr_milliunits" { return "MRR" }
+    if name == "mrr_twelfths" { return "MRR, twelfths of a milliunit" }
+    let unit = ["_milliunits", "_ms"].first { name.hasSuffix($0) } ?? ""
+    return Self.sentence(String(name.dropLast(unit.count)))
+  }
+
+  /// Words of a name, as in `In grace period`.
+  static func sentence(_ name: String) -> String {
+    let words = name.replacing("_", with: " ")
+    return words.prefix(1).uppercased() + words.dropFirst()
+  }
+
+  /// Whether its values are set flush right.
+  var isNumber: Bool {
+    switch kind {
+    case .number, .duration, .money, .fraction, .rate: true
+    case .text, .time, .date, .flag: false
+    }
+  }
+}
+
+extension ReportValue {
+  /// As people read it, exactly.
+  var words: String {
+    switch self {
+    case .text(let text): text
+    case .number(let number): ChartUnit.count.text(number)
+    case .time(let moment): Moment(moment).text
+    case .duration(let milliseconds):
+      (milliseconds < 0 ? "−" : "")
+        + Age.text(.milliseconds(Int64(clamping: milliseconds.magnitude)))
+    case .money(let milliunits, let currency?): ChartUnit.money(currency: currency).text(milliunits)
+    case .money(let milliunits, nil): ChartUnit.money(currency: "").text(milliunits).trimmed
+    case .date(let text), .fraction(let text): text
+    case .rate(let text): ChartUnit.share.text(Self.hundredthsOfPercent(text))
+    case .flag(let isSet): isSet ? "yes" : "no"
+    case .none: ""
+    }
+  }
+
+  /// A count, or an amount in milliunits.
+  var integer: Int64? {
+    switch self {
+    case .number(let number), .money(let number, _): number
+    case .text, .time, .duration, .date, .fraction, .rate, .flag, .none: nil
+    }
+  }
+
+  /// Text as it is; nil for what is none.
+  var text: String? {
+    switch self {
+    case .text(let text), .date(let text): text
+    case .number, .time, .duration, .money, .fraction, .rate, .flag, .none: nil
+    }
+  }
+
+  /// A part of a whole in hundredths of a percent, rounded half away from zero; nil without one.
+  static func hundredthsOfPercent(of part: Int64, in whole: Int64) -> Int64? {
+    guard whole > 0, !part.multipliedReportingOverflow(by: 20_000).overflow else { return nil }
+    let doubled = part.magnitude * 20_000 / UInt64(whole)
+    return Int64((doubled + 1) / 2) * (part < 0 ? -1 : 1)
+  }
+
+  /// Six digits, as the database rounds a share, to the four that are shown.
+  private static func hundredthsOfPercent(_ decimal: String) -> Int64 {
+    let millionths = Int64(decimal.replacing(".", with: "")) ?? 0
+    return Int64((millionths.magnitude + 50) / 100) * (millionths < 0 ? -1 : 1)
+  }
+}
+
+extension String {
+  /// Without the space that stood before a currency which there is not.
+  fileprivate var trimmed: String { hasSuffix(" ") ? String(dropLast()) : self }
+}

@@ -1,0 +1,214 @@
+import Reports
+import ServiceLifecycle
+import Subscriptions
+import Synchronization
+
+/// Asks reports for the administrator's pages, and for programs.
+///
+/// Who would wait too long is told so, the report goes on, and its answer is kept for those who ask
+/// again. What nobody was told to come back for is not kept: the next one gets newer numbers.
+final class ReportDesk: Service {
+  /// Nobody looks at an empty page for longer than two seconds, what is around the answer included.
+  static let patience: Duration = .milliseconds(1700)
+  /// So long a number may be out of date, and whoever asked for one has the time to fetch it.
+  static let memory: Duration = .seconds(60)
+  /// A few megabytes: more than the pages that people look at in a minute.
+  static let mostKept = 64
+  /// So many connections there are for reports.
+  static let mostAtOnce = ReportReader.mostAtOnce
+  /// Beyond this there is no use in asking for more.
+  static let mostWaiting = 64
+
+  /// How far a question is.
+  enum Outcome: Sendable {
+    case answered(ReportAnswer)
+    case failed(any Error)
+    /// It is still being counted.
+    case working
+  }
+
+  private typealias Result = Swift.Result<ReportAnswer, any Error>
+
+  private enum Entry {
+    /// - Parameters:
+    ///   - waiting: Those who still wait.
+    ///   - isPromised: Whether somebody was told to ask again.
+    case asked(waiting: [Int: CheckedContinuation<Result?, Never>], isPromised: Bool)
+    case done(Result, at: ContinuousClock.Instant)
+  }
+
+  private struct State {
+    var entries: [ReportQuestion: Entry] = [:]
+    var nextID = 0
+
+    /// What was kept of an answer; nil: it is kept as soon as it is there.
+    mutating func promise(_ question: ReportQuestion) -> Result? {
+      switch entries[question] {
+      case .done(let result, _)?:
+        // Whoever asks again after a failure tries again.
+        if case .failure = result { entries[question] = nil }
+        return result
+      case .asked(let waiting, _)?:
+        entries[question] = .asked(waiting: waiting, isPromised: true)
+        return nil
+      case nil: return nil
+      }
+    }
+
+    /// Forgets what is too old, and the oldest where there is too much.
+    mutating func tidy(at now: ContinuousClock.Instant) {
+      let done = entries.compactMap { question, entry in
+        if case .done(_, let at) = entry { (question: question, at: at) } else { nil }
+      }.sorted { $0.at > $1.at }
+      for (index, entry) in done.enumerated()
+      where index >= ReportDesk.mostKept || now - entry.at >= ReportDesk.memory {
+        entries[entry.question] = nil
+      }
+    }
+  }
+
+  private let reports: ReportReader
+  private let now: @Sendable () -> Timestamp
+  private let state = Mutex(State())
+  private let (questions, asked) = AsyncStream.makeStream(of: ReportQuestion.self)
+
+  init(reports: ReportReader, now: @escaping @Sendable () -> Timestamp) {
+    self.reports = reports
+    self.now = now
+  }
+
+  /// What each report counts, in full.
+  ///
+  /// - Throws: What the database says.
+  func definitions() async throws -> [Report: String] { try await reports.definitions() }
+
+  // MARK: Asking
+
+  /// Asks, and waits for a while.
+  func outcome(_ question: ReportQuestion, within patience: Duration = patience) async -> Outcome {
+    if !ask(question) { return .failed(Problem.unavailable("Too many reports are being made.")) }
+    switch await result(of: question, within: patience) {
+    case .success(let answer)?: return .answered(answer)
+    case .failure(let error)?: return .failed(error)
+    case nil: return .working
+    }
+  }
+
+  /// The result; nil: it is not there yet, and will be kept.
+  private func result(of question: ReportQuestion, within patience: Duration) async -> Result? {
+    if patience <= .zero { return state.withLock { $0.promise(question) } }
+    return await withTaskGroup(of: Result?.self) { group in
+      group.addTask { await self.wait(for: question) }
+      group.addTask {
+        try? await Task.sleep(for: patience)
+        return nil
+      }
+      let first = await group.next() ?? nil
+      group.cancelAll()
+      if let first { return first }
+      // It may have come in that very moment.
+      return await group.next() ?? nil
+    }
+  }
+
+  /// Whether a question is asked by now, or was answered a moment ago.
+  private func ask(_ question: ReportQuestion) -> Bool {
+    let isNew: Bool? = state.withLock { state in
+      state.tidy(at: .now)
+      if state.entries[question] != nil { return false }
+      let waiting = state.entries.values.count { if case .asked = $0 { true } else { false } }
+      guard waiting < Self.mostWaiting else { return nil }
+      state.entries[question] = .asked(waiting: [:], isPromised: false)
+      return true
+    }
+    guard let isNew else { return false }
+    if isNew { asked.yield(question) }
+    return true
+  }
+
+  /// - Returns: The result; nil once the task is cancelled: then it is kept.
+  private func wait(for question: ReportQuestion) async -> Result? {
+    let id = state.withLock { state in
+      state.nextID += 1
+      return state.nextID
+    }
+    return await withTaskCancellationHandler {
+      await withCheckedContinuation { continuation in
+        let (mustWait, result) = state.withLock { state -> (Bool, Result?) in
+          guard case .asked(var waiting, let isPromised)? = state.entries[question],
+            !Task.isCancelled
+          else { return (false, state.promise(question)) }
+          waiting[id] = continuation
+          state.entries[question] = .asked(waiting: waiting, isPromised: isPromised)
+          return (true, nil)
+        }
+        if !mustWait { continuation.resume(returning: result) }
+      }
+    } onCancel: {
+      let continuation = state.withLock { state -> CheckedContinuation<Result?, Never>? in
+        guard case .asked(var waiting, _)? = state.entries[question],
+          let continuation = waiting.removeValue(forKey: id)
+        else { return nil }
+        state.entries[question] = .asked(waiting: waiting, isPromised: true)
+        return continuation
+      }
+      continuation?.resume(returning: nil)
+    }
+  }
+
+  // MARK: Answering
+
+  /// Answers what is asked, a few questions at a time, until the server ends.
+  func run() async throws {
+    await cancelWhenGracefulShutdown {
+      await withTaskGroup(of: Void.self) { group in
+        for _ in 0..<Self.mostAtOnce {
+          group.addTask {
+            for await question in self.questions { await self.answer(question) }
+          }
+        }
+      }
+    }
+  }
+
+  private func answer(_ question: ReportQuestion) async {
+    let result: Result
+    do {
+      result = .success(try await question.answer(from: reports, at: now()))
+    } catch {
+      result = .failure(error)
+    }
+    let waiting = state.withLock { state -> [CheckedContinuation<Result?, Never>] in
+      guard case .asked(let waiting, let isPromised)? = state.entries[question] else { return [] }
+      // With nobody there, whoever asked is about to look, or has gone.
+      let isKept = isPromised || waiting.isEmpty
+      state.entries[question] = isKept ? .done(result, at: .now) : nil
+      return Array(waiting.values)
+    }
+    for continuation in waiting { continuation.resume(returning: result) }
+  }
+}
+
+/// What a page asks of the reports.
+enum ReportQuestion: Hashable, Sendable {
+  case table(Report, ReportChoices)
+  case items(ReportCell, from: Int, limit: Int)
+  case weeks(PastWeeks)
+
+  /// Asks, however long it takes.
+  func answer(from reports: ReportReader, at now: Timestamp) async throws -> ReportAnswer {
+    switch self {
+    case .table(let report, let choices):
+      .table(try await reports.table(of: report, choices, at: now))
+    case .items(let cell, let offset, let limit):
+      .items(try await reports.items(of: cell, from: offset, limit: limit, at: now))
+    case .weeks(let weeks): .table(try await reports.pastWeeks(of: weeks, at: now))
+    }
+  }
+}
+
+/// What the reports answer.
+enum ReportAnswer: Sendable {
+  case table(ReportTable)
+  case items(ReportCellItems)
+}

@@ -1,0 +1,267 @@
+import Foundation
+import HTTPTypes
+import Hummingbird
+import HummingbirdCore
+import JSONText
+import NIOCore
+import Subscriptions
+
+/// How large the bodies of requests may be, in bytes.
+enum BodyLimit {
+  /// A receipt or signed data of 16 MB with room for the escapes and fields around it.
+  static let receipt = 20 * 1024 * 1024
+  /// A thousand account ids of 255 characters, each of up to four bytes, and some.
+  static let batch = 2 * 1024 * 1024
+  /// A key and a path, which anyone can send.
+  static let login = 16 * 1024
+  /// Everything else is a few short fields.
+  static let small = 256 * 1024
+}
+
+extension Request {
+  /// Reads the body as JSON.
+  ///
+  /// - Throws: A ``Problem`` for another media type or too large a body; ``JSONError`` for what is
+  ///   not JSON; `DecodingError` for another value than is expected.
+  func json<Body: Decodable>(_: Body.Type, upTo limit: Int = BodyLimit.small) async throws -> Body {
+    let buffer = try await collectJSON(upTo: limit)
+    return try JSONValue(parsing: buffer.readableBytesView).decode(Body.self)
+  }
+
+  /// Reads the body as JSON; nil if there is none.
+  ///
+  /// - Throws: As ``json(_:upTo:)`` does.
+  func jsonIfPresent<Body: Decodable>(_: Body.Type) async throws -> Body? {
+    let buffer = try await collectJSON(upTo: BodyLimit.small)
+    guard buffer.readableBytes > 0 else { return nil }
+    return try JSONValue(parsing: buffer.readableBytesView).decode(Body.self)
+  }
+
+  private func collectJSON(upTo limit: Int) async throws -> ByteBuffer {
+    // Without a Content-Type it is for us to say what it is (RFC 9110, section 8.3).
+    if let mediaType, mediaType != "application/json", !mediaType.rawValue.hasSuffix("+json") {
+      throw Problem(
+        .unsupportedMediaType, "Send JSON, as `Content-Type: application/json`.")
+    }
+    return try await wholeBody(upTo: limit)
+  }
+
+  /// Reads the body within the budget of all bodies.
+  ///
+  /// - Throws: A ``Problem`` for too large a body, or where too many are being read.
+  func wholeBody(upTo limit: Int) async throws -> ByteBuffer {
+    if let length = headers[.contentLength].flatMap({ Int($0) }), length > limit {
+      throw Problem.contentTooLarge(limit: limit)
+    }
+    var whole = ByteBuffer()
+    for try await part in body {
+      guard whole.readableBytes + part.readableBytes <= limit else {
+        throw Problem.contentTooLarge(limit: limit)
+      }
+      try BodyShare.current?.take(part.readableBytes)
+      whole.writeImmutableBuffer(part)
+    }
+    BodyShare.current?.keep()
+    return whole
+  }
+
+  /// The body's media type in lower case and without parameters; nil where none is named.
+  ///
+  /// Empty for one that is not ASCII: there is none.
+  var mediaType: ExactText? {
+    headers[.contentType].map { field in
+      guard field.isASCII else { return "" }
+      return ExactText(field.prefix { $0 != ";" }.lowercased().filter { !$0.isWhitespace })
+    }
+  }
+}
+
+extension APIContext {
+  /// The part of the path that a field stands for.
+  ///
+  /// - Throws: A ``Problem`` that names the field.
+  func parameter(_ field: TextField) throws -> String {
+    try field.checked(try parameter(field.name))
+  }
+
+  func uuidParameter(_ name: String) throws -> UUID {
+    try UUID(parsing: try parameter(name), field: name)
+  }
+
+  private func parameter(_ name: String) throws -> String {
+    let text = try parameters.require(name)
+    guard text.utf8.contains(UInt8(ascii: "%")) else { return text }
+    guard let decoded = String(percentEncoded: text.utf8) else {
+      throw Problem.invalid(name, "is not percent-encoded UTF-8")
+    }
+    return decoded
+  }
+}
+
+/// The query of a request; parameters that nobody asks for are ignored.
+struct Query {
+  private let fields: EncodedFields
+
+  /// Nil where there is no query, so that nothing is read on the way of most requests.
+  init?(_ uri: URI) {
+    guard let query = uri.query else { return nil }
+    fields = EncodedFields(query, .query)
+  }
+
+  subscript(name: String) -> ExactText? { fields[name] }
+
+  func text(_ field: TextField) throws -> String? {
+    try self[field.name].map { try field.checked($0.rawValue) }
+  }
+
+  func moment(_ name: String) throws -> Timestamp? {
+    try self[name].map { try Timestamp(parsing: $0.rawValue, field: name) }
+  }
+
+  func flag(_ name: String) throws -> Bool? {
+    try self[name].map { text in
+      switch text {
+      case "true": true
+      case "false": false
+      default: throw Problem.invalid(name, "must be true or false")
+      }
+    }
+  }
+
+  func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int? {
+    try self[name].map { text in
+      guard let number = Int(text.rawValue), range.contains(number) else {
+        throw Problem.invalid(
+          name, "must be a number from \(range.lowerBound) to \(range.upperBound)")
+      }
+      return number
+    }
+  }
+
+  func environment() throws -> Subscriptions.Environment? {
+    try self["environment"].map { text in
+      guard let environment = Subscriptions.Environment(exactly: text.rawValue) else {
+        throw Problem.invalid("environment", "must be production or sandbox")
+      }
+      return environment
+    }
+  }
+}
+
+extension Timestamp {
+  /// - Throws: A ``Problem`` that names the field.
+  init(parsing text: String, field: String) throws {
+    guard let moment = Timestamp(rfc3339: text) else {
+      throw Problem.invalid(field, "must be a time of RFC 3339, as in 2026-11-21T09:30:00Z")
+    }
+    self = moment
+  }
+}
+
+extension UUID {
+  /// - Throws: A ``Problem`` that names the field.
+  init(parsing text: String, field: String) throws {
+    guard let uuid = UUID(uuidString: text) else { throw Problem.invalid(field, "must be a UUID") }
+    self = uuid
+  }
+}
+
+/// A name or identifier that callers send, and what may stand in it.
+struct TextField: Sendable {
+  let name: String
+  /// In Unicode scalars, as PostgreSQL counts.
+  let maximumLength: Int
+
+  /// Whatever the app uses: numbers, UUIDs, mail addresses.
+  static let accountID = TextField(name: "account_id", maximumLength: 255)
+  static let accountIDs = TextField(name: "account_ids", maximumLength: 255)
+  /// Apple allows 100 characters.
+  static let productID = TextField(name: "product_id", maximumLength: 255)
+  /// Apple's have 15 or 16 digits today.
+  static let transactionID = TextField(name: "transaction_id", maximumLength: 128)
+  static let originalTransactionID = TextField(
+    name: "original_transaction_id", maximumLength: 128)
+  /// Apple allows 155 characters.
+  static let bundleID = TextField(name: "bundle_id", maximumLength: 255)
+  static let entitlements = TextField(name: "entitlements", maximumLength: 255)
+  static let subscriptionGroup = TextField(name: "subscription_group", maximumLength: 255)
+  static let displayName = TextField(name: "display_name", maximumLength: 255)
+
+  /// Returns the text if it may stand in the field.
+  ///
+  /// - Throws: A ``Problem`` that names the field.
+  func checked(_ text: String) throws -> String {
+    guard !text.isEmpty else { throw Problem.invalid(name, "must not be empty") }
+    // No text has more scalars than bytes: only long ones need counting.
+    guard text.utf8.count <= maximumLength || text.unicodeScalars.count <= maximumLength else {
+      throw Problem.invalid(name, "may have up to \(maximumLength) characters")
+    }
+    // PostgreSQL can't store NUL, and nobody can see the others.
+    guard !text.unicodeScalars.contains(where: Self.isControl) else {
+      throw Problem.invalid(name, "must not have control characters")
+    }
+    return text
+  }
+
+  private static func isControl(_ scalar: Unicode.Scalar) -> Bool {
+    switch scalar.value {
+    case 0..<0x20, 0x7F..<0xA0: true
+    default: false
+    }
+  }
+}
+
+/// Which part of a list is asked for.
+struct Page: Sendable {
+  /// Enough for nearly every list as a whole, and an answer of some hundred kilobytes.
+  static let defaultLimit = 100
+  static let maximumLimit = 1000
+
+  /// Every cursor is shorter, in bytes.
+  static let longestCursor = 2048
+
+  /// The cursor behind which the page begins; nil: at the beginning.
+  let after: String?
+  let limit: Int
+
+  /// - Throws: A ``Problem`` that names the parameter.
+  init(_ uri: URI) throws {
+    let query = Query(uri)
+    after = query?["after"]?.rawValue
+    guard (after?.utf8.count ?? 0) <= Self.longestCursor else { throw Self.malformedCursor }
+    guard let text = query?["limit"] else {
+      limit = Self.defaultLimit
+      return
+    }
+    guard let limit = Int(text.rawValue), (1...Self.maximumLimit).contains(limit) else {
+      throw Problem.invalid("limit", "must be a number from 1 to \(Self.maximumLimit)")
+    }
+    self.limit = limit
+  }
+
+  /// A cursor that no page can have given.
+  static let malformedCursor = Problem.invalid(
+    "after", "must be a `next` value from a previous page")
+
+  /// Takes the page out of a whole list.
+  ///
+  /// - Parameters:
+  ///   - list: The whole list, in its order.
+  ///   - cursor: What names an element.
+  /// - Returns: The page's elements, and the cursor behind which the next one begins; nil if there
+  ///   is none.
+  /// - Throws: A ``Problem`` for a cursor that names nothing.
+  func slice<Element>(of list: [Element], cursor: (Element) -> String) throws
+    -> (elements: ArraySlice<Element>, next: String?)
+  {
+    var rest = list[...]
+    if let after = after.map(ExactText.init(_:)) {
+      guard let position = list.firstIndex(where: { ExactText(cursor($0)) == after }) else {
+        throw Self.malformedCursor
+      }
+      rest = list[(position + 1)...]
+    }
+    let elements = rest.prefix(limit)
+    return (elements, elements.count < rest.count ? elements.last.map(cursor) : nil)
+  }
+}

@@ -1,0 +1,444 @@
+package import Foundation
+import Postgres
+package import Subscriptions
+
+/// A charge on one of an account's lines, as a list needs it.
+package struct AccountCharge: Hashable, Sendable {
+  package let id: Charge.ID
+  package let chargedAt: Timestamp
+  /// Nil: nobody owns it.
+  package let owner: AccountKey?
+  /// Whether the account's app submitted it.
+  package let isClaimed: Bool
+  package let orderID: UUID?
+  package let deliveredAt: Timestamp?
+}
+
+/// What an account has to do with the ledger.
+package struct AccountTies: Sendable {
+  package let account: AccountKey
+  /// Those on which it ever owned or claimed something.
+  package let lines: [LineID]
+  /// Those of its lines that it owns, that it claimed, or that nobody owns; the latest first.
+  package let charges: [AccountCharge]
+  /// The transactions that report charges which it owns.
+  fileprivate let ownedTransactions: Set<TransactionKey>
+}
+
+/// The place of an entry in the history of an account, which goes by the moment of recording.
+package struct HistoryPlace: Hashable, Sendable {
+  package let recordedAt: Timestamp
+  package let line: LineID
+  package let number: Int
+
+  /// Wherever an entry of these stands or stood.
+  package init(recordedAt: Timestamp, line: LineID, number: Int) {
+    self.recordedAt = recordedAt
+    self.line = line
+    self.number = number
+  }
+
+  /// The place of an entry.
+  package init(_ entry: LedgerEntry) {
+    self.init(recordedAt: entry.recordedAt, line: entry.line, number: entry.number)
+  }
+}
+
+/// An entry of the ledger, and what brought it.
+package typealias HistoryEntry = (entry: LedgerEntry, source: EntrySource)
+
+/// Some of the entries that concern an account.
+package struct AccountHistory: Sendable {
+  /// The last one first.
+  package let entries: [HistoryEntry]
+  /// How far the ledger was looked through, where that ended before there were enough; nil: to the
+  /// beginning, or there are enough.
+  package let lookedBackTo: HistoryPlace?
+}
+
+/// What became of an account, by the ledger: it is kept for good.
+extension Ledger {
+  /// How many entries are read at once: most concern the account.
+  package static let historyBatch = 200
+  /// How many batches are read for one page: those who shared a phone for years fill many.
+  package static let historyBatches = 10
+
+  /// Reads what an account has to do with the ledger: three look-ups, however many charges it has.
+  package func ties(of account: AccountKey) async throws -> AccountTies {
+    let lines = try await lines(of: account)
+    guard !lines.isEmpty else {
+      return AccountTies(account: account, lines: [], charges: [], ownedTransactions: [])
+    }
+    let claims = try await database.query(
+      """
+      SELECT environment, original_transaction_id, transaction_id, product_id FROM tenure.claim
+      WHERE \(Self.isOn(lines)) AND account_key = \(account)
+      """
+    ).decode(Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self)
+    let claimed = Set(
+      claims.map { TransactionKey(line: LineID($0, $1), transactionID: $2, productID: $3) })
+    let rows = try await database.query(
+      """
+      SELECT environment, original_transaction_id, transaction_id, product_id,
+        charge_original_transaction_id, charge_transaction_id, charge_product_id,
+        rule IS NOT NULL, charged_at, owner_account_key, order_id, delivered_at
+      FROM tenure.store_transaction
+      WHERE \(Self.isOn(lines))
+      ORDER BY charged_at DESC, environment DESC, original_transaction_id DESC,
+        transaction_id DESC, product_id DESC
+      """
+    ).decode(
+      Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self,
+      OriginalTransactionID.self, TransactionID.self, ProductID.self, Bool.self, Timestamp.self,
+      AccountKey?.self, UUID?.self, Timestamp?.self
+    ).map {
+      (
+        key: TransactionKey(line: LineID($0, $1), transactionID: $2, productID: $3),
+        charge: TransactionKey(line: LineID($0, $4), transactionID: $5, productID: $6),
+        isCharge: $7, chargedAt: $8, owner: $9, order: $10, deliveredAt: $11
+      )
+    }
+    // An alias is claimed, and its charge is by it.
+    let claimedCharges = Set(rows.filter { claimed.contains($0.key) }.map(\.charge))
+    let charges = rows.filter(\.isCharge).map { row in
+      AccountCharge(
+        id: row.key, chargedAt: row.chargedAt, owner: row.owner,
+        isClaimed: claimedCharges.contains(row.key), orderID: row.order,
+        deliveredAt: row.deliveredAt)
+    }.filter { $0.owner == nil || $0.owner == account || $0.isClaimed }
+    let owned = Set(charges.filter { $0.owner == account }.map(\.id))
+    return AccountTies(
+      account: account, lines: lines, charges: charges,
+      ownedTransactions: Set(rows.filter { owned.contains($0.charge) }.map(\.key)))
+  }
+
+  /// Reads the entries that concern an account, the last one first.
+  ///
+  /// Of its lines these are its claims, what was decided or placed for it or away from it, what
+  /// Apple said of charges that it owns, and what Apple said of renewal while the line was bound
+  /// to it: a phone may have passed through many hands.
+  ///
+  /// - Parameters:
+  ///   - ties: The account's.
+  ///   - place: Only entries before this one; nil: from the last one on.
+  ///   - limit: How many at the most.
+  ///   - batches: How often it is read on where too few of those that were read concern it.
+  ///   - size: How many are read at once.
+  /// - Returns: The entries.
+  /// - Throws: What the database says; ``LedgerError/unreadableEntry``.
+  package func history(
+    of ties: AccountTies, before place: HistoryPlace?, limit: Int,
+    batches: Int = historyBatches, of size: Int = historyBatch
+  ) async throws -> AccountHistory {
+    var (found, last): ([HistoryEntry], HistoryPlace?) = ([], place)
+    guard !ties.lines.isEmpty else { return AccountHistory(entries: [], lookedBackTo: nil) }
+    for _ in 0..<batches {
+      let batch = try await historyEntries(
+        "\(Self.isOn(ties.lines)) AND kind <> ALL (\(Self.namelessKinds))", before: last,
+        limit: size)
+      let bindings = try await bindings(amid: batch)
+      found += batch.filter { concerns(ties, $0.entry, bindings: bindings) }
+      guard batch.count == size, let end = batch.last else { last = nil; break }
+      last = HistoryPlace(end.entry)
+      if found.count >= limit { break }
+    }
+    return AccountHistory(
+      entries: Array(found.prefix(limit)), lookedBackTo: found.count < limit ? last : nil)
+  }
+
+  /// Reads the entries that place charges of some lines, the last one first.
+  package func placements(on lines: Set<LineID>) async throws -> [HistoryEntry] {
+    guard !lines.isEmpty else { return [] }
+    return try await historyEntries(
+      "\(Self.isOn(lines.sorted())) AND kind = \(LedgerEntry.Kind.placed.rawValue)", before: nil,
+      limit: Self.mostPlacements)
+  }
+
+  /// As many as a page of charges shows, several times over.
+  private static let mostPlacements = 5000
+
+  /// Kinds of entries that are about a line and no charge of it.
+  private static let namelessKinds = [LedgerEntry.Kind.confirmation, .link].map(\.rawValue)
+
+  private func concerns(
+    _ ties: AccountTies, _ entry: LedgerEntry, bindings: [LineID: [Subscriptions.Binding]]
+  ) -> Bool {
+    switch entry.content {
+    case .evidence(.transaction(let record)): ties.ownedTransactions.contains(record.key)
+    case .evidence(.renewalStatus(let status, let line)):
+      bindings[line]?.account(asOf: status.asOf) == ties.account
+    case .evidence(.link), .confirmation: false
+    case .act(.claim(let claim)): claim.account == ties.account
+    case .act(.placement(let placement)): placement.account == ties.account
+    case .act(.linePlacement(let placement)): placement.account == ties.account
+    case .ownership(let change):
+      change.decision.owner == ties.account || change.previousOwner == ties.account
+    }
+  }
+
+  // MARK: Statements
+
+  private static func isOn(_ lines: [LineID]) -> SQL {
+    """
+    environment = ANY (\(Environment.allCases))
+      AND original_transaction_id = ANY (\(lines.map(\.originalTransactionID)))
+    """
+  }
+
+  /// Reads entries of several lines, the last one first.
+  private func historyEntries(_ condition: SQL, before place: HistoryPlace?, limit: Int)
+    async throws
+    -> [HistoryEntry]
+  {
+    let rest =
+      place.map { place -> SQL in
+        """
+        (recorded_at, environment, original_transaction_id, number)
+          < (\(place.recordedAt), \(place.line.environment),
+            \(place.line.originalTransactionID), \(place.number))
+        """
+      } ?? "true"
+    return try await database.query(
+      """
+      SELECT environment, original_transaction_id, number, recorded_at, kind, evidence_date,
+        source, source_id, format, body, hash
+      FROM tenure.ledger_entry
+      WHERE \(condition) AND \(rest)
+      ORDER BY recorded_at DESC, environment DESC, original_transaction_id DESC, number DESC
+      LIMIT \(limit)
+      """
+    ).decode(
+      Environment.self, OriginalTransactionID.self, Int.self, Timestamp.self, String.self,
+      Timestamp?.self, EntrySource.Kind.self, String?.self, Int16.self, String.self, [UInt8].self
+    ).map {
+      environment, original, number, recordedAt, kind, evidenceDate, source, sourceID, format,
+      body, hash in
+      let source = EntrySource(source, id: sourceID)
+      let stored = StoredEntry(
+        line: LineID(environment, original), number: number, recordedAt: recordedAt, kind: kind,
+        evidenceDate: evidenceDate, source: source, format: format, body: body, hash: hash)
+      return (try stored.entry(), source)
+    }
+  }
+
+  /// To whom the lines were bound of whose renewal some entries tell.
+  private func bindings(amid entries: [HistoryEntry]) async throws
+    -> [LineID: [Subscriptions.Binding]]
+  {
+    let lines = Set(
+      entries.compactMap { entry -> LineID? in
+        if case .evidence(.renewalStatus(_, let line)) = entry.entry.content { line } else { nil }
+      })
+    guard !lines.isEmpty else { return [:] }
+    let bindings = try await database.query(
+      """
+      SELECT environment, original_transaction_id, account_key, bound_at,
+        charge_original_transaction_id, transaction_id, product_id, rule
+      FROM tenure.account_binding
+      WHERE \(Self.isOn(lines.sorted()))
+      ORDER BY environment, original_transaction_id, number
+      """
+    ).decode(
+      Environment.self, OriginalTransactionID.self, AccountKey?.self, Timestamp.self,
+      OriginalTransactionID.self, TransactionID.self, ProductID.self, Decision.Rule.self
+    ).map { environment, original, account, boundAt, charge, transaction, product, rule in
+      (
+        line: LineID(environment, original),
+        binding: Subscriptions.Binding(
+          account: account, boundAt: boundAt,
+          charge: TransactionKey(
+            line: LineID(environment, charge), transactionID: transaction, productID: product),
+          rule: rule)
+      )
+    }
+    return Dictionary(grouping: bindings, by: \.line).mapValues { $0.map(\.binding) }
+  }
+}
+
+/// A submission as lists show it.
+package struct SubmissionSummary: Hashable, Sendable {
+  package let id: UUID
+  /// Who sent it.
+  package let accountID: String
+  /// A receipt or signed transactions; nil: what was sent is not kept any more.
+  package let kind: EntrySource.Kind?
+  /// The transaction that the app named, if it named one.
+  package let transactionID: TransactionID?
+  package let isRestore: Bool
+  package let receivedAt: Timestamp
+  package let status: Submission.Status
+  package let environment: Environment?
+  package let decidedAt: Timestamp?
+  package let retryAt: Timestamp?
+  package let attempts: Int
+  package let problem: SubmissionProblem?
+  /// What was answered, in Intake's form; nil before the decision.
+  package let outcome: String?
+}
+
+/// An event as the feed has told it.
+package struct ToldEvent: Sendable {
+  package let id: Int64
+  /// The name of a ``LedgerEvent/Kind``, or of what a newer version tells.
+  package let type: String
+  package let occurredAt: Timestamp
+  /// An object of JSON.
+  package let data: String
+}
+
+/// How far the feed has forgotten what it told.
+package struct FeedTrimming: Hashable, Sendable {
+  /// When the last event that was deleted had been stored, by the database's clock; nil: that was
+  /// not noted yet when it was deleted.
+  package let storedAt: Timestamp?
+}
+
+/// What an account did and was told, the latest first.
+extension Ledger {
+  /// The orders that an account opened last.
+  package func latestOrders(of account: Account, limit: Int) async throws -> [StoredOrder] {
+    try await orders(of: account, "true ORDER BY created_at DESC, order_id LIMIT \(limit)")
+  }
+
+  /// The orders of an account that meet a condition, in its order.
+  func orders(of account: Account, _ condition: SQL) async throws -> [StoredOrder] {
+    try await database.query(
+      """
+      SELECT order_id, product_id, status, created_at, fulfilled_at, environment, transaction_id
+      FROM tenure.purchase_order
+      WHERE account_key = \(account.key) AND \(condition)
+      """
+    ).decode(
+      UUID.self, ProductID.self, PurchaseOrder.Status.self, Timestamp.self, Timestamp?.self,
+      Environment?.self, TransactionID?.self
+    ).map { id, product, status, createdAt, fulfilledAt, environment, transaction in
+      StoredOrder(
+        order: PurchaseOrder(
+          id: id, account: account.key, productID: product, createdAt: createdAt, status: status),
+        accountID: account.id, appAccountToken: account.appAccountToken, fulfilledAt: fulfilledAt,
+        environment: environment, transactionID: transaction,
+        expiresAt: createdAt + orderLifetime)
+    }
+  }
+
+  /// What an account's app submitted, the last one first.
+  ///
+  /// - Parameters:
+  ///   - account: The account.
+  ///   - last: Only what is before this submission; nil: from the last one on.
+  ///   - limit: How many at the most.
+  /// - Returns: The submissions.
+  /// - Throws: What the database says.
+  package func latestSubmissions(of account: AccountKey, before last: UUID? = nil, limit: Int)
+    async throws -> [SubmissionSummary]
+  {
+    let rest = last.map { "s.submission_id < \($0)" as SQL } ?? "true"
+    return try await submissions(
+      """
+      s.account_key = \(account) AND \(rest) ORDER BY s.submission_id DESC LIMIT \(limit)
+      """)
+  }
+
+  /// What the feed has told an account.
+  ///
+  /// - Parameters:
+  ///   - account: The account.
+  ///   - last: Only what is before this event; nil: from the latest on.
+  ///   - limit: How many at the most.
+  /// - Returns: The events.
+  /// - Throws: What the database says.
+  package func latestEvents(of account: AccountKey, before last: Int64?, limit: Int) async throws
+    -> [ToldEvent]
+  {
+    let end = last ?? .max
+    return try await database.query(
+      """
+      SELECT event_id, type, occurred_at, data FROM tenure.event
+      WHERE account_key = \(account) AND event_id < \(end)
+      ORDER BY event_id DESC LIMIT \(limit)
+      """
+    ).decode(Int64.self, String.self, Timestamp.self, String.self).map {
+      ToldEvent(id: $0, type: $1, occurredAt: $2, data: $3)
+    }
+  }
+
+  /// How far the feed has forgotten what it told; nil: it has forgotten nothing.
+  package func feedTrimming() async throws -> FeedTrimming? {
+    let (trimmedTo, storedAt) = try await database.query(
+      "SELECT trimmed_to, trimmed_stored_at FROM tenure.feed"
+    ).decodeOnly(Int64.self, Timestamp?.self)
+    return trimmedTo > 0 ? FeedTrimming(storedAt: storedAt) : nil
+  }
+
+  func submissions(_ condition: SQL) async throws -> [SubmissionSummary] {
+    let rows = try await database.query(
+      """
+      SELECT s.submission_id, s.account_key,
+        CASE WHEN p.receipt_data IS NOT NULL THEN 'receipt'
+          WHEN p.signed_transactions IS NOT NULL THEN 'signed_transaction' END,
+        s.transaction_id, s.restore, s.received_at, s.status, s.environment, s.decided_at,
+        s.retry_at, s.attempts, s.problem, s.problem_detail, s.apple_status, s.outcome
+      FROM tenure.submission AS s
+      LEFT JOIN tenure.submission_payload AS p ON p.submission_id = s.submission_id
+      WHERE \(condition)
+      """
+    ).decode(
+      UUID.self, AccountKey.self, EntrySource.Kind?.self, TransactionID?.self, Bool.self,
+      Timestamp.self, Submission.Status.self, Environment?.self, Timestamp?.self, Timestamp?.self,
+      Int.self, String?.self, String?.self, Int?.self, String?.self)
+    let accounts = try await accountIDs(of: Set(rows.map(\.1)))
+    return rows.compactMap {
+      id, account, kind, transaction, isRestore, receivedAt, status, environment, decidedAt,
+      retryAt, attempts, problem, detail, appleStatus, outcome in
+      guard let account = accounts[account] else { return nil }
+      return SubmissionSummary(
+        id: id, accountID: account, kind: kind, transactionID: transaction, isRestore: isRestore,
+        receivedAt: receivedAt, status: status, environment: environment, decidedAt: decidedAt,
+        retryAt: retryAt, attempts: attempts,
+        problem: problem.map {
+          SubmissionProblem(code: $0, detail: detail ?? "", appleStatus: appleStatus)
+        }, outcome: outcome)
+    }
+  }
+}
+
+/// What a notification was about, for those who see that it brought something.
+package struct NotificationSummary: Hashable, Sendable {
+  package let id: String
+  package let type: String?
+  package let subtype: String?
+  package let receivedAt: Timestamp
+  package let signedAt: Timestamp?
+}
+
+/// What brought entries of the ledger, by the ids of their sources.
+extension Ledger {
+  /// The notifications of some ids; those that were aged out are left out.
+  package func notificationSummaries(_ ids: [String]) async throws
+    -> [ExactText: NotificationSummary]
+  {
+    guard !ids.isEmpty else { return [:] }
+    let summaries = try await database.query(
+      """
+      SELECT notification_id, notification_type, subtype, received_at, signed_at
+      FROM tenure.notification WHERE notification_id = ANY (\(ids))
+      """
+    ).decode(String.self, String?.self, String?.self, Timestamp.self, Timestamp?.self).map {
+      NotificationSummary(id: $0, type: $1, subtype: $2, receivedAt: $3, signedAt: $4)
+    }
+    return Dictionary(uniqueKeysWithValues: summaries.map { (ExactText($0.id), $0) })
+  }
+
+  /// The accounts whose apps sent some submissions.
+  package func submitters(of ids: [UUID]) async throws -> [UUID: String] {
+    guard !ids.isEmpty else { return [:] }
+    let rows = try await database.query(
+      """
+      SELECT submission_id, account_key FROM tenure.submission
+      WHERE submission_id = ANY (\(ids))
+      """
+    ).decode(UUID.self, AccountKey.self)
+    let accounts = try await accountIDs(of: Set(rows.map(\.1)))
+    return Dictionary(uniqueKeysWithValues: rows.map { ($0, $1) }).compactMapValues { accounts[$0] }
+  }
+}

@@ -1,0 +1,290 @@
+import Foundation
+import Postgres
+import Subscriptions
+
+/// A family as its tables have it, beside what its entries, folded again, give.
+struct AuditedFamily: Sendable {
+  let id: LineID
+  let stored: StoredFamily
+  /// The entries of all members, as they are stored, by line and number.
+  let chain: [StoredEntry]
+  /// Those that can be read, in the order of recording.
+  let entries: [LedgerEntry]
+  /// The line that the entries give.
+  private(set) var folded: Line
+  private(set) var rule: OwnershipRule
+  /// The account ids behind the keys that occur.
+  private(set) var names: [AccountKey: String] = [:]
+  /// The accounts into which others were merged.
+  private var mergedInto: [AccountKey: AccountKey] = [:]
+  var audit = LedgerAudit()
+
+  /// Reads and folds the entries, and checks the chains.
+  init(_ id: LineID, stored: StoredFamily, chain: [StoredEntry]) {
+    self.id = id
+    self.stored = stored
+    self.chain = chain
+    var entries: [LedgerEntry] = []
+    for entry in chain {
+      do {
+        entries.append(try entry.entry())
+      } catch {
+        audit.report(.unreadable, entry.line, "\(error)")
+      }
+    }
+    self.entries = entries.sorted(by: LedgerEntry.wasRecorded)
+    folded = Line(members: stored.members.keys)
+    for entry in self.entries { folded.fold(entry) }
+    rule = OwnershipRule(recordedOn: folded)
+    let chains = Dictionary(grouping: chain, by: \.line)
+    for member in stored.members.values.sorted(by: { $0.id < $1.id }) {
+      audit.checkChain(chains[member.id] ?? [], of: member)
+    }
+  }
+
+  /// Takes in what is known of the accounts that occur.
+  mutating func apply(_ context: Ledger.Context, names: [AccountKey: String]) {
+    folded.updateContext(context.apply)
+    rule = OwnershipRule(recordedOn: folded)
+    self.names = names
+    mergedInto = context.mergedInto
+  }
+
+  var members: [LineID] { stored.members.keys.sorted() }
+
+  var evidence: [Evidence] {
+    entries.compactMap { if case .evidence(let evidence) = $0.content { evidence } else { nil } }
+  }
+
+  /// Every account that ever owned, claimed or was given something here, as entries tell it.
+  var accounts: Set<AccountKey> { Set(entries.flatMap(\.accounts)) }
+
+  /// Whether the tables can be written again: they differ, and the entries are as they were
+  /// written.
+  var isMendable: Bool {
+    let kinds = Set(audit.differences.map(\.kind))
+    return kinds.contains(.projection) && kinds.isDisjoint(with: [.chain, .head, .unreadable])
+  }
+
+  // MARK: What the tables must have
+
+  /// The lines with which the entries link a member.
+  func links(of member: LineID) -> Set<LineID> {
+    Set(
+      entries.compactMap { entry in
+        guard case .evidence(.link(let line, let previous)) = entry.content else { return nil }
+        return line == member ? previous : previous == member ? line : nil
+      })
+  }
+
+  func statuses(of member: LineID) -> [StoredLine.StatusRow] {
+    entries.compactMap { entry in
+      guard entry.line == member, case .evidence(.renewalStatus(let status, _)) = entry.content
+      else { return nil }
+      return StoredLine.StatusRow(
+        number: entry.number, status: status,
+        tokenHolder: folded.history.holder(of: status.appAccountToken))
+    }
+  }
+
+  func acts(of member: LineID) -> [StoredLine.ActRow] {
+    entries.compactMap { entry in
+      guard entry.line == member, case .act(let act) = entry.content else { return nil }
+      return StoredLine.ActRow(
+        recorded: RecordingOrder(at: entry.recordedAt, number: entry.number), act: act)
+    }
+  }
+
+  /// The transactions with their decisions.
+  var transactions: [TransactionKey: TransactionRow] {
+    Dictionary(
+      uniqueKeysWithValues: TransactionRow.rows(of: folded, rule: rule).map {
+        ($0.transaction.key, $0)
+      })
+  }
+
+  /// The same as they are stored, each with what the line's confirmation says of it.
+  var storedTransactions: [TransactionKey: TransactionRow] {
+    stored.rows.mapValues { row in
+      var row = row
+      row.transaction = stored.line.history[row.transaction.key] ?? row.transaction
+      return row
+    }
+  }
+
+  var holdings: Set<HoldingRow> {
+    stored.lastRecordedAt.map { HoldingRow.rows(of: folded, rule: rule, asOf: $0) } ?? []
+  }
+
+  /// What the journal must say of the family now.
+  func movements(in catalogue: Catalogue) -> Set<MovementRow> {
+    MovementRow.rows(of: folded, rule: rule, in: catalogue)
+  }
+
+  /// The rows by which others find the family.
+  var lookups: Set<LookupRow> {
+    var lookups: Set<LookupRow> = []
+    for transaction in folded.history.transactions {
+      let line = transaction.key.line
+      lookups.insert(LookupRow(.transactionLine, transaction.key.transactionID.rawValue, line))
+      if let item = transaction.webOrderLineItemID {
+        lookups.insert(LookupRow(.webOrderLineItem, item.rawValue, line))
+      }
+    }
+    // Of who lost all that was here before lines became one, the other lines may know nothing.
+    let accounts = stored.accounts.union(folded.decisions.values.compactMap(\.decision.owner))
+    for account in accounts {
+      for line in members { lookups.insert(LookupRow(account: account, line: line)) }
+    }
+    for entry in entries {
+      for account in entry.accounts {
+        lookups.insert(LookupRow(account: account, line: entry.line))
+      }
+    }
+    return lookups
+  }
+
+  /// Whether the entries give a row, or gave it once: of what is only looked up, old rows stay.
+  func accounts(for row: LookupRow) -> Bool {
+    guard stored.members[row.line] != nil else { return false }
+    switch row.table {
+    case .holding:
+      return holdings.contains {
+        names[$0.account].map(ExactText.init(_:)) == row.key && $0.holding.charge == row.charge
+      }
+    case .transactionLine:
+      return folded.history.transactions.contains {
+        $0.key.line == row.line && ExactText($0.key.transactionID.rawValue) == row.key
+      }
+    case .webOrderLineItem:
+      return evidence.contains {
+        if case .transaction(let record) = $0 {
+          record.key.line == row.line
+            && record.webOrderLineItemID.map { ExactText($0.rawValue) } == row.key
+        } else {
+          false
+        }
+      }
+    case .accountLine:
+      return accounts.contains { LookupRow(account: $0, line: row.line) == row }
+    }
+  }
+
+  /// The orders that charges say to have fulfilled.
+  var orders: [Charge.ID: UUID] {
+    stored.members.values.reduce(into: [:]) { orders, member in
+      for (charge, fulfilment) in member.fulfilments { orders[charge] = fulfilment.orderID }
+    }
+  }
+
+  /// Whether a charge can have fulfilled an order: its owner is the order's account, or was until
+  /// an administrator placed the charge.
+  ///
+  /// During a merge orders move before charges, also those that came with an earlier merge.
+  func justifies(_ order: AuditedOrder, fulfilledBy transaction: TransactionKey) -> Bool {
+    let accounts = [order.account, order.openedBy]
+    guard let position = rule.position(of: transaction),
+      let decision = folded.decisions[rule.charges[position].id]?.decision
+    else { return false }
+    var owner = decision.owner
+    for _ in 0...mergedInto.count {
+      guard let account = owner else { break }
+      if accounts.contains(account) { return true }
+      owner = mergedInto[account]
+    }
+    return decision.rule == .administrator
+      && entries.contains { entry in
+        guard case .ownership(let change) = entry.content, change.charge == transaction,
+          let owner = change.decision.owner
+        else { return false }
+        return accounts.contains(owner)
+      }
+  }
+
+  /// The statements that set the links right: nothing else can be judged before.
+  var linkRepairs: [SQL] {
+    members.flatMap { member -> [SQL] in
+      let expected = links(of: member)
+      let found = Set(stored.members[member]?.linked ?? [])
+      return found.subtracting(expected).sorted().map { StoredLine.deleteLink(member, to: $0) }
+        + expected.subtracting(found).sorted().map { StoredLine.insertLink(from: member, to: $0) }
+    }
+  }
+}
+
+/// The statements that write a family's projections again from its entries.
+///
+/// What is no projection stays: the heads of the chains, and the orders and deliveries of charges.
+struct FamilyRebuild {
+  private let stored: StoredFamily
+  private let folded: Line
+  private let entries: [StoredEntry]
+  private let movements: Set<MovementRow>
+  private let catalogue: Catalogue
+
+  /// - Parameters:
+  ///   - stored: The family as its tables have it.
+  ///   - folded: What its entries, folded again, give.
+  ///   - entries: The entries of all its lines.
+  ///   - movements: What the journal says of them now.
+  ///   - catalogue: By what the journal is written.
+  init(
+    _ stored: StoredFamily, folded: Line, entries: [StoredEntry], movements: Set<MovementRow>,
+    catalogue: Catalogue
+  ) {
+    self.stored = stored
+    self.folded = folded
+    self.entries = entries
+    self.movements = movements
+    self.catalogue = catalogue
+  }
+
+  /// The journal keeps what it said before, and when: only what is wrong now is closed.
+  ///
+  /// - Parameters:
+  ///   - names: The account ids behind the keys of all accounts that occur.
+  ///   - now: From when on the journal says what is right.
+  /// - Throws: ``LedgerError/unreadableEntry(line:number:)``.
+  /// - Returns: The statements, in order.
+  func statements(names: [AccountKey: String], at now: Timestamp) throws -> [SQL] {
+    let nothing = StoredFamily(
+      stored.members.values.map { member in
+        var empty = member
+        empty.confirmation = nil
+        empty.transactions = []
+        empty.statuses = []
+        empty.acts = []
+        return empty
+      })
+    let rule = OwnershipRule(recordedOn: folded)
+    let writes = FamilyWrites(
+      stored: nothing, line: folded, rule: rule,
+      entries: try entries.map { SourcedEntry(entry: try $0.entry(), source: $0.source) },
+      names: names, catalogue: nil, over: stored)
+    let rows = MovementRow.rows(of: folded, rule: rule, in: catalogue)
+    return stored.members.keys.sorted().flatMap { Self.clear($0, names: names) }
+      + stored.rows.keys.filter { folded.history[$0] == nil }.sorted().map(ChargeSums.deletion)
+      + LineLookups(folded.history.transactions).inserts
+      + writes.projections(heads: stored.members.mapValues(\.head))
+      + MovementRow.write(from: movements, to: rows, at: now)
+  }
+
+  /// Empties what ``FamilyWrites`` writes only by addition.
+  ///
+  /// Transactions are left: their rows carry
+  /// orders and deliveries, and are written over.
+  private static func clear(_ line: LineID, names: [AccountKey: String]) -> [SQL] {
+    let (environment, id) = (line.environment, line.originalTransactionID)
+    let tables = ["renewal_status", "claim", "placement", "line_link", "account_binding"]
+    return tables.map { table in
+      """
+      DELETE FROM tenure.\(unescaped: table)
+      WHERE environment = \(environment) AND original_transaction_id = \(id)
+      """
+    }
+      + names.values.sorted().map { name in
+        HoldingRow.deleteAll(name: name, line: line)
+      }
+  }
+
+}

@@ -1,0 +1,248 @@
+import Foundation
+import Postgres
+import Subscriptions
+
+extension Ledger {
+  /// How many rows are looked at in one read.
+  private static let strayPage = 1000
+
+  /// Looks for rows that no entry gives, in the tables that are read by something else than the
+  /// line.
+  ///
+  /// Goes after the lines themselves: what a line's own tables say of it is believed here.
+  ///
+  /// - Returns: How many rows `holding` has, and the rows that should not be there.
+  /// - Throws: What the database says.
+  func strayRows() async throws -> (holdings: Int, strays: [LookupRow]) {
+    var holdings = 0
+    var strays: [LookupRow] = []
+    for table in LookupRow.Table.allCases {
+      var last: LookupRow?
+      while true {
+        let after = last
+        let (page, suspects) = try await database.withTransaction(
+          isolation: .repeatableRead, readOnly: true
+        ) { transaction in
+          let page = try await LookupRow.decode(
+            transaction.query(
+              LookupRow.page(of: table, after: after, limit: Self.strayPage),
+              deadline: Self.auditDeadline), table: table)
+          let given = try await givenRows(of: Set(page.map(\.line)), in: transaction)
+          return (page, page.filter { !given.contains($0) })
+        }
+        guard !page.isEmpty else { break }
+        last = page.last
+        if table == .holding { holdings += page.count }
+        for (line, rows) in Dictionary(grouping: suspects, by: \.line) {
+          strays += try await database.withTransaction { transaction in
+            try await self.strays(among: rows, of: line, in: transaction)
+          }
+        }
+      }
+    }
+    return (holdings, strays)
+  }
+
+  /// The rows that the tables of some lines account for at first sight.
+  private func givenRows(of lines: Set<LineID>, in transaction: Transaction) async throws
+    -> Set<LookupRow>
+  {
+    let ids = Set(lines.map(\.originalTransactionID)).sorted()
+    let results = try await transaction.batch(
+      [
+        """
+        SELECT environment, original_transaction_id, transaction_id, product_id,
+          web_order_line_item_id, owner_account_key
+        FROM tenure.store_transaction
+        WHERE environment IN ('production', 'sandbox') AND original_transaction_id = ANY(\(ids))
+        """
+      ]
+        + ["claim", "placement"].map { table in
+          """
+          SELECT environment, original_transaction_id, account_key
+          FROM tenure.\(unescaped: table)
+          WHERE environment IN ('production', 'sandbox') AND original_transaction_id = ANY(\(ids))
+            AND account_key IS NOT NULL
+          """
+        }, deadline: Self.auditDeadline)
+    var rows: Set<LookupRow> = []
+    var owners: [(owner: AccountKey, charge: TransactionKey)] = []
+    for (environment, original, transaction, product, item, owner) in try results[0].decode(
+      Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self,
+      WebOrderLineItemID?.self, AccountKey?.self)
+    {
+      let line = LineID(environment, original)
+      rows.insert(LookupRow(.transactionLine, transaction.rawValue, line))
+      if let item { rows.insert(LookupRow(.webOrderLineItem, item.rawValue, line)) }
+      guard let owner else { continue }
+      rows.insert(LookupRow(account: owner, line: line))
+      owners.append(
+        (owner, TransactionKey(line: line, transactionID: transaction, productID: product)))
+    }
+    for acts in results.dropFirst() {
+      for (environment, original, account) in try acts.decode(
+        Environment.self, OriginalTransactionID.self, AccountKey.self)
+      {
+        rows.insert(LookupRow(account: account, line: LineID(environment, original)))
+      }
+    }
+    let names = try await names(of: Set(owners.map(\.owner)), in: transaction)
+    for (owner, charge) in owners {
+      if let name = names[owner] { rows.insert(LookupRow(holder: name, charge: charge)) }
+    }
+    return rows
+  }
+
+  /// Looks at suspicious rows again, under their line's lock.
+  private func strays(
+    among suspects: [LookupRow], of line: LineID, in transaction: Transaction
+  ) async throws -> [LookupRow] {
+    let exists = try await transaction.query(
+      """
+      SELECT 1 FROM tenure.original_transaction
+      WHERE environment = \(line.environment)
+        AND original_transaction_id = \(line.originalTransactionID)
+      """)
+    // Locking would create the line.
+    let family =
+      exists.isEmpty
+      ? nil : try await audited(line, catalogue: nil, locking: true, in: transaction)
+    let strays = suspects.filter { family?.accounts(for: $0) != true }
+    guard !strays.isEmpty else { return [] }
+    let found = try await transaction.batch(strays.map(\.select))
+    return zip(strays, found).filter { !$1.isEmpty }.map(\.0)
+  }
+}
+
+/// A row of a table that is read by something else than the line: the audit of the lines does not
+/// come across an invented one.
+struct LookupRow: Hashable, Sendable {
+  /// The tables with such rows.
+  enum Table: String, CaseIterable, Sendable {
+    case holding
+    case transactionLine = "transaction_line"
+    case webOrderLineItem = "web_order_line_item"
+    case accountLine = "account_line"
+
+    /// The column that is looked up, and its type.
+    fileprivate var key: (name: String, type: String) {
+      switch self {
+      case .holding: ("account_id", "text")
+      case .transactionLine: ("transaction_id", "text")
+      case .webOrderLineItem: ("web_order_line_item_id", "text")
+      case .accountLine: ("account_key", "uuid")
+      }
+    }
+
+    /// The columns of the primary key.
+    fileprivate var columns: String {
+      "t.\(key.name), t.environment, t.original_transaction_id"
+        + (self == .holding ? ", t.transaction_id, t.product_id" : "")
+    }
+  }
+
+  var table: Table
+  /// What is looked up, as text.
+  var key: ExactText
+  var line: LineID
+  /// The charge, where it is part of the row's key.
+  var charge: TransactionKey?
+
+  init(_ table: Table, _ key: String, _ line: LineID) {
+    self.table = table
+    self.key = ExactText(key)
+    self.line = line
+  }
+
+  init(account: AccountKey, line: LineID) {
+    self.init(.accountLine, account.rawValue.uuidString.lowercased(), line)
+  }
+
+  init(holder: String, charge: TransactionKey) {
+    self.init(.holding, holder, charge.line)
+    self.charge = charge
+  }
+
+  /// What is looked up, and where.
+  var name: [String] { [table.rawValue, key.rawValue] }
+
+  /// Any order, so that reports are always the same.
+  static func precedes(_ lhs: LookupRow, _ rhs: LookupRow) -> Bool {
+    (lhs.table.rawValue, lhs.line, lhs.key) < (rhs.table.rawValue, rhs.line, rhs.key)
+  }
+
+  /// What the row says, without the account: a report is no place for names.
+  var description: String {
+    switch table {
+    case .holding: "a holding of transaction \(charge?.transactionID.rawValue ?? "")"
+    case .transactionLine: "the look-up of transaction \(key)"
+    case .webOrderLineItem: "the look-up of line item \(key)"
+    case .accountLine: "the look-up of an account"
+    }
+  }
+}
+
+extension LookupRow {
+  /// Reads the rows that follow one, in the order of the primary key; ``decode(_:table:)``
+  /// understands them.
+  static func page(of table: Table, after last: LookupRow?, limit: Int) -> SQL {
+    select(
+      table,
+      where: last.map { "(\(unescaped: table.columns)) > (\($0.values))" as SQL } ?? "true",
+      limit: limit)
+  }
+
+  /// Reads the row itself, if it is there.
+  var select: SQL { Self.select(table, where: isThis, limit: 1) }
+
+  var delete: SQL { "DELETE FROM tenure.\(unescaped: table.rawValue) AS t WHERE \(isThis)" }
+
+  /// Reads those of some rows that are there.
+  static func select(_ table: Table, of rows: some Collection<LookupRow>) -> SQL {
+    let lines = Set(rows.map(\.line.originalTransactionID)).sorted()
+    let keys = Set(rows.map(\.key)).sorted().map(\.rawValue)
+    return select(
+      table,
+      where: """
+        t.\(unescaped: table.key.name) = ANY(\(keys)::\(unescaped: table.key.type)[])
+          AND t.original_transaction_id = ANY(\(lines))
+        """,
+      limit: nil)
+  }
+
+  private static func select(_ table: Table, where condition: SQL, limit: Int?) -> SQL {
+    let charge = table == .holding ? "t.transaction_id, t.product_id" : "''::text, ''::text"
+    return """
+      SELECT t.\(unescaped: table.key.name)::text, t.environment, t.original_transaction_id,
+        \(unescaped: charge)
+      FROM tenure.\(unescaped: table.rawValue) AS t
+      WHERE \(condition)
+      ORDER BY \(unescaped: table.columns)
+      LIMIT \(limit)
+      """
+  }
+
+  static func decode(_ rows: Rows, table: Table) throws -> [LookupRow] {
+    try rows.decode(
+      String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
+      ProductID.self
+    ).map { key, environment, original, transaction, product in
+      let line = LineID(environment, original)
+      guard table == .holding else { return LookupRow(table, key, line) }
+      return LookupRow(
+        holder: key,
+        charge: TransactionKey(line: line, transactionID: transaction, productID: product))
+    }
+  }
+
+  private var isThis: SQL { "(\(unescaped: table.columns)) = (\(values))" }
+
+  /// The values of the primary key.
+  private var values: SQL {
+    let (name, type) = (key.rawValue, table.key.type)
+    var values: SQL =
+      "\(name)::\(unescaped: type), \(line.environment), \(line.originalTransactionID)"
+    if let charge { values.append(", \(charge.transactionID), \(charge.productID)") }
+    return values
+  }
+}

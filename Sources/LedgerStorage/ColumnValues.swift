@@ -1,0 +1,128 @@
+import Foundation
+package import Postgres
+package import Subscriptions
+
+// How the rule's own types travel: identifiers and enumerations as their raw values.
+
+extension Timestamp: PostgresRepresentable {
+  package var postgresValue: PostgresTimestamp {
+    PostgresTimestamp(millisecondsSince1970: milliseconds)
+  }
+
+  /// Rounds down to the millisecond, so that what SQL wrote with microseconds stays in its own.
+  package init(postgresValue: PostgresTimestamp) throws {
+    guard postgresValue.isFinite else { throw DecodingFault.outOfRange }
+    self.init(milliseconds: postgresValue.millisecondsSince1970)
+  }
+}
+
+extension Environment: PostgresEncodable, PostgresDecodable {}
+extension ProductID: PostgresEncodable, PostgresDecodable {}
+extension TransactionID: PostgresEncodable, PostgresDecodable {}
+extension OriginalTransactionID: PostgresEncodable, PostgresDecodable {}
+extension WebOrderLineItemID: PostgresEncodable, PostgresDecodable {}
+extension AccountKey: PostgresEncodable, PostgresDecodable {}
+extension ProductType: PostgresEncodable, PostgresDecodable {}
+extension ChargeKind: PostgresEncodable, PostgresDecodable {}
+extension OwnershipType: PostgresEncodable, PostgresDecodable {}
+extension PeriodType: PostgresEncodable, PostgresDecodable {}
+extension Decision.Rule: PostgresEncodable, PostgresDecodable {}
+extension RenewalFinding.Ground: PostgresEncodable, PostgresDecodable {}
+extension PurchaseOrder.Status: PostgresEncodable, PostgresDecodable {}
+extension Movement.Kind: PostgresEncodable, PostgresDecodable {}
+extension ChargePrice.Source: PostgresEncodable, PostgresDecodable {}
+extension Entitlement.Source: PostgresEncodable, PostgresDecodable {}
+extension Job.Lane: PostgresEncodable, PostgresDecodable {}
+extension Job.Task.Kind: PostgresEncodable {}
+extension AppleTelling.Kind: PostgresEncodable, PostgresDecodable {}
+extension AppleTelling.Reason: PostgresEncodable, PostgresDecodable {}
+extension LedgerEvent.Kind: PostgresEncodable, PostgresDecodable {}
+
+extension RenewalStatus.Phase {
+  /// The name under which the phase is stored.
+  var name: String {
+    switch self {
+    case .undisturbed: "undisturbed"
+    case .gracePeriod: "grace_period"
+    case .billingRetry: "billing_retry"
+    case .expired: "expired"
+    }
+  }
+
+  var graceEndsAt: Timestamp? {
+    if case .gracePeriod(let until) = self { until } else { nil }
+  }
+
+  /// - Throws: ``DecodingFault`` for a name that no phase has, or a grace period without its end.
+  init(name: String, graceEndsAt: Timestamp?) throws {
+    switch (name, graceEndsAt) {
+    case ("undisturbed", nil): self = .undisturbed
+    case ("grace_period", let until?): self = .gracePeriod(until: until)
+    case ("billing_retry", nil): self = .billingRetry
+    case ("expired", nil): self = .expired
+    default: throw DecodingFault.unknownValue
+    }
+  }
+}
+
+// What the general methods of `RowCursor` do, compiled for our own types: see there.
+
+extension RowCursor {
+  mutating func next(_: Timestamp.Type) throws -> Timestamp {
+    let column = column
+    return try moment(try next(PostgresTimestamp.self), in: column)
+  }
+
+  mutating func next(_: Timestamp?.Type) throws -> Timestamp? {
+    let column = column
+    return try next(PostgresTimestamp?.self).map { try moment($0, in: column) }
+  }
+
+  mutating func next<Term: PostgresDecodable & RawRepresentable<String>>(_: Term.Type) throws
+    -> Term
+  {
+    let column = column
+    return try term(try next(String.self), in: column)
+  }
+
+  mutating func next<Term: PostgresDecodable & RawRepresentable<String>>(_: Term?.Type) throws
+    -> Term?
+  {
+    let column = column
+    return try next(String?.self).map { try term($0, in: column) }
+  }
+
+  mutating func next(_: AccountKey?.Type) throws -> AccountKey? {
+    try next(UUID?.self).map(AccountKey.init)
+  }
+
+  private func term<Term: RawRepresentable<String>>(_ text: String, in column: Int) throws -> Term {
+    guard let term = Term(rawValue: text) else {
+      throw rows.decodingError(DecodingFault.unknownValue, column: column, expected: "\(Term.self)")
+    }
+    return term
+  }
+
+  private func moment(_ value: PostgresTimestamp, in column: Int) throws -> Timestamp {
+    do {
+      return try Timestamp(postgresValue: value)
+    } catch {
+      throw rows.decodingError(error, column: column, expected: "a finite timestamptz")
+    }
+  }
+}
+
+extension Array where Element == SQL {
+  /// The rows as lists for VALUES, some in each.
+  ///
+  /// Rows of many keys are written like this: Citus sends each to its shard, where it would gather
+  /// those of an `unnest` first. Never more than a few, so that few statements have to be prepared.
+  var rowLists: [SQL] {
+    stride(from: 0, to: count, by: rowsOfList).map { start in
+      self[start..<Swift.min(start + rowsOfList, count)].joined()
+    }
+  }
+}
+
+/// How many rows a list for VALUES has at the most.
+private let rowsOfList = 16

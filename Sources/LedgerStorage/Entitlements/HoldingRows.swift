@@ -1,0 +1,150 @@
+import Foundation
+import Postgres
+import Subscriptions
+
+/// The rows that were read for many accounts at once, found by account.
+///
+/// Nothing but the account ids is decoded here: whoever asked decodes its own rows, so that the
+/// work is spread over the callers' threads, and a row that can't be read is a failure for its own
+/// account alone.
+struct HoldingRows: Sendable {
+  private let rows: RowsByAccount
+  /// How much of the primary's log a standby had applied before it was asked; nil: it is none.
+  var position: LogPosition?
+
+  /// - Throws: `PostgresError` for columns of other types than the statement of ``HoldingReader``
+  ///   has.
+  init(_ rows: Rows) throws {
+    try rows.checkHoldingsAndGrants()
+    self.rows = try RowsByAccount(rows)
+  }
+
+  /// What an account holds, in no particular order; nothing for an account that has no rows.
+  func holdings(of accountID: String) throws -> AccountHoldings {
+    var found = AccountHoldings()
+    let id = AccountID(accountID)
+    try rows.forEach(of: id) { rows, row in
+      if let grant = try rows.decodeGrant(row) {
+        found.grants.append(grant)
+      } else {
+        found.holdings.append(try rows.decodeHolding(row).holding)
+      }
+    }
+    return found
+  }
+}
+
+/// Rows whose first column is the account, each with the number of the one before it that is the
+/// same account's.
+private struct RowsByAccount: Sendable {
+  private let rows: Rows
+  private var last: [AccountID: Int] = [:]
+  private var previous: [Int?] = []
+
+  init(_ rows: Rows) throws {
+    self.rows = rows
+    let count = rows.count
+    guard count > 0 else { return }
+    last.reserveCapacity(count)
+    previous.reserveCapacity(count)
+    for row in 0..<count {
+      var cursor = RowCursor(rows: rows, row: row)
+      previous.append(last.updateValue(row, forKey: AccountID(try cursor.next(String.self))))
+    }
+  }
+
+  func forEach(of account: AccountID, _ body: (Rows, Int) throws -> Void) rethrows {
+    guard !previous.isEmpty else { return }
+    var next = last[account]
+    while let row = next {
+      try body(rows, row)
+      next = previous[row]
+    }
+  }
+}
+
+extension Rows {
+  /// Checks that these are rows of ``HoldingReader/select(_:)``.
+  func checkHoldings() throws {
+    try check(
+      String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
+      ProductID.self, OriginalTransactionID?.self, ProductType?.self, PeriodType.self,
+      Timestamp.self, Timestamp?.self, Timestamp?.self, Timestamp?.self, Bool?.self, String?.self,
+      Timestamp?.self)
+  }
+
+  /// Reads a row of `holding`, whose columns were checked.
+  ///
+  /// Column by column (see `RowCursor`), for it runs with every read.
+  func decodeHolding(_ row: Int) throws -> (accountID: String, holding: Holding) {
+    var cursor = RowCursor(rows: self, row: row)
+    let accountID = try cursor.next(String.self)
+    let line = LineID(
+      try cursor.next(Environment.self), try cursor.next(OriginalTransactionID.self))
+    let transactionID = try cursor.next(TransactionID.self)
+    let productID = try cursor.next(ProductID.self)
+    let familyID = try cursor.next(OriginalTransactionID?.self)
+    let productType = try cursor.next(ProductType?.self)
+    let periodType = try cursor.next(PeriodType.self)
+    let startsAt = try cursor.next(Timestamp.self)
+    let endsAt = try cursor.next(Timestamp?.self)
+    let revokedAt = try cursor.next(Timestamp?.self)
+    let supersededAt = try cursor.next(Timestamp?.self)
+    let autoRenews = try cursor.next(Bool?.self)
+    let phase = try cursor.next(String?.self)
+    let graceEndsAt = try cursor.next(Timestamp?.self)
+    var renewal: Holding.Renewal?
+    if let autoRenews, let phase {
+      renewal = Holding.Renewal(
+        autoRenews: autoRenews,
+        phase: try RenewalStatus.Phase(name: phase, graceEndsAt: graceEndsAt))
+    }
+    return (
+      accountID,
+      Holding(
+        charge: TransactionKey(line: line, transactionID: transactionID, productID: productID),
+        familyID: familyID, productID: productID, productType: productType,
+        periodType: periodType, startsAt: startsAt, endsAt: endsAt, revokedAt: revokedAt,
+        supersededAt: supersededAt, renewal: renewal)
+    )
+  }
+
+  /// Reads all rows of `holding`.
+  func decodeHoldings() throws -> [(accountID: String, holding: Holding)] {
+    try checkHoldings()
+    return try (0..<count).map(decodeHolding)
+  }
+
+  /// Checks that these are rows of ``HoldingReader/statement(_:withoutGrantsOf:)``.
+  func checkHoldingsAndGrants() throws {
+    try check(
+      String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
+      ProductID.self, OriginalTransactionID?.self, ProductType?.self, PeriodType.self,
+      Timestamp.self, Timestamp?.self, Timestamp?.self, Timestamp?.self, Bool?.self, String?.self,
+      Timestamp?.self, UUID?.self, String?.self, Entitlement.Source?.self)
+  }
+
+  /// Reads a row of `account_grant`, whose columns were checked; nil for a row of `holding`.
+  func decodeGrant(_ row: Int) throws -> Grant? {
+    var own = RowCursor(rows: self, row: row, column: 15)
+    guard let id = try own.next(UUID?.self) else { return nil }
+    let entitlement = try own.next(String.self)
+    let source = try own.next(Entitlement.Source.self)
+    var shared = RowCursor(rows: self, row: row, column: 1)
+    let environment = try shared.next(Environment?.self)
+    let original = try shared.next(OriginalTransactionID?.self)
+    shared.column = 8
+    var grant = Grant(
+      id: id, entitlement: entitlement, startsAt: try shared.next(Timestamp.self),
+      endsAt: try shared.next(Timestamp?.self), source: source)
+    grant.revokedAt = try shared.next(Timestamp?.self)
+    if let environment, let original { grant.line = LineID(environment, original) }
+    return grant
+  }
+
+  /// Reads rows of `account_grant`.
+  func decodeGrants() throws -> [Grant] {
+    try checkHoldingsAndGrants()
+    return try (0..<count).compactMap(decodeGrant)
+  }
+}

@@ -1,0 +1,204 @@
+import JSONText
+import Postgres
+import Subscriptions
+
+/// The feed: the events in the order of their places.
+extension Ledger {
+  /// How many events get their places at once: enough to keep up with any number of writers, and
+  /// few enough that those who read on meanwhile don't wait long.
+  private static let placingBatch = 2000
+
+  /// Gives the events that were committed without one by now their places in the feed.
+  ///
+  /// Places are given by one at a time and without gaps, so that whoever reads on from a place
+  /// skips nothing. What one account's changes were keeps its order: whoever writes events of an
+  /// account has locked it, so that an event which comes later has the higher number. Events of
+  /// different accounts get their places in the order in which they are found here.
+  ///
+  /// - Returns: The last place in the feed.
+  /// - Throws: What the database says.
+  @discardableResult
+  package func placeEvents() async throws -> Int64 {
+    while true {
+      // The least id, for which there is an index: to look whether there is any can be planned as
+      // a walk over all events.
+      let (isBehind, end) = try await database.query(
+        """
+        SELECT (SELECT min(event_id) FROM tenure.event WHERE position IS NULL) IS NOT NULL, position
+        FROM tenure.feed
+        """
+      ).decodeOnly(Bool.self, Int64.self)
+      guard isBehind else { return end }
+      let (position, count) = try await database.withTransaction(isolation: .readCommitted) {
+        transaction in
+        try await transaction.commit(with: Self.placement)[1].decodeOnly(Int64.self, Int.self)
+      }
+      // All that was committed before this was called has its place. What was committed since is
+      // for whoever comes next: writers could keep this one for ever.
+      if count < Self.placingBatch { return position }
+    }
+  }
+
+  /// The statements that give events their places, in one transaction.
+  ///
+  /// A statement sees what was committed when it began: the second one sees all that those have
+  /// placed for whom the first had to wait.
+  static let placement: [SQL] = [
+    "SELECT FROM tenure.feed FOR UPDATE",
+    """
+    WITH place AS (
+      SELECT event_id, row_number() OVER (ORDER BY event_id) AS number
+      FROM (
+        SELECT event_id FROM tenure.event WHERE position IS NULL
+        ORDER BY event_id LIMIT \(placingBatch)
+      ) AS next
+    ), placed AS (
+      UPDATE tenure.event AS e SET position = f.position + p.number
+      FROM place AS p, tenure.feed AS f
+      WHERE e.event_id = p.event_id
+      RETURNING e.position
+    )
+    UPDATE tenure.feed AS f SET position = coalesce((SELECT max(position) FROM placed), f.position)
+    RETURNING f.position, (SELECT count(*) FROM placed)
+    """,
+  ]
+}
+
+// MARK: Reading
+
+extension Ledger {
+  /// Reads on in the feed, after giving what is new its places.
+  ///
+  /// - Parameters:
+  ///   - cursor: Behind which event to read on; nil: from the oldest one that is kept.
+  ///   - limit: How many events at the most.
+  /// - Returns: The events, or that the cursor is of no use any more.
+  /// - Throws: What the database says.
+  package func events(after cursor: FeedCursor?, limit: Int) async throws -> FeedReading {
+    try await placeEvents()
+    // One statement, so that nothing can be deleted between the look at what is kept and the rest.
+    let rows = try await database.query(
+      """
+      SELECT f.trimmed_to, f.position, \(SQL.microseconds("s.stored_at")), e.position,
+        \(SQL.microseconds("e.stored_at")), \(SQL.eventInFeed)
+      FROM tenure.feed AS f
+      LEFT JOIN LATERAL (
+        SELECT coalesce(
+          (SELECT stored_at FROM tenure.event
+            WHERE position = coalesce(\(cursor?.position), f.trimmed_to)),
+          CASE WHEN coalesce(\(cursor?.position), f.trimmed_to) = f.trimmed_to
+            THEN f.trimmed_stored_at END) AS stored_at
+      ) AS s ON true
+      LEFT JOIN LATERAL (
+        SELECT event_id, position, type, occurred_at, account_key, data, stored_at
+        FROM tenure.event WHERE position > coalesce(\(cursor?.position), f.trimmed_to)
+        ORDER BY position LIMIT \(limit)
+      ) AS e ON true
+      ORDER BY e.position
+      """
+    ).decode(
+      Int64.self, Int64.self, Int64?.self, Int64?.self, Int64?.self, String?.self,
+      AccountKey?.self, String?.self)
+    guard let (trimmedTo, end, storedAt, _, _, _, _, _) = rows.first else {
+      preconditionFailure("The feed has its row from the schema.")
+    }
+    let start = FeedCursor(position: cursor?.position ?? trimmedTo, storedAt: storedAt)
+    guard start.position <= end else { return .cursorUnknown }
+    guard start.position >= trimmedTo else { return .cursorExpired }
+    if let noted = cursor?.storedAt, let storedAt, noted != storedAt { return .cursorUnknown }
+    let last = rows.last.flatMap { row in
+      row.3.map { FeedCursor(position: $0, storedAt: row.4) }
+    }
+    let accounts = try await accountIDs(of: Set(rows.compactMap(\.6)))
+    let events = rows.compactMap { row in
+      row.5.map { FeedPage.event($0, of: row.6.flatMap { accounts[$0] }, row.7) }
+    }
+    return .page(FeedPage(events: events, next: last ?? start))
+  }
+}
+
+/// What came of reading on in the feed.
+package enum FeedReading: Hashable, Sendable {
+  case page(FeedPage)
+  /// Events behind the cursor are older than the retention, and deleted.
+  case cursorExpired
+  /// The feed does not reach as far, or another event has that place: the database was set back.
+  case cursorUnknown
+}
+
+/// Some events in their order.
+package struct FeedPage: Hashable, Sendable {
+  /// Each as an object of JSON, in the form of the HTTP API.
+  package let events: [String]
+  /// The cursor behind which to read on.
+  package let next: FeedCursor
+
+  /// An event as the HTTP API tells it.
+  ///
+  /// - Parameters:
+  ///   - beginning: The first column of `SQL.eventInFeed`.
+  ///   - account: The account that the second one names.
+  ///   - data: The third one.
+  /// - Returns: An object of JSON.
+  static func event(_ beginning: String, of account: String?, _ data: String?) -> String {
+    var json = JSONWriter(capacity: 512)
+    json.write(json: beginning)
+    account.map { json.write($0) } ?? json.null()
+    return json.text + ",\"data\":" + (data ?? "null") + "}"
+  }
+}
+
+extension SQL {
+  /// A moment as microseconds since 1970; null of null.
+  fileprivate static func microseconds(_ moment: SQL) -> SQL {
+    "(extract(epoch FROM \(moment)) * 1000000)::bigint"
+  }
+
+  /// An event `e` in three columns: what stands before its account, that one's key, and its data.
+  ///
+  /// The account's name is asked for by itself, since it may be on another node.
+  static let eventInFeed: SQL = """
+    '{"id":"' || e.event_id || '","type":"' || e.type || '","occurred_at":"'
+      || to_char(e.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+      || '","account_id":', e.account_key, e.data
+    """
+}
+
+/// A position in the feed, after an event.
+///
+/// The date tells the event from others with the same position: after a restore from a backup,
+/// positions are assigned again.
+package struct FeedCursor: Hashable, Sendable {
+  /// 0: before the first event.
+  package let position: Int64
+  /// When the event was stored, in microseconds since 1970; nil before the first event.
+  package let storedAt: Int64?
+
+  package init(position: Int64, storedAt: Int64? = nil) {
+    self.position = position
+    self.storedAt = storedAt
+  }
+
+  /// Reads a cursor that ``text`` wrote.
+  package init?(_ text: String) {
+    let parts = text.split(separator: "-", maxSplits: 1, omittingEmptySubsequences: false)
+    guard let position = Self.number(parts[0], radix: 10) else { return nil }
+    if parts.count == 1 {
+      guard position == 0 else { return nil }
+      self.init(position: position)
+    } else {
+      guard let storedAt = Self.number(parts[1], radix: 36) else { return nil }
+      self.init(position: position, storedAt: storedAt)
+    }
+  }
+
+  /// The cursor in API responses.
+  package var text: String {
+    storedAt.map { "\(position)-\(String($0, radix: 36))" } ?? "\(position)"
+  }
+
+  private static func number(_ text: Substring, radix: Int) -> Int64? {
+    // Int64 would accept a sign.
+    text.first.flatMap { $0 == "-" || $0 == "+" ? nil : Int64(text, radix: radix) }
+  }
+}

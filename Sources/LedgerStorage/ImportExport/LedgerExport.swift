@@ -1,0 +1,392 @@
+package import Foundation
+import Postgres
+package import Subscriptions
+
+/// What was bought, and whose it is, page by page, for who moves out.
+extension Ledger {
+  /// A charge with its owner.
+  package struct ExportedCharge: Hashable, Sendable {
+    package var key: TransactionKey
+    package var purchasedAt: Timestamp
+    package var expiresAt: Timestamp?
+    package var revokedAt: Timestamp?
+    package var quantity: Int
+    package var ownershipType: String
+    package var periodType: String
+    /// Apple's price of one; nil: Apple named none.
+    package var priceMilliunits: Int64?
+    package var currency: String?
+    /// Nil: nobody's.
+    package var accountID: String?
+    package var rule: Decision.Rule
+    /// The order that it fulfilled.
+    package var orderID: UUID?
+    /// When the app's server acknowledged that it has delivered; nil: it has not.
+    package var deliveredAt: Timestamp?
+  }
+
+  /// Reads the charges behind another, in the order of their keys.
+  package func exportCharges(after last: TransactionKey?) async throws
+    -> ExportPage<ExportedCharge, TransactionKey>
+  {
+    let rows = try await database.query(
+      """
+      SELECT environment, original_transaction_id, transaction_id, product_id, charged_at,
+        expires_at, revoked_at, owner_account_key, rule, quantity, ownership_type, period_type,
+        price_milliunits, currency, order_id, delivered_at
+      FROM tenure.store_transaction
+      WHERE (environment, original_transaction_id, transaction_id, product_id)
+          > (\(last?.line.environment.rawValue ?? ""),
+            \(last?.line.originalTransactionID.rawValue ?? ""),
+            \(last?.transactionID.rawValue ?? ""), \(last?.productID.rawValue ?? ""))
+        AND rule IS NOT NULL
+      ORDER BY environment, original_transaction_id, transaction_id, product_id
+      LIMIT \(Self.exportPage)
+      """
+    ).decode(
+      Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self,
+      Timestamp.self, Timestamp?.self, Timestamp?.self, AccountKey?.self, Decision.Rule.self,
+      Int.self, String.self, String.self, Int64?.self, String?.self, UUID?.self, Timestamp?.self)
+    let names = try await accountIDs(of: Set(rows.compactMap(\.7)))
+    let charges = rows.map { row in
+      ExportedCharge(
+        key: TransactionKey(
+          line: LineID(row.0, row.1), transactionID: row.2, productID: row.3),
+        purchasedAt: row.4, expiresAt: row.5, revokedAt: row.6, quantity: row.9,
+        ownershipType: row.10, periodType: row.11, priceMilliunits: row.12, currency: row.13,
+        accountID: row.7.flatMap { names[$0] }, rule: row.8, orderID: row.14,
+        deliveredAt: row.15)
+    }
+    return ExportPage(
+      rows: try await addingWhatAliasesFulfilled(to: charges),
+      next: charges.count < Self.exportPage ? nil : charges.last?.key)
+  }
+
+  /// What is an alias now may have been fulfilled or delivered as a charge of its own.
+  private func addingWhatAliasesFulfilled(to charges: [ExportedCharge]) async throws
+    -> [ExportedCharge]
+  {
+    var charges = charges
+    let places = Dictionary(uniqueKeysWithValues: zip(charges.map(\.key), charges.indices))
+    let lines = try await linesLinked(to: Set(charges.map(\.key.line.originalTransactionID)))
+    let aliases = try await database.query(
+      """
+      SELECT environment, charge_original_transaction_id, charge_transaction_id,
+        charge_product_id, order_id, delivered_at
+      FROM tenure.store_transaction
+      WHERE environment = ANY(\(Environment.allCases)) AND original_transaction_id = ANY(\(lines))
+        AND rule IS NULL AND (order_id IS NOT NULL OR delivered_at IS NOT NULL)
+      ORDER BY recorded_at, original_transaction_id, number
+      """
+    ).decode(
+      Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self,
+      UUID?.self, Timestamp?.self)
+    for row in aliases {
+      let key = TransactionKey(
+        line: LineID(row.0, row.1), transactionID: row.2, productID: row.3)
+      guard let place = places[key] else { continue }
+      charges[place].orderID = charges[place].orderID ?? row.4
+      charges[place].deliveredAt = [charges[place].deliveredAt, row.5].compactMap(\.self).min()
+    }
+    return charges
+  }
+
+  /// The ids of lines, and of those that Apple links with them.
+  private func linesLinked(to lines: Set<OriginalTransactionID>) async throws
+    -> [OriginalTransactionID]
+  {
+    var (all, new) = (lines, lines)
+    while !new.isEmpty {
+      let linked = try await database.query(
+        """
+        SELECT linked_original_transaction_id FROM tenure.line_link
+        WHERE environment = ANY(\(Environment.allCases))
+          AND original_transaction_id = ANY(\(new.sorted()))
+        """
+      ).decode(OriginalTransactionID.self)
+      new = Set(linked).subtracting(all)
+      all.formUnion(new)
+    }
+    return all.sorted()
+  }
+}
+
+/// What accounts set out to buy and were given, page by page, for who moves out.
+extension Ledger {
+  /// An order as it stands.
+  package struct ExportedOrder: Hashable, Sendable {
+    package var id: UUID
+    package var accountID: String
+    package var productID: ProductID
+    /// `open`, `expired`, `fulfilled` or `refunded`.
+    package var status: String
+    package var createdAt: Timestamp
+    /// When a charge fulfilled it; nil: none has.
+    package var fulfilledAt: Timestamp?
+    package var line: LineID?
+    package var transactionID: TransactionID?
+    /// Who opened it, where that account was merged into this one since.
+    package var openedBy: String?
+  }
+
+  /// The place of an order among all.
+  package typealias OrderPlace = (account: AccountKey, id: UUID)
+
+  /// Reads the orders behind another, those of an account together.
+  package func exportOrders(after last: OrderPlace?) async throws
+    -> ExportPage<ExportedOrder, OrderPlace>
+  {
+    let rest = last.map { "(account_key, order_id) > (\($0.account), \($0.id))" as SQL } ?? "true"
+    let rows = try await database.query(
+      """
+      SELECT account_key, order_id, product_id, status, created_at, fulfilled_at, environment,
+        original_transaction_id, transaction_id, opened_by_key
+      FROM tenure.purchase_order
+      WHERE \(rest)
+      ORDER BY account_key, order_id LIMIT \(Self.exportPage)
+      """
+    ).decode(
+      AccountKey.self, UUID.self, ProductID.self, String.self, Timestamp.self, Timestamp?.self,
+      Environment?.self, OriginalTransactionID?.self, TransactionID?.self, AccountKey?.self)
+    let names = try await accountIDs(of: Set(rows.map(\.0) + rows.compactMap(\.9)))
+    let orders = rows.compactMap { row -> ExportedOrder? in
+      guard let account = names[row.0] else { return nil }
+      var line: LineID?
+      if let environment = row.6, let original = row.7 { line = LineID(environment, original) }
+      return ExportedOrder(
+        id: row.1, accountID: account, productID: row.2, status: row.3, createdAt: row.4,
+        fulfilledAt: row.5, line: line, transactionID: row.8,
+        openedBy: row.9.flatMap { names[$0] })
+    }
+    return ExportPage(
+      rows: orders, next: rows.count < Self.exportPage ? nil : rows.last.map { ($0.0, $0.1) })
+  }
+
+  /// An entitlement that was given and not bought.
+  package struct ExportedGrant: Hashable, Sendable {
+    package var id: UUID
+    package var accountID: String
+    package var entitlement: String
+    /// `grant`: an administrator's; `provisional`: until Apple can be asked.
+    package var source: String
+    package var startsAt: Timestamp
+    package var endsAt: Timestamp?
+    /// When it was taken back; nil: it was not.
+    package var revokedAt: Timestamp?
+    package var reason: String
+    /// From when on it was known.
+    package var recordedAt: Timestamp
+    /// Of a provisional one, the submission that waits for Apple and the line of the purchase.
+    package var submissionID: UUID?
+    package var line: LineID?
+  }
+
+  /// The place of a grant among all.
+  package typealias GrantPlace = (accountID: String, id: UUID)
+
+  /// Reads the grants behind another, those of an account together.
+  package func exportGrants(after last: GrantPlace?) async throws
+    -> ExportPage<ExportedGrant, GrantPlace>
+  {
+    let rest = last.map { "(account_id, grant_id) > (\($0.accountID), \($0.id))" as SQL } ?? "true"
+    let grants = try await database.query(
+      """
+      SELECT account_id, grant_id, entitlement, source, starts_at, ends_at, revoked_at, reason,
+        recorded_at, submission_id, environment, original_transaction_id
+      FROM tenure.account_grant
+      WHERE \(rest)
+      ORDER BY account_id, grant_id LIMIT \(Self.exportPage)
+      """
+    ).decode(
+      String.self, UUID.self, String.self, String.self, Timestamp.self, Timestamp?.self,
+      Timestamp?.self, String.self, Timestamp.self, UUID?.self, Environment?.self,
+      OriginalTransactionID?.self
+    ).map { row in
+      var line: LineID?
+      if let environment = row.10, let original = row.11 { line = LineID(environment, original) }
+      return ExportedGrant(
+        id: row.1, accountID: row.0, entitlement: row.2, source: row.3, startsAt: row.4,
+        endsAt: row.5, revokedAt: row.6, reason: row.7, recordedAt: row.8, submissionID: row.9,
+        line: line)
+    }
+    return ExportPage(
+      rows: grants,
+      next: grants.count < Self.exportPage ? nil : grants.last.map { ($0.accountID, $0.id) })
+  }
+}
+
+/// What Tenure knows, page by page, for who moves in or out.
+extension Ledger {
+  /// How many rows a page has: enough that the round trip does not count, and little memory.
+  package static let exportPage = 2000
+
+  /// Counts what was imported, and how much of it Apple has confirmed.
+  package func importProgress() async throws -> ImportProgress {
+    let results = try await database.batch([
+      """
+      SELECT count(*), count(*) FILTER (WHERE t.latest_charged_at IS NOT NULL)
+      FROM tenure.original_transaction AS t
+      WHERE EXISTS (
+        SELECT FROM tenure.placement AS p
+        WHERE p.environment = t.environment
+          AND p.original_transaction_id = t.original_transaction_id AND p.transaction_id IS NULL)
+      """,
+      """
+      SELECT count(*)
+      FROM tenure.job AS j
+      JOIN tenure.original_transaction AS t
+        ON t.environment = split_part(j.subject, '/', 1)
+        AND t.original_transaction_id = substr(j.subject, strpos(j.subject, '/') + 1)
+      WHERE j.kind = \(Job.Task.Kind.pollLine) AND j.parked_at IS NOT NULL
+        AND t.latest_charged_at IS NULL
+      """,
+    ])
+    var progress = ImportProgress()
+    (progress.lines, progress.verified) = try results[0].decodeOnly(Int.self, Int.self)
+    progress.unverifiable = try results[1].decodeOnly(Int.self)
+    progress.waiting = max(0, progress.lines - progress.verified - progress.unverifiable)
+    return progress
+  }
+
+  /// A line with the account that it is bound to.
+  package struct ExportedOwner: Hashable, Sendable {
+    package var line: LineID
+    package var accountID: String
+    /// The app; nil: nobody has said.
+    package var bundleID: String?
+    /// What an import named to ask Apple with.
+    package var transactionID: TransactionID?
+  }
+
+  /// A page of the table of lines.
+  ///
+  /// What is exported of it may be less: the page is over when `next` is nil.
+  package struct ExportPage<Row: Sendable, Place: Sendable>: Sendable {
+    package var rows: [Row]
+    /// Behind which the next page begins; nil: this was the last one.
+    package var next: Place?
+  }
+
+  /// Reads the lines behind another that are bound to somebody, in the order of their ids.
+  ///
+  /// A line of which Apple was never heard is whose the import says.
+  package func exportOwners(after last: LineID?) async throws -> ExportPage<ExportedOwner, LineID> {
+    let page = try await linePage(after: last, where: "true")
+    let names = try await accountIDs(of: Set(page.compactMap(\.owner)))
+    let lines = page.map(\.line)
+    let apps = try await bundleIDs(of: lines)
+    let transactions = try await importedTransactions(of: lines)
+    return ExportPage(
+      rows: page.compactMap { row in
+        row.owner.flatMap { names[$0] }.map {
+          ExportedOwner(
+            line: row.line, accountID: $0, bundleID: apps[row.line],
+            transactionID: transactions[row.line])
+        }
+      }, next: page.count < Self.exportPage ? nil : page.last?.line)
+  }
+
+  /// The apps that lines belong to, where anybody has said.
+  private func bundleIDs(of lines: [LineID]) async throws -> [LineID: String] {
+    let found = try await database.query(
+      """
+      SELECT environment, original_transaction_id, bundle_id FROM tenure.line_source
+      WHERE environment = ANY(\(Environment.allCases))
+        AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+        AND bundle_id IS NOT NULL
+      """
+    ).decode(Environment.self, OriginalTransactionID.self, String.self)
+    return Dictionary(
+      found.map { (LineID($0, $1), $2) }, uniquingKeysWith: { first, _ in first })
+  }
+
+  /// What imports named to ask Apple with about lines, beside receipts.
+  private func importedTransactions(of lines: [LineID]) async throws -> [LineID: TransactionID] {
+    let found = try await database.query(
+      """
+      SELECT environment, original_transaction_id, transaction_id FROM tenure.imported_source
+      WHERE environment = ANY(\(Environment.allCases))
+        AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+        AND transaction_id IS NOT NULL
+      """
+    ).decode(Environment.self, OriginalTransactionID.self, TransactionID.self)
+    return Dictionary(
+      found.map { (LineID($0, $1), $2) }, uniquingKeysWith: { first, _ in first })
+  }
+
+  /// Reads the imported lines behind another of which Apple has told nothing yet.
+  package func exportUnverified(after last: LineID?) async throws
+    -> ExportPage<UnverifiedImport, LineID>
+  {
+    let page = try await linePage(after: last, where: "latest_charged_at IS NULL")
+    let names = try await accountIDs(of: Set(page.compactMap(\.owner)))
+    let subjects = page.map { Job.Task.pollLine($0.line).subject }
+    let jobs = Dictionary(
+      try await database.query(
+        """
+        SELECT subject, parked_at, last_error FROM tenure.job
+        WHERE kind = \(Job.Task.Kind.pollLine) AND subject = ANY(\(subjects))
+        """
+      ).decode(String.self, Timestamp?.self, String?.self).map { ($0.0, ($0.1, $0.2)) },
+      uniquingKeysWith: { first, _ in first })
+    return ExportPage(
+      rows: zip(page, subjects).compactMap { row, subject in
+        guard let account = row.owner.flatMap({ names[$0] }) else { return nil }
+        let job = jobs[subject]
+        return UnverifiedImport(
+          line: row.line, accountID: account, givenUpAt: job?.0, reason: job?.1)
+      }, next: page.count < Self.exportPage ? nil : page.last?.line)
+  }
+
+  /// Lines, each with who owns its latest charge or whom it was imported for.
+  private func linePage(after last: LineID?, where condition: SQL) async throws
+    -> [(line: LineID, owner: AccountKey?)]
+  {
+    let rows = try await database.query(
+      """
+      SELECT environment, original_transaction_id, latest_charged_at, latest_owner_key
+      FROM tenure.original_transaction
+      WHERE (environment, original_transaction_id)
+          > (\(last?.environment.rawValue ?? ""), \(last?.originalTransactionID.rawValue ?? ""))
+        AND \(condition)
+      ORDER BY environment, original_transaction_id LIMIT \(Self.exportPage)
+      """
+    ).decode(Environment.self, OriginalTransactionID.self, Timestamp?.self, AccountKey?.self)
+    var page = rows.map { (line: LineID($0.0, $0.1), owner: $0.3) }
+    let unheardOf = rows.filter { $0.2 == nil }.map { LineID($0.0, $0.1) }
+    guard !unheardOf.isEmpty else { return page }
+    var owners: [LineID: AccountKey] = [:]
+    for (environment, lines) in Dictionary(grouping: unheardOf, by: \.environment) {
+      let ids = lines.map(\.originalTransactionID)
+      for (id, account) in try await database.query(
+        """
+        SELECT original_transaction_id, account_key FROM tenure.placement
+        WHERE environment = \(environment) AND original_transaction_id = ANY(\(ids))
+          AND transaction_id IS NULL
+        ORDER BY original_transaction_id, number
+        """
+      ).decode(OriginalTransactionID.self, AccountKey.self) {
+        owners[LineID(environment, id)] = account
+      }
+    }
+    for index in page.indices where page[index].owner == nil {
+      page[index].owner = owners[page[index].line]
+    }
+    return page
+  }
+
+  /// Reads the accounts behind another, in the order of their ids, but for those who were erased.
+  package func exportAccounts(after last: String?, limit: Int) async throws
+    -> ExportPage<String, String>
+  {
+    let page = try await database.query(
+      """
+      SELECT account_id, account_key FROM tenure.account WHERE account_id > \(last ?? "")
+      ORDER BY account_id LIMIT \(limit)
+      """
+    ).decode(String.self, AccountKey.self)
+    return ExportPage(
+      rows: page.filter { AccountID($0.0) != AccountID(Account.pseudonym(of: $0.1)) }.map(\.0),
+      next: page.count < limit ? nil : page.last?.0)
+  }
+}

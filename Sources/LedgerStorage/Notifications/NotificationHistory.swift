@@ -1,0 +1,202 @@
+import Postgres
+package import Subscriptions
+
+/// A reading of Apple's notification history, compared with the inbox.
+package struct NotificationComparison: Hashable, Sendable {
+  package var bundleID: String
+  package var environment: Environment
+  /// What Apple sent from here (inclusive) to there (exclusive).
+  package var windowStart: Timestamp
+  package var windowEnd: Timestamp
+  package var comparedAt: Timestamp
+  /// How many Apple lists.
+  package var listed: Int
+  /// How many of them could not be believed.
+  package var refused: Int
+  /// How many of them had not arrived.
+  package var missing: Int
+  /// When Apple signed the first of those; nil if there are none.
+  package var firstMissingAt: Timestamp?
+  /// How late the latest of those is; nil if there are none.
+  package var longestDelay: Duration?
+
+  package init(
+    bundleID: String, environment: Environment, windowStart: Timestamp, windowEnd: Timestamp,
+    comparedAt: Timestamp, listed: Int = 0, refused: Int = 0, missing: Int = 0,
+    firstMissingAt: Timestamp? = nil, longestDelay: Duration? = nil
+  ) {
+    self.bundleID = bundleID
+    self.environment = environment
+    self.windowStart = windowStart
+    self.windowEnd = windowEnd
+    self.comparedAt = comparedAt
+    self.listed = listed
+    self.refused = refused
+    self.missing = missing
+    self.firstMissingAt = firstMissingAt
+    self.longestDelay = longestDelay
+  }
+
+  /// Counts one that had not arrived.
+  package mutating func addMissing(signedAt: Timestamp?, foundAt: Timestamp) {
+    missing += 1
+    let date = signedAt ?? foundAt
+    firstMissingAt = min(firstMissingAt ?? date, date)
+    longestDelay = max(longestDelay ?? .zero, foundAt - date)
+  }
+}
+
+/// What was missed of Apple's notifications.
+extension Ledger {
+  /// Has Apple's notification history compared with the inbox, at that time at the latest.
+  ///
+  /// A comparison that is due earlier stays as it is; one that is under way is done once more,
+  /// since it may have read too early.
+  package func scheduleComparison(
+    bundleID: String, environment: Environment, at moment: Timestamp
+  ) async throws {
+    _ = try await database.execute(
+      Self.scheduleComparison(bundleID: bundleID, environment: environment, at: moment))
+    bell.ring(.jobs)
+  }
+
+  static func scheduleComparison(
+    bundleID: String, environment: Environment, at moment: Timestamp
+  ) -> SQL {
+    let schedule = Job.schedule(
+      .compareNotifications(bundleID: bundleID, environment), runAt: moment, at: moment)
+    return """
+      \(schedule)
+      WHERE tenure.job.run_at > excluded.run_at OR tenure.job.parked_at IS NOT NULL
+        OR tenure.job.locked_until IS NOT NULL
+      """
+  }
+
+  /// Where the last comparison ended; nil: there was none.
+  package func lastComparisonEnd(
+    bundleID: String, environment: Environment
+  ) async throws -> Timestamp? {
+    try await database.query(
+      """
+      SELECT max(window_end) FROM tenure.notification_comparison
+      WHERE bundle_id = \(bundleID) AND environment = \(environment)
+      """
+    ).decodeOnly(Timestamp?.self)
+  }
+
+  /// Which of these notifications are not in the inbox.
+  package func missingNotifications(among ids: [String]) async throws -> Set<ExactText> {
+    guard !ids.isEmpty else { return [] }
+    let known = try await database.query(
+      "SELECT notification_id FROM tenure.notification WHERE notification_id = ANY(\(ids))"
+    ).decode(String.self)
+    return Set(ids.map(ExactText.init(_:))).subtracting(known.map(ExactText.init(_:)))
+  }
+
+  /// Records what a comparison came to, and has the job come again, in one database transaction.
+  ///
+  /// What a worker found that was killed before it came here counts, too: it is in the inbox, found
+  /// after the comparison before.
+  ///
+  /// - Parameters:
+  ///   - comparison: What was counted.
+  ///   - job: The job that compared.
+  ///   - next: When to compare again.
+  /// - Returns: What is recorded.
+  /// - Throws: What the database says.
+  package func record(
+    _ comparison: NotificationComparison, by job: Job, next: Timestamp
+  ) async throws -> NotificationComparison {
+    let insert: SQL = """
+      WITH found AS (
+        SELECT count(*) AS number, min(coalesce(signed_at, received_at)) AS first_at,
+          (extract(epoch FROM max(received_at - signed_at)) * 1000)::bigint AS delay_ms
+        FROM tenure.notification
+        WHERE arrival = 'history' AND bundle_id = \(comparison.bundleID)
+          AND environment = \(comparison.environment)
+          AND received_at > (
+            SELECT coalesce(max(compared_at), '-infinity') FROM tenure.notification_comparison
+            WHERE bundle_id = \(comparison.bundleID) AND environment = \(comparison.environment))
+      ),
+      counted AS (
+        SELECT least(\(comparison.listed), greatest(\(comparison.missing), number)) AS missing,
+          least(\(comparison.firstMissingAt), first_at) AS first_at,
+          greatest(\(comparison.longestDelay?.inMilliseconds), delay_ms, 0) AS delay_ms
+        FROM found
+      )
+      INSERT INTO tenure.notification_comparison (bundle_id, environment, window_start, window_end,
+        compared_at, listed, refused, missing, first_missing_at, longest_delay_ms)
+      SELECT \(comparison.bundleID), \(comparison.environment), \(comparison.windowStart),
+        \(comparison.windowEnd), \(comparison.comparedAt), \(comparison.listed),
+        \(comparison.refused), missing, CASE WHEN missing > 0 THEN first_at END,
+        CASE WHEN missing > 0 THEN delay_ms END
+      FROM counted
+      RETURNING missing, first_missing_at, longest_delay_ms
+      """
+    let results = try await database.batch(
+      [insert] + job.repetition(at: next, now: comparison.comparedAt))
+    bell.ring(.jobs)
+    var recorded = comparison
+    let (missing, first, delay) = try results[0].decodeOnly(
+      Int.self, Timestamp?.self, Int64?.self)
+    recorded.missing = missing
+    recorded.firstMissingAt = first
+    recorded.longestDelay = delay.map { .milliseconds($0) }
+    return recorded
+  }
+
+  /// The comparisons of all apps, the last one first.
+  package func comparisons(limit: Int) async throws -> [NotificationComparison] {
+    try await database.query(
+      """
+      SELECT bundle_id, environment, window_start, window_end, compared_at, listed, refused,
+        missing, first_missing_at, longest_delay_ms
+      FROM tenure.notification_comparison ORDER BY comparison_id DESC LIMIT \(limit)
+      """
+    ).decode(
+      String.self, Environment.self, Timestamp.self, Timestamp.self, Timestamp.self, Int.self,
+      Int.self, Int.self, Timestamp?.self, Int64?.self
+    ).map {
+      NotificationComparison(
+        bundleID: $0, environment: $1, windowStart: $2, windowEnd: $3, comparedAt: $4, listed: $5,
+        refused: $6, missing: $7, firstMissingAt: $8, longestDelay: $9.map { .milliseconds($0) })
+    }
+  }
+}
+
+extension Ledger {
+  /// Notes that a server is alive, and has histories compared now where none was for a while.
+  ///
+  /// Both in one database transaction: Apple's notification histories are compared with the inbox.
+  /// Several servers may run: whichever was alive last counts.
+  ///
+  /// - Parameters:
+  ///   - now: When.
+  ///   - pause: How long none may be alive before anything is missed.
+  ///   - histories: The apps whose histories Apple can be asked for.
+  /// - Returns: When a server was alive last before, nil: never; and whether that is too long ago.
+  /// - Throws: What the database says.
+  package func beat(
+    at now: Timestamp, longestPause pause: Duration,
+    histories: [(bundleID: String, environment: Environment)]
+  ) async throws -> (last: Timestamp?, isLate: Bool) {
+    let (last, isLate) = try await database.withTransaction { transaction in
+      let last = try await transaction.batch([
+        "SELECT max(alive_at) FROM tenure.program_heartbeat WHERE program = 'serve'",
+        """
+        INSERT INTO tenure.program_heartbeat AS known (program, alive_at) VALUES ('serve', \(now))
+        ON CONFLICT (program) DO UPDATE SET alive_at = greatest(known.alive_at, excluded.alive_at)
+        """,
+      ])[0].decodeOnly(Timestamp?.self)
+      let isLate = last.map { now - $0 > pause } ?? true
+      try await transaction.commit(
+        with: isLate
+          ? histories.map {
+            Self.scheduleComparison(bundleID: $0.bundleID, environment: $0.environment, at: now)
+          } : [])
+      return (last, isLate)
+    }
+    if isLate { bell.ring(.jobs) }
+    return (last, isLate)
+  }
+}

@@ -1,0 +1,387 @@
+package import Foundation
+import Postgres
+package import Subscriptions
+
+/// An order with its account and the charge that fulfilled it.
+package struct StoredOrder: Hashable, Sendable {
+  package let order: PurchaseOrder
+  package let accountID: String
+  package let appAccountToken: UUID
+  package let fulfilledAt: Timestamp?
+  package let environment: Environment?
+  package let transactionID: TransactionID?
+  /// When it expires unless somebody pays for it.
+  package let expiresAt: Timestamp
+
+  /// How long an order waits for its payment, unless a setting says otherwise.
+  package static let lifetime: Duration = .days(7)
+
+  /// The order as it is answered at a moment: expired if nobody has paid for it in time.
+  ///
+  /// Nothing has to run for that. A late charge still fulfils the order, because the money has been
+  /// paid.
+  package func answered(at now: Timestamp) -> StoredOrder {
+    guard order.status == .open, now >= expiresAt else { return self }
+    var order = order
+    order.status = .expired
+    return StoredOrder(
+      order: order, accountID: accountID, appAccountToken: appAccountToken,
+      fulfilledAt: fulfilledAt, environment: environment, transactionID: transactionID,
+      expiresAt: expiresAt)
+  }
+}
+
+extension StoredOrder {
+  /// The statements that read an order of an account; ``init(_:of:from:)`` reads their results.
+  static func select(_ id: UUID, of account: AccountKey) -> [SQL] {
+    [
+      """
+      SELECT product_id, status, created_at, fulfilled_at, environment, transaction_id
+      FROM tenure.purchase_order WHERE account_key = \(account) AND order_id = \(id)
+      """,
+      """
+      SELECT account_id, app_account_token FROM tenure.account_by_key
+      WHERE account_key = \(account)
+      """,
+    ]
+  }
+
+  /// Nil if the account has no order of this id.
+  init?(_ id: UUID, of account: AccountKey, lifetime: Duration, from results: [Rows]) throws {
+    guard
+      let (product, status, createdAt, fulfilledAt, environment, transaction) =
+        try results[0].decodeFirst(
+          ProductID.self, PurchaseOrder.Status.self, Timestamp.self, Timestamp?.self,
+          Environment?.self, TransactionID?.self),
+      let (name, token) = try results[1].decodeFirst(String.self, UUID.self)
+    else { return nil }
+    self.init(
+      order: PurchaseOrder(
+        id: id, account: account, productID: product, createdAt: createdAt, status: status),
+      accountID: name, appAccountToken: token, fulfilledAt: fulfilledAt,
+      environment: environment, transactionID: transaction, expiresAt: createdAt + lifetime)
+  }
+}
+
+extension Ledger {
+  /// Opens an order, creating the account if it is new, with the job that lets it expire.
+  ///
+  /// An order that is opened for a merged account is the other account's.
+  ///
+  /// - Throws: ``LedgerError/unknownProduct(_:)``, ``LedgerError/erasedAccount(_:)``.
+  package func openOrder(
+    accountID: String, productID: ProductID, at now: Timestamp
+  ) async throws -> StoredOrder {
+    let known = try await database.query(
+      "SELECT 1 FROM tenure.product WHERE product_id = \(productID) LIMIT 1")
+    guard known.count == 1 else { throw LedgerError.unknownProduct(productID) }
+    while true {
+      let account = try await successor(of: findOrCreateAccount(accountID, at: now))
+      guard !account.isErased else { throw LedgerError.erasedAccount(accountID) }
+      let order = PurchaseOrder(
+        id: UUID(), account: account.key, productID: productID, createdAt: now, status: .open)
+      if try await insert(order, of: account, at: now) {
+        return StoredOrder(
+          order: order, accountID: account.id, appAccountToken: account.appAccountToken,
+          fulfilledAt: nil, environment: nil, transactionID: nil, expiresAt: now + orderLifetime)
+      }
+    }
+  }
+
+  /// Writes a new order, unless its account has been merged or erased since it was read.
+  private func insert(_ order: PurchaseOrder, of account: Account, at now: Timestamp) async throws
+    -> Bool
+  {
+    try await database.withTransaction { transaction in
+      // A merge or an erasure moves the orders that it finds, with the row locked.
+      let rows = try await transaction.query(
+        """
+        SELECT account_key, merged_into_key FROM tenure.account WHERE account_id = \(account.id)
+        FOR KEY SHARE
+        """)
+      guard let (key, into) = try rows.decodeFirst(AccountKey.self, AccountKey?.self),
+        key == account.key, into == nil
+      else {
+        await transaction.rollBack()
+        return false
+      }
+      try await transaction.commit(with: [
+        """
+        INSERT INTO tenure.purchase_order (account_key, order_id, product_id, status, created_at)
+        VALUES (\(order.account), \(order.id), \(order.productID), \(order.status),
+          \(order.createdAt))
+        """,
+        """
+        INSERT INTO tenure.purchase_order_account (order_id, account_key)
+        VALUES (\(order.id), \(order.account))
+        """,
+        Job.insert(.expireOrder(order.id), runAt: now + orderLifetime, at: now),
+      ])
+      return true
+    }
+  }
+
+  /// Finds an order; nil if there is none of this id.
+  package func order(_ id: UUID) async throws -> StoredOrder? {
+    guard
+      let account = try await database.query(Self.select(accountOfOrder: id))
+        .decodeFirst(AccountKey.self)
+    else { return nil }
+    return try await order(id, of: account)
+  }
+
+  /// Finds an order of an account; nil if the account has none of this id.
+  package func order(_ id: UUID, of account: AccountKey) async throws -> StoredOrder? {
+    try StoredOrder(
+      id, of: account, lifetime: orderLifetime,
+      from: await database.batch(StoredOrder.select(id, of: account)))
+  }
+
+  /// Lets orders expire that nobody has paid for, and tells their accounts, in one commit.
+  ///
+  /// - Parameters:
+  ///   - jobs: Claimed by one worker; the task of each is ``Job/Task/expireOrder(_:)``.
+  ///   - now: The moment.
+  /// - Returns: The jobs that are still to be done, one by one: of several orders none is waited
+  ///   for, since whoever has it may wait for another of them.
+  /// - Throws: What the database says.
+  package func expire(_ jobs: [Job], at now: Timestamp) async throws -> [Job] {
+    var jobOf: [UUID: Job] = [:]
+    for job in jobs {
+      guard case .expireOrder(let id) = job.task else {
+        preconditionFailure("The job is to let an order expire.")
+      }
+      jobOf[id] = job
+    }
+    let isAlone = jobs.count == 1
+    let (left, hasNews) = try await database.withTransaction { transaction in
+      let owners = try await accounts(ofOrders: Set(jobOf.keys), in: transaction)
+      let locks = owners.sorted { ($0.value, $0.key.uuidString) < ($1.value, $1.key.uuidString) }
+        .map { Self.lock(order: $0.key, of: $0.value, waits: isAlone) }
+      let results = try await transaction.batch(locks + [KnownAccount.select(Set(owners.values))])
+      let orders = try results.dropLast().flatMap(Self.orders(from:))
+      let known = try results.last.map(KnownAccount.accounts(from:)) ?? [:]
+
+      let busy = isAlone ? [] : Set(owners.keys).subtracting(orders.map(\.id))
+      let waiting = orders.filter { $0.status == .open && now < $0.createdAt + orderLifetime }
+      let expiring = orders.filter { $0.status == .open && $0.createdAt + orderLifetime <= now }
+      let undone = busy.union(waiting.map(\.id))
+      let told = expiring.compactMap { order in
+        known[order.account].flatMap { $0.erasedAt == nil ? (order, $0.id) : nil }
+      }
+      var statements = Self.expire(expiring)
+      // As with all that accounts are told: they are locked, so that the events of each are in one
+      // order.
+      statements += ToldAccount.lock(Set(told.map(\.1)))
+      statements += EventRow.insert(told.map { $0.0.expiry(at: $0.0.createdAt + orderLifetime) })
+      statements += jobOf.filter { !undone.contains($0.key) }.map(\.value).completion
+      for order in waiting {
+        guard let job = jobOf[order.id] else { continue }
+        statements += job.repetition(at: order.createdAt + orderLifetime, now: now)
+      }
+      try await transaction.commit(with: statements)
+      return (busy.compactMap { jobOf[$0] }, !told.isEmpty)
+    }
+    if hasNews { bell.ring(.events) }
+    return left
+  }
+
+  private static func expire(_ orders: [PurchaseOrder]) -> [SQL] {
+    orders.map { order in
+      """
+      UPDATE tenure.purchase_order SET status = 'expired'
+      WHERE account_key = \(order.account) AND order_id = \(order.id)
+      """
+    }
+  }
+
+  private static func select(accountOfOrder id: UUID) -> SQL {
+    "SELECT account_key FROM tenure.purchase_order_account WHERE order_id = \(id)"
+  }
+
+  /// The accounts that opened orders.
+  func accounts(ofOrders ids: Set<UUID>, in transaction: Transaction) async throws
+    -> [UUID: AccountKey]
+  {
+    let rows = try await transaction.query(
+      """
+      SELECT order_id, account_key FROM tenure.purchase_order_account
+      WHERE order_id = ANY(\(Array(ids)))
+      """)
+    return Dictionary(uniqueKeysWithValues: try rows.decode(UUID.self, AccountKey.self).map { $0 })
+  }
+
+  /// Locks and reads an order of an account; ``orders(from:)`` reads the result.
+  ///
+  /// - Parameters:
+  ///   - id: The order.
+  ///   - account: Whose it is.
+  ///   - waits: Whether it waits while somebody else has locked it; else there is no row then.
+  /// - Returns: The statement.
+  static func lock(order id: UUID, of account: AccountKey, waits: Bool = true) -> SQL {
+    """
+    SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
+    WHERE account_key = \(account) AND order_id = \(id)
+    FOR UPDATE\(waits ? "" : " SKIP LOCKED" as SQL)
+    """
+  }
+
+  /// Locks and reads the orders of an account for some products that a charge can fulfil;
+  /// ``orders(from:)`` reads the result.
+  ///
+  /// Expired ones that are too old for any of the charges are neither locked nor read.
+  ///
+  /// - Parameters:
+  ///   - account: The account.
+  ///   - products: The products of the charges.
+  ///   - times: The times at which orders for the charges were opened.
+  ///   - named: The order that a submission names, and the lines of its charges: adds that order,
+  ///     and those that charges of these lines fulfilled without naming them.
+  /// - Returns: The statement.
+  static func lockOrdersAwaitingPayment(
+    of account: AccountKey, for products: Set<ProductID>, opened times: PurchaseOrder.OpeningTimes,
+    and named: (id: UUID, lines: Set<OriginalTransactionID>)? = nil
+  ) -> SQL {
+    let others: SQL? = named.map { id, lines in
+      """
+      OR order_id = \(id)
+      OR fulfilled_at IS NOT NULL AND NOT is_named
+        AND original_transaction_id = ANY(\(Array(lines)))
+      """
+    }
+    return """
+      SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
+      WHERE account_key = \(account) AND (product_id = ANY(\(products.sorted()))
+        AND created_at <= \(times.latest)
+        AND (status = 'open' OR status = 'expired' AND created_at >= \(times.earliest))
+        \(others ?? ""))
+      ORDER BY order_id
+      FOR UPDATE
+      """
+  }
+
+  static func orders(from rows: Rows) throws -> [PurchaseOrder] {
+    try rows.decode(
+      UUID.self, AccountKey.self, ProductID.self, Timestamp.self, PurchaseOrder.Status.self
+    ).map {
+      PurchaseOrder(id: $0, account: $1, productID: $2, createdAt: $3, status: $4)
+    }
+  }
+
+  /// The statements that let a charge fulfil an order.
+  static func fulfil(
+    _ order: PurchaseOrder, by charge: Charge, isNamed: Bool, at now: Timestamp
+  ) -> [SQL] {
+    [
+      """
+      UPDATE tenure.purchase_order SET status = 'fulfilled', fulfilled_at = \(now),
+        is_named = \(isNamed), environment = \(charge.id.line.environment),
+        original_transaction_id = \(charge.id.line.originalTransactionID),
+        transaction_id = \(charge.id.transactionID)
+      WHERE account_key = \(order.account) AND order_id = \(order.id)
+      """,
+      Job.delete(.expireOrder(order.id)),
+    ]
+  }
+
+  /// Notes that a submission has named the order that its charge had fulfilled before.
+  static func nameOrder(_ order: PurchaseOrder) -> SQL {
+    """
+    UPDATE tenure.purchase_order SET is_named = true
+    WHERE account_key = \(order.account) AND order_id = \(order.id) AND NOT is_named
+    """
+  }
+
+  /// The statements that open an order again, with the job that lets it expire.
+  ///
+  /// - Parameters:
+  ///   - order: The order.
+  ///   - now: The moment.
+  /// - Returns: The statements.
+  func reopen(_ order: PurchaseOrder, at now: Timestamp) -> [SQL] {
+    [
+      """
+      UPDATE tenure.purchase_order SET status = 'open', fulfilled_at = NULL, is_named = false,
+        environment = NULL, original_transaction_id = NULL, transaction_id = NULL
+      WHERE account_key = \(order.account) AND order_id = \(order.id)
+      """,
+      Job.insert(.expireOrder(order.id), runAt: order.createdAt + orderLifetime, at: now),
+    ]
+  }
+
+  /// The statement that lets a transaction name the order that its charge fulfilled.
+  static func set(_ order: UUID?, on transaction: TransactionKey) -> SQL {
+    """
+    UPDATE tenure.store_transaction SET order_id = \(order)
+    WHERE environment = \(transaction.line.environment)
+      AND original_transaction_id = \(transaction.line.originalTransactionID)
+      AND transaction_id = \(transaction.transactionID)
+      AND product_id = \(transaction.productID)
+    """
+  }
+
+  /// The statement that follows a charge's refund, or the refund's reversal, on its order.
+  static func refund(_ order: UUID, of account: AccountKey, isRefunded: Bool) -> SQL {
+    """
+    UPDATE tenure.purchase_order SET status = \(isRefunded ? "refunded" : "fulfilled")
+    WHERE account_key = \(account) AND order_id = \(order)
+      AND status = \(isRefunded ? "fulfilled" : "refunded")
+    """
+  }
+}
+
+extension PurchaseOrder {
+  /// What its account is told when it expires.
+  fileprivate func expiry(at moment: Timestamp) -> LedgerEvent {
+    var data = EventData()
+    data.orderID = id.uuidString.lowercased()
+    data.productID = productID
+    return LedgerEvent(.orderExpired, at: moment, account: account, data: data)
+  }
+}
+
+extension Ledger {
+  /// Acknowledges that what a charge paid for was delivered: once for a charge and its aliases.
+  ///
+  /// A delivery that was acknowledged before a refund stays so, and repeating the call says when.
+  ///
+  /// - Parameters:
+  ///   - transaction: The charge, or an alias of it.
+  ///   - account: The account that it was delivered to.
+  ///   - now: The time of the delivery.
+  /// - Returns: The time of the first acknowledgement; `isFirst` in the one call that set it. Nil
+  ///   if the account does not own the charge.
+  /// - Throws: ``LedgerError/revokedCharge(_:)`` for the first acknowledgement of a revoked charge.
+  package func acknowledgeDelivery(
+    of transaction: TransactionKey, by account: AccountKey, at now: Timestamp
+  ) async throws -> (deliveredAt: Timestamp, isFirst: Bool)? {
+    try await database.withTransaction { database in
+      // Locked, because another transaction that was delivered may just become an alias.
+      var reader = FamilyReader(isLocking: true)
+      try await reader.read([transaction.line], in: database)
+      guard let family = reader.families.first,
+        let charge = family.rule.position(of: transaction).map({ family.rule.charges[$0] }),
+        family.line.decisions[charge.id]?.decision.owner == account
+      else { return nil }
+      if let deliveredAt = family.fulfilment(of: charge).deliveredAt { return (deliveredAt, false) }
+      guard charge.revocation == nil else { throw LedgerError.revokedCharge(charge.id) }
+      guard let row = family.rows[charge.id] else {
+        preconditionFailure("The transaction that names a charge has a row.")
+      }
+      var fulfilment = family.members[charge.id.line]?.fulfilments[charge.id] ?? Fulfilment()
+      let counted = CountedCharge(row, fulfilment)
+      fulfilment.deliveredAt = now
+      try await database.commit(
+        with: [
+          """
+          UPDATE tenure.store_transaction SET delivered_at = \(now)
+          WHERE environment = \(charge.id.line.environment)
+            AND original_transaction_id = \(charge.id.line.originalTransactionID)
+            AND transaction_id = \(charge.id.transactionID)
+            AND product_id = \(charge.id.productID)
+          """
+        ] + ChargeSums.change(of: charge.id, from: counted, to: CountedCharge(row, fulfilment)))
+      return (now, true)
+    }
+  }
+}

@@ -1,0 +1,167 @@
+import Crypto
+import Foundation
+import Postgres
+import Subscriptions
+
+/// A ledger entry in the form in which it is stored and hashed.
+///
+/// The body is JSON with sorted keys; what is hashed is the stored bytes, so that a later encoder
+/// can write another form under another format number without disturbing any chain.
+struct StoredEntry: Hashable, Sendable {
+  /// The format that this version writes.
+  static let currentFormat: Int16 = 1
+
+  var line: LineID
+  var number: Int
+  var recordedAt: Timestamp
+  var kind: String
+  var evidenceDate: Timestamp?
+  var source: EntrySource
+  var format: Int16
+  var body: String
+  var hash: [UInt8]
+
+  /// Puts an entry into its stored form, chained to the one before.
+  ///
+  /// - Throws: Whatever the encoder throws; no entry of ours makes it.
+  init(_ entry: LedgerEntry, source: EntrySource, after previousHash: [UInt8]?) throws {
+    line = entry.line
+    number = entry.number
+    recordedAt = entry.recordedAt
+    kind = entry.content.kind.rawValue
+    evidenceDate = entry.content.evidenceDate
+    self.source = source
+    format = Self.currentFormat
+    body = try entry.content.encodedBody()
+    hash = []
+    hash = chainedHash(after: previousHash)
+  }
+
+  /// Takes an entry as it is stored.
+  init(
+    line: LineID, number: Int, recordedAt: Timestamp, kind: String, evidenceDate: Timestamp?,
+    source: EntrySource, format: Int16, body: String, hash: [UInt8]
+  ) {
+    self.line = line
+    self.number = number
+    self.recordedAt = recordedAt
+    self.kind = kind
+    self.evidenceDate = evidenceDate
+    self.source = source
+    self.format = format
+    self.body = body
+    self.hash = hash
+  }
+
+  /// The hash that this entry must have after `previousHash`: SHA-256 over the previous hash and,
+  /// each with its length before it, every column.
+  func chainedHash(after previousHash: [UInt8]?) -> [UInt8] {
+    var hasher = SHA256()
+    hasher.update(data: previousHash ?? [UInt8](repeating: 0, count: SHA256.byteCount))
+    let fields = [
+      String(format), line.environment.rawValue, line.originalTransactionID.rawValue,
+      String(number), String(recordedAt.milliseconds), kind,
+      evidenceDate.map { String($0.milliseconds) } ?? "", source.kind.rawValue, source.id ?? "",
+      body,
+    ]
+    for field in fields {
+      hasher.update(data: Array("\(field.utf8.count):".utf8))
+      hasher.update(data: Array(field.utf8))
+    }
+    return Array(hasher.finalize())
+  }
+
+  /// Reads the entry's content.
+  ///
+  /// - Throws: ``LedgerError/unreadableEntry`` for a format, kind or body that this version can't
+  /// read.
+  func entry() throws -> LedgerEntry {
+    guard format == Self.currentFormat, let kind = LedgerEntry.Kind(rawValue: kind),
+      let content = try? LedgerEntry.Content(kind: kind, body: body, line: line)
+    else { throw LedgerError.unreadableEntry(line: line, number: number) }
+    return LedgerEntry(line: line, number: number, recordedAt: recordedAt, content: content)
+  }
+}
+
+extension LedgerEntry.Content {
+  /// The body of a link: the line that another one continues.
+  private struct Link: Codable {
+    var previous: LineID
+  }
+
+  /// The body of a confirmation: the date of Apple's answer.
+  private struct Confirmation: Codable {
+    var asOf: Timestamp
+  }
+
+  /// Writes the body.
+  ///
+  /// The kind is not part of it: it stands beside.
+  fileprivate func encodedBody() throws -> String {
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+    let data =
+      switch self {
+      case .evidence(.transaction(let record)): try encoder.encode(record)
+      case .evidence(.renewalStatus(let status, _)): try encoder.encode(status)
+      case .evidence(.link(_, let previous)): try encoder.encode(Link(previous: previous))
+      case .confirmation(let asOf): try encoder.encode(Confirmation(asOf: asOf))
+      case .act(.claim(let claim)): try encoder.encode(claim)
+      case .act(.placement(let placement)): try encoder.encode(placement)
+      case .act(.linePlacement(let placement)): try encoder.encode(placement)
+      case .ownership(let change): try encoder.encode(change)
+      }
+    return String(decoding: data, as: UTF8.self)
+  }
+
+  fileprivate init(kind: LedgerEntry.Kind, body: String, line: LineID) throws {
+    let data = Data(body.utf8)
+    let decoder = JSONDecoder()
+    self =
+      switch kind {
+      case .transaction:
+        .evidence(.transaction(try decoder.decode(TransactionRecord.self, from: data)))
+      case .renewalStatus:
+        .evidence(
+          .renewalStatus(try decoder.decode(RenewalStatus.self, from: data), line: line))
+      case .link:
+        .evidence(.link(line: line, previous: try decoder.decode(Link.self, from: data).previous))
+      case .confirmation:
+        .confirmation(asOf: try decoder.decode(Confirmation.self, from: data).asOf)
+      case .claim: .act(.claim(try decoder.decode(Claim.self, from: data)))
+      case .placement: .act(try Self.placement(from: data, decoder))
+      case .decided, .claimed, .corrected, .placed:
+        .ownership(try decoder.decode(OwnershipChange.self, from: data))
+      }
+  }
+
+  /// What was placed: a line, where the body says until when it was bought, and else a charge.
+  private static func placement(from data: Data, _ decoder: JSONDecoder) throws -> Act {
+    if let placement = try? decoder.decode(LinePlacement.self, from: data) {
+      return .linePlacement(placement)
+    }
+    return .placement(try decoder.decode(Placement.self, from: data))
+  }
+}
+
+/// Where an entry comes from, and which one.
+package struct EntrySource: Hashable, Sendable {
+  /// The ways in which anything gets into the ledger.
+  package enum Kind: String, CaseIterable, Sendable, PostgresEncodable, PostgresDecodable {
+    case receipt
+    case signedTransaction = "signed_transaction"
+    case notification
+    case poll
+    case administrator
+    case `import`
+  }
+
+  package var kind: Kind
+  /// The submission's, notification's or administrator's identifier.
+  package var id: String?
+
+  package init(_ kind: Kind, id: String?) {
+    self.kind = kind
+    self.id = id
+  }
+}

@@ -1,0 +1,322 @@
+package import Postgres
+package import Subscriptions
+
+extension Ledger {
+  /// How many changes are folded at once: some tens of milliseconds' work.
+  private static let foldingBatch = 1000
+  /// How many batches one job does, so that it ends before its lease does.
+  private static let foldingBatches = 200
+  /// How often changes are folded: until then reports add them up themselves.
+  private static let foldingInterval: Duration = .seconds(10)
+
+  /// The same after changes that could not be folded.
+  private static let foldingIntervalAfterFaults: Duration = .minutes(1)
+
+  /// Folds the changes of sums that recordings left into the sums by the day, of movements and of
+  /// charges, and plans the next time.
+  ///
+  /// Recordings only ever add rows, so that none waits for another's sum. What a change comes to is
+  /// among the sums or still to be added up at any moment, and never both. A change that can't be
+  /// folded stays, and the others are folded without it.
+  ///
+  /// - Parameters:
+  ///   - job: The claimed job.
+  ///   - now: The time from which the next run is planned.
+  /// - Returns: The errors of the changes that could not be folded.
+  /// - Throws: Database errors that concern no single change.
+  @discardableResult
+  package func foldMovements(_ job: Job, at now: Timestamp) async throws -> [PostgresError] {
+    var movements = Folding(table: "movement_change", summing: Self.movementSums)
+    var charges = Folding(table: "charge_change", summing: ChargeSums.fold)
+    var isDone = false
+    for _ in 0..<Self.foldingBatches where !isDone {
+      let page = max(try await fold(&movements), try await fold(&charges))
+      isDone = page < Self.foldingBatch
+    }
+    let faults = movements.faults + charges.faults
+    let pause: Duration =
+      !isDone ? .zero : faults.isEmpty ? Self.foldingInterval : Self.foldingIntervalAfterFaults
+    _ = try await database.batch(job.repetition(at: now + pause, now: now))
+    return faults.map(\.error)
+  }
+
+  /// The changes of one table that are folded.
+  private struct Folding {
+    struct Change {
+      var line: OriginalTransactionID
+      var id: Int64
+    }
+
+    let table: String
+    /// The statement that adds up some changes of some lines.
+    let summing: ([OriginalTransactionID], [Int64]) -> SQL
+    var faults: [(change: Int64, error: PostgresError)] = []
+  }
+
+  /// Folds one page of changes, and returns how many changes it has.
+  private func fold(_ folding: inout Folding) async throws -> Int {
+    let page = try await database.query(
+      """
+      SELECT original_transaction_id, change_id FROM tenure.\(unescaped: folding.table)
+      WHERE change_id <> ALL(\(folding.faults.map(\.change)))
+      LIMIT \(Self.foldingBatch)
+      """
+    ).decode(OriginalTransactionID.self, Int64.self).map { Folding.Change(line: $0, id: $1) }
+    try await fold(page[...], &folding)
+    return page.count
+  }
+
+  /// Folds some changes together; if one of them can't be folded, each half without the other.
+  private func fold(_ changes: ArraySlice<Folding.Change>, _ folding: inout Folding) async throws {
+    guard let first = changes.first else { return }
+    do {
+      try await take(changes, folding)
+    } catch let error as PostgresError where error.sqlState?.errorClass == "22" {
+      guard changes.count > 1 else {
+        folding.faults.append((first.id, error))
+        return
+      }
+      try await fold(changes.prefix(changes.count / 2), &folding)
+      try await fold(changes.dropFirst(changes.count / 2), &folding)
+    }
+  }
+
+  /// Takes some changes and adds what they come to.
+  ///
+  /// Statements of their own, because changes are in the shards of their lines, where there are
+  /// shards, and sums are not. If another worker took one of the changes, nothing is done.
+  private func take(_ changes: ArraySlice<Folding.Change>, _ folding: Folding) async throws {
+    let (lines, ids) = (Array(Set(changes.map(\.line))), changes.map(\.id))
+    try await database.withTransaction(isolation: .readCommitted) { transaction in
+      let taken = try await transaction.batch([
+        folding.summing(lines, ids),
+        """
+        DELETE FROM tenure.\(unescaped: folding.table)
+        WHERE original_transaction_id = ANY(\(lines)) AND change_id = ANY(\(ids))
+        """,
+      ])[1].affectedRows
+      if taken != changes.count { await transaction.rollBack() }
+    }
+  }
+
+  /// What changes come to: the movements that each added, less those that it closed.
+  private static func movementSums(
+    of lines: [OriginalTransactionID], in changes: [Int64]
+  ) -> SQL {
+    """
+    INSERT INTO tenure.movement_day AS d (environment, basis, kind, day, cohort, cause,
+      product_id, ownership_type, period_type, currency, price_source, number,
+      amount_milliunits, mrr_twelfths)
+    SELECT m.environment, b.basis, m.kind, b.day, b.cohort, b.summed_cause, m.product_id,
+      m.ownership_type, m.period_type, coalesce(m.currency, ''), coalesce(m.price_source, ''),
+      sum(s.sign * m.number), sum(s.sign * m.amount_milliunits), sum(s.sign * m.mrr_twelfths)
+    \(changedMovements)
+    WHERE c.original_transaction_id = ANY(\(lines)) AND c.change_id = ANY(\(changes))
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+    ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+    \(addingToSums)
+    """
+  }
+
+  /// Each change `c` with its movements `m`, their signs `s` and how they are summed up, `b`.
+  static let changedMovements: SQL = """
+    FROM tenure.movement_change AS c
+    JOIN tenure.movement AS m ON m.environment = c.environment
+      AND m.original_transaction_id = c.original_transaction_id
+      AND c.change_id IN (m.opened_by, m.closed_by)
+    CROSS JOIN LATERAL (
+      SELECT CASE WHEN m.opened_by = c.change_id THEN 1::bigint ELSE -1 END AS sign
+    ) AS s
+    CROSS JOIN LATERAL tenure.movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths)
+      AS b
+    """
+
+  /// What becomes of a sum that is there already.
+  static let addingToSums: SQL = """
+    ON CONFLICT (environment, basis, kind, day, cohort, cause, product_id, ownership_type,
+      period_type, currency, price_source)
+    DO UPDATE SET number = d.number + excluded.number,
+      amount_milliunits = d.amount_milliunits + excluded.amount_milliunits,
+      mrr_twelfths = d.mrr_twelfths + excluded.mrr_twelfths
+    """
+}
+
+/// What reports count of a charge, of a row of `store_transaction`: what `charge_basis` takes.
+struct CountedCharge: Hashable, Sendable {
+  private let rule: Decision.Rule
+  private let decidedAt: Timestamp
+  private let correctedAt: Timestamp?
+  private let chargedAt: Timestamp
+  private let kind: ChargeKind
+  private let productType: ProductType?
+  private let ownershipType: OwnershipType
+  private let isOwned: Bool
+  private let isRevoked: Bool
+  private let isOrdered: Bool
+  private let isDelivered: Bool
+
+  /// - Returns: Nil for an alias: nothing is counted of it.
+  init?(_ row: TransactionRow, _ fulfilment: Fulfilment?) {
+    guard let recorded = row.recorded else { return nil }
+    rule = recorded.decision.rule
+    decidedAt = recorded.decidedAt
+    correctedAt = recorded.correctedAt
+    chargedAt = row.transaction.chargedAt
+    // As ChargeSums.kind.
+    let isRenewed = [.renewedAtPeriodEnd, .recoveredFromBillingProblem]
+      .contains(recorded.decision.finding.ground)
+    kind = row.transaction.kind == .unknown && isRenewed ? .renewal : row.transaction.kind
+    productType = row.transaction.productType
+    ownershipType = row.transaction.ownershipType
+    isOwned = recorded.decision.owner != nil
+    isRevoked = row.transaction.revocation.current != nil
+    isOrdered = fulfilment?.orderID != nil
+    isDelivered = fulfilment?.deliveredAt != nil
+  }
+
+  /// The values of a row of `charge_change`.
+  fileprivate func values(_ key: TransactionKey, _ number: Int) -> SQL {
+    """
+    (\(key.line.environment), \(key.line.originalTransactionID), \(key.productID), \(number),
+      \(rule), \(decidedAt), \(correctedAt), \(chargedAt), \(kind), \(productType),
+      \(ownershipType), \(isOwned), \(isRevoked), \(isOrdered), \(isDelivered))
+    """
+  }
+}
+
+/// What reports count of charges beside the journal: who writes a row of `store_transaction` notes
+/// what that changes of the sums by the day.
+///
+/// A row is added for each charge that is counted in another way from now on, and one for what it
+/// was counted as before; of what reports do not count, nothing is noted. Recordings only ever add,
+/// so that none waits for another's sum.
+enum ChargeSums {
+  /// Notes that a charge is counted in another way from now on.
+  ///
+  /// - Parameters:
+  ///   - key: Its transaction, whose line is locked.
+  ///   - old: What its row was counted as; nil: there was none, or it was not counted.
+  ///   - new: What it is counted as.
+  /// - Returns: One statement; none where nothing changes.
+  static func change(
+    of key: TransactionKey, from old: CountedCharge?, to new: CountedCharge?
+  ) -> [SQL] {
+    let rows = old == new ? [] : [old?.values(key, -1), new?.values(key, 1)].compactMap(\.self)
+    return rows.isEmpty ? [] : ["\(insert) VALUES \(rows.joined(separator: ", "))"]
+  }
+
+  /// Deletes a transaction's row, and notes what that changes of the sums.
+  static func deletion(of key: TransactionKey) -> SQL {
+    """
+    WITH old AS (
+      DELETE FROM tenure.store_transaction WHERE \(condition(key))
+      RETURNING \(counted)
+    )
+    \(insert)
+    SELECT \(key.line.environment), \(key.line.originalTransactionID), \(key.productID), -1,
+      \(names)
+    FROM old
+    WHERE rule IS NOT NULL
+    """
+  }
+
+  /// The kind of a charge: one that Apple names no kind of, and that was renewed without anybody's
+  /// buying, is a renewal, as ``PurchaseOrder/Payment/isAutomaticRenewal`` has it.
+  private static let kind: SQL = """
+    CASE WHEN kind = 'unknown'
+        AND ground IN ('renewed_at_period_end', 'recovered_from_billing_problem')
+      THEN 'renewal' ELSE kind END
+    """
+
+  /// What `charge_basis` takes, of a row of `store_transaction`.
+  private static let counted: SQL = """
+    rule, decided_at, corrected_at, charged_at, \(kind) AS kind, product_type, ownership_type,
+      owner_account_key IS NOT NULL AS is_owned, revoked_at IS NOT NULL AS is_revoked,
+      order_id IS NOT NULL AS is_ordered, delivered_at IS NOT NULL AS is_delivered
+    """
+
+  /// The same columns of `charge_change`.
+  static let names: SQL = """
+    rule, decided_at, corrected_at, charged_at, kind, product_type, ownership_type, is_owned,
+      is_revoked, is_ordered, is_delivered
+    """
+
+  private static let insert: SQL = """
+    INSERT INTO tenure.charge_change (environment, original_transaction_id, product_id, number,
+      \(names))
+    """
+
+  private static func condition(_ key: TransactionKey) -> SQL {
+    """
+    environment = \(key.line.environment)
+      AND original_transaction_id = \(key.line.originalTransactionID)
+      AND transaction_id = \(key.transactionID) AND product_id = \(key.productID)
+    """
+  }
+
+  // MARK: Folding and proof
+
+  /// Adds some changes of some lines to the sums by the day.
+  static func fold(of lines: [OriginalTransactionID], in changes: [Int64]) -> SQL {
+    """
+    INSERT INTO tenure.charge_day AS d (environment, measure, day, cause, product_id,
+      ownership_type, number)
+    SELECT c.environment, b.measure, b.day, b.cause, c.product_id, c.ownership_type,
+      sum(c.number)
+    FROM tenure.charge_change AS c
+    CROSS JOIN LATERAL tenure.charge_basis(c.rule, c.decided_at, c.corrected_at, c.charged_at,
+      c.kind, c.product_type, c.ownership_type, c.is_owned, c.is_revoked, c.is_ordered,
+      c.is_delivered) AS b
+    WHERE c.original_transaction_id = ANY(\(lines)) AND c.change_id = ANY(\(changes))
+    GROUP BY 1, 2, 3, 4, 5, 6
+    HAVING sum(c.number) <> 0
+    ORDER BY 1, 2, 3, 4, 5, 6
+    \(adding)
+    """
+  }
+
+  /// Adds to the sums what they lack.
+  static let mend: SQL = """
+    INSERT INTO tenure.charge_day AS d (environment, measure, day, cause, product_id,
+      ownership_type, number)
+    \(differing)
+    \(adding)
+    """
+
+  /// What becomes of a sum that is there already.
+  private static let adding: SQL = """
+    ON CONFLICT (environment, measure, day, cause, product_id, ownership_type)
+    DO UPDATE SET number = d.number + excluded.number
+    """
+
+  /// What the charges come to beyond the sums that are stored: both are of one moment.
+  static let differing: SQL = """
+    SELECT environment, measure, day, cause, product_id, ownership_type, sum(number) AS number
+    FROM (
+      SELECT t.environment, b.measure, b.day, b.cause, t.product_id, t.ownership_type,
+        1::bigint AS number
+      FROM tenure.store_transaction AS t
+      CROSS JOIN LATERAL tenure.charge_basis(t.rule, t.decided_at, t.corrected_at, t.charged_at,
+        \(kind), t.product_type, t.ownership_type, t.owner_account_key IS NOT NULL,
+        t.revoked_at IS NOT NULL, t.order_id IS NOT NULL, t.delivered_at IS NOT NULL) AS b
+      UNION ALL
+      SELECT environment, measure, day, cause, product_id, ownership_type, -number
+      FROM tenure.charge_day
+      UNION ALL
+      SELECT environment, measure, day, cause, product_id, ownership_type, -number
+      FROM tenure.charge_change CROSS JOIN LATERAL tenure.charge_basis(\(names))
+    ) AS part
+    GROUP BY environment, measure, day, cause, product_id, ownership_type
+    HAVING sum(number) <> 0
+    """
+}
+
+extension Ledger {
+  /// Adds to the sums by the day what they lack, after movements were written by other ways than
+  /// recording.
+  ///
+  /// - Throws: What the database says.
+  package func sumUpJournal() async throws {
+    _ = try await mendJournal()
+  }
+}

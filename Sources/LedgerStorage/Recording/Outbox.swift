@@ -1,0 +1,280 @@
+import Foundation
+import JSONText
+import Postgres
+import Subscriptions
+
+extension Ledger {
+  /// What follows from a recording beyond the tables of its lines: what is told to whom, when
+  /// Apple is asked next, and what Apple is told.
+  ///
+  /// - Parameters:
+  ///   - recording: What was recorded, with what was known before.
+  ///   - orders: What became of orders by it.
+  ///   - terms: By what it is judged what accounts may use.
+  ///   - now: The recording date.
+  ///   - known: Accounts that were locked and read already, as they are after the recording.
+  ///   - transaction: The database transaction, which has locked the lines.
+  /// - Returns: The statements that write it, for the caller to send with its own, and what to ring
+  ///   after the commit.
+  /// - Throws: What the database says.
+  func consequences(
+    of recording: Recording, orders: [OrderChange], terms: AccessTerms, at now: Timestamp,
+    knowing known: [ToldAccount] = [], in transaction: Transaction
+  ) async throws -> Consequences {
+    let tellings = ownershipTellings(of: recording, at: now)
+    var consequences =
+      try await news(
+        of: recording, orders: orders, terms: terms, at: now, knowing: known, in: transaction)
+      + appointments(of: recording, at: now) + tellings
+    if !tellings.isEmpty { consequences.channels.insert(.jobs) }
+    return consequences
+  }
+}
+
+extension Ledger {
+  /// What a recording tells, for the feed: written in the same commit as what it tells of.
+  ///
+  /// Every account that is told something, or that something is taken from or given to, is locked:
+  /// so the events of one account are in one order, and what an event says of entitlements is what
+  /// differs from the event before it.
+  ///
+  /// - Parameters:
+  ///   - recording: What was recorded, with what was known before.
+  ///   - orders: What became of orders by it.
+  ///   - terms: By what it is judged what accounts may use.
+  ///   - now: The recording date.
+  ///   - known: Accounts that were locked and read already, as they are after the recording.
+  ///   - transaction: The database transaction, which has locked the lines.
+  /// - Returns: The statements that write it; none where nothing changed.
+  /// - Throws: What the database says.
+  func news(
+    of recording: Recording, orders: [OrderChange], terms: AccessTerms, at now: Timestamp,
+    knowing known: [ToldAccount] = [], in transaction: Transaction
+  ) async throws -> Consequences {
+    let news = RecordingNews(recording, orders: orders, at: now)
+    let wanted = news.accounts.union(known.filter(\.hasChangedGrants).map(\.key))
+    guard !wanted.isEmpty || !news.events.isEmpty else { return Consequences() }
+
+    var accounts = known.filter { wanted.contains($0.key) }
+    let others = wanted.subtracting(known.map(\.key))
+    if !others.isEmpty {
+      let (told, gone) = try await lockTold(others, knowing: news.names, in: transaction)
+      // Somebody was erased since the names were read. On the line nothing was known of the account
+      // (it holds a token that Apple has just named), so that the erasure did not wait for it.
+      guard gone.isEmpty else {
+        throw PostgresError.overtaken("an account was erased while something was recorded for it")
+      }
+      accounts += told.map {
+        var account = $0
+        account.apply(recording)
+        return account
+      }
+    }
+    changes.note(accounts.map(\.id), in: transaction)
+    let told = accounts.sorted { $0.key < $1.key }.map { AccountNews($0, terms: terms, at: now) }
+    return Consequences(
+      telling: news.events(with: told), told,
+      rescheduling: told.filter { news.holders.contains($0.key) || $0.changesWhatIsTold },
+      at: now)
+  }
+
+  /// Locks accounts and reads what they hold and were told; erased ones are left out.
+  ///
+  /// - Parameters:
+  ///   - keys: The accounts.
+  ///   - names: The account ids that are known already, of accounts that are not erased.
+  ///   - waits: Whether to wait for those that somebody else has locked; else they are left out.
+  ///   - transaction: The database transaction.
+  /// - Returns: The accounts by their keys, and those that somebody else has locked.
+  /// - Throws: What the database says.
+  func lockTold(
+    _ keys: Set<AccountKey>, knowing names: [AccountKey: String] = [:], waits: Bool = true,
+    in transaction: Transaction
+  ) async throws -> (told: [ToldAccount], busy: Set<AccountKey>) {
+    var names = names.filter { keys.contains($0.key) }
+    let unknown = keys.subtracting(names.keys)
+    if !unknown.isEmpty {
+      let accounts = try KnownAccount.accounts(
+        from: await transaction.query(KnownAccount.select(unknown)))
+      names.merge(accounts.filter { $0.value.erasedAt == nil }.mapValues(\.id)) { $1 }
+    }
+    guard !names.isEmpty else { return ([], []) }
+    let locks = ToldAccount.lock(names.values, waits: waits)
+    let results = try await transaction.batch(locks + ToldAccount.select(Array(names.values)))
+    let locked = Set(
+      try results.prefix(locks.count).flatMap { try $0.decode(String.self) }
+        .map(AccountID.init))
+    let busy = names.filter { !locked.contains(AccountID($0.value)) }
+    let told = try ToldAccount.accounts(
+      names.filter { busy[$0.key] == nil }, from: results.suffix(ToldAccount.statementCount))
+    return (told, Set(busy.keys))
+  }
+}
+
+/// What follows from a recording: the statements that write it, and of what there is news then.
+struct Consequences: Sendable {
+  var statements: [SQL] = []
+  /// To be rung after the commit.
+  var channels: Set<Bell.Channel> = []
+
+  init() {}
+
+  /// - Parameters:
+  ///   - events: What is told beside what changed of entitlements.
+  ///   - news: What changed of entitlements.
+  ///   - rescheduled: Those whose next change by time may be another than before.
+  ///   - now: The moment.
+  init(
+    telling events: [LedgerEvent] = [], _ news: [AccountNews],
+    rescheduling rescheduled: [AccountNews],
+    at now: Timestamp
+  ) {
+    let events = events + news.flatMap(\.events)
+    statements =
+      EventRow.insert(events) + AccountNews.write(news)
+      + rescheduled.flatMap { $0.schedule(at: now) }
+    if !events.isEmpty { channels.insert(.events) }
+    if rescheduled.compactMap(\.nextChange).contains(where: { $0 < now + Bell.longestSilence }) {
+      channels.insert(.jobs)
+    }
+  }
+
+  static func + (lhs: Consequences, rhs: [SQL]) -> Consequences {
+    var sum = lhs
+    sum.statements += rhs
+    return sum
+  }
+}
+
+extension Bell {
+  /// Tells whoever listens to any of them.
+  func ring(_ channels: Set<Channel>) {
+    for channel in channels { ring(channel) }
+  }
+}
+
+/// What a recording tells of its lines and orders, and of whom it changes what they have.
+struct RecordingNews {
+  /// The events but for those of entitlements, in the order in which they are told.
+  private(set) var events: [LedgerEvent] = []
+  /// The accounts whose holdings the recording changes.
+  private(set) var holders: Set<AccountKey> = []
+  /// The account ids behind the keys that are known.
+  private(set) var names: [AccountKey: String] = [:]
+  /// The accounts that are erased: nothing is told of them.
+  private(set) var erased: Set<AccountKey> = []
+
+  /// - Parameters:
+  ///   - recording: What was recorded.
+  ///   - orders: What became of orders by it.
+  ///   - now: The recording date.
+  init(_ recording: Recording, orders: [OrderChange], at now: Timestamp) {
+    for family in recording.distinctFamilies {
+      names.merge(family.names) { first, _ in first }
+      erased.formUnion(family.line.history.erasures.keys)
+      guard !family.entries.isEmpty else { continue }
+      events +=
+        LineNews(
+          before: family.before.line, ruleBefore: family.ruleBefore, after: family.line,
+          rule: family.rule, entries: family.entries
+        ).events(at: now)
+      holders.formUnion(family.changedHolders)
+    }
+    events += orders.map { $0.event(in: recording, at: now) }
+  }
+
+  /// Whom anything is told or changed of.
+  var accounts: Set<AccountKey> {
+    holders.union(events.compactMap(\.account)).subtracting(erased)
+  }
+
+  /// The events that are told: none of an erased account, and those of a binding that moved say
+  /// what the account has now.
+  func events(with news: [AccountNews]) -> [LedgerEvent] {
+    let news = Dictionary(uniqueKeysWithValues: news.map { ($0.key, $0) })
+    return events.compactMap { event in
+      guard let account = event.account else { return event }
+      guard let told = news[account] else { return nil }
+      var event = event
+      switch event.kind {
+      case .bindingClosed, .bindingOpened: event.data.entitlements = told.entitlements
+      default: break
+      }
+      return event
+    }
+  }
+}
+
+extension RecordedFamily {
+  /// The accounts whose rows in the table of holdings the recording changes.
+  fileprivate var changedHolders: Set<AccountKey> {
+    // Lines that become one held what is held once now.
+    holdings.changedAccounts.union(holdings.isOfNewlyLinked ? before.accounts : [])
+  }
+}
+
+extension OrderChange {
+  fileprivate func event(in recording: Recording, at now: Timestamp) -> LedgerEvent {
+    var data = EventData(line: charge.line)
+    data.orderID = order.uuidString.lowercased()
+    data.transactionID = charge.transactionID
+    data.productID = productID
+    if let charge = recording.family(of: charge)?.charge(of: charge)?.charge {
+      data.purchasedAt = charge.date
+      data.expiresAt = charge.end
+      data.revokedAt = charge.revocation?.at
+    }
+    let kind: LedgerEvent.Kind =
+      switch change {
+      case .fulfilled: .orderFulfilled
+      case .refunded: .orderRefunded
+      case .reopened: .orderReopened
+      }
+    return LedgerEvent(kind, at: now, account: account, data: data)
+  }
+}
+
+/// How events are stored: what they tell as JSON, in the names and forms of the HTTP API.
+enum EventRow {
+  /// Appends events in their order in one statement; none if there are none.
+  static func insert(_ events: [LedgerEvent]) -> [SQL] {
+    guard !events.isEmpty else { return [] }
+    return [
+      """
+      INSERT INTO tenure.event (type, occurred_at, account_key, data)
+      SELECT type, occurred_at, account_key, data
+      FROM unnest(\(events.map(\.kind.rawValue)), \(events.map(\.occurredAt)),
+        \(events.map(\.account)), \(events.map { text($0.data) }))
+        WITH ORDINALITY AS event (type, occurred_at, account_key, data, number)
+      ORDER BY number
+      """
+    ]
+  }
+
+  /// What an event tells, without what does not concern it.
+  static func text(_ data: EventData) -> String {
+    var json = JSONWriter(capacity: 256)
+    json.object { json in
+      json.memberIfPresent("environment", data.line?.environment)
+      json.memberIfPresent("original_transaction_id", data.line?.originalTransactionID)
+      json.memberIfPresent("transaction_id", data.transactionID)
+      json.memberIfPresent("product_id", data.productID)
+      json.memberIfPresent("previous_product_id", data.previousProductID)
+      json.memberIfPresent("order_id", data.orderID)
+      json.memberIfPresent("purchased_at", data.purchasedAt)
+      json.memberIfPresent("expires_at", data.expiresAt)
+      json.memberIfPresent("revoked_at", data.revokedAt)
+      json.memberIfPresent("grace_ends_at", data.graceEndsAt)
+      json.memberIfPresent("auto_renewing", data.autoRenewing)
+      json.memberIfPresent("auto_renew_product_id", data.autoRenewProductID)
+      json.memberIfPresent("owned", data.isOwner)
+      json.memberIfPresent("rule", data.rule)
+      json.memberIfPresent("because", data.because)
+      json.memberIfPresent("counterpart", data.counterpart?.rawValue)
+      json.memberIfPresent("entitlement", data.entitlement)
+      json.memberIfPresent("entitlements", data.entitlements)
+      json.memberIfPresent("app_account_token", data.appAccountToken)
+    }
+    return json.text
+  }
+}

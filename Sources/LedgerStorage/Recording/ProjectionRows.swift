@@ -1,0 +1,370 @@
+import Postgres
+package import Subscriptions
+
+// The rows of the projections: how each follows from a line, and how it is written.
+
+extension TransactionRow {
+  /// A row for each transaction of a line and its family.
+  static func rows(of line: Line, rule: OwnershipRule) -> [TransactionRow] {
+    line.history.transactions.map { row(of: $0, in: line, rule: rule) }
+  }
+
+  /// The row of one of a line's transactions; nil: there is no such transaction.
+  static func row(
+    of key: TransactionKey, in line: Line, rule: OwnershipRule
+  ) -> TransactionRow? {
+    line.history[key].map { row(of: $0, in: line, rule: rule) }
+  }
+
+  private static func row(
+    of transaction: StoreTransaction, in line: Line, rule: OwnershipRule
+  ) -> TransactionRow {
+    guard let position = rule.position(of: transaction.key) else {
+      preconditionFailure("Every transaction reports a charge.")
+    }
+    let charge = rule.charges[position]
+    return TransactionRow(
+      transaction: transaction,
+      tokenHolder: line.history.holder(of: transaction.appAccountToken?.value),
+      charge: charge.id,
+      revokedAt: line.history.revocation(of: transaction, in: charge)?.at,
+      recorded: charge.id == transaction.key ? line.decisions[charge.id] : nil)
+  }
+}
+
+/// A row of `account_binding`.
+struct BindingRow: Hashable, Sendable {
+  /// From 1.
+  var number: Int
+  var binding: Binding
+
+  /// The bindings of a family; they stand under each of its lines.
+  static func rows(of rule: OwnershipRule) -> [BindingRow] {
+    Binding.bindings(of: rule.charges, decisions: rule.decisions).enumerated().map {
+      BindingRow(number: $0.offset + 1, binding: $0.element)
+    }
+  }
+
+  func insert(line: LineID) -> SQL {
+    """
+    INSERT INTO tenure.account_binding (environment, original_transaction_id, number,
+      account_key, bound_at, charge_original_transaction_id, transaction_id, product_id, rule)
+    VALUES (\(line.environment), \(line.originalTransactionID), \(number), \(binding.account),
+      \(binding.boundAt), \(binding.charge.line.originalTransactionID),
+      \(binding.charge.transactionID), \(binding.charge.productID),
+      \(binding.rule))
+    """
+  }
+
+  /// Reads a line's bindings; ``decode(_:line:)`` understands them.
+  static func select(_ line: LineID) -> SQL {
+    """
+    SELECT number, account_key, bound_at, charge_original_transaction_id, transaction_id,
+      product_id, rule
+    FROM tenure.account_binding
+    WHERE environment = \(line.environment)
+      AND original_transaction_id = \(line.originalTransactionID)
+    ORDER BY number
+    """
+  }
+
+  static func decode(_ rows: Rows, line: LineID) throws -> [BindingRow] {
+    try rows.decode(
+      Int.self, AccountKey?.self, Timestamp.self, OriginalTransactionID.self,
+      TransactionID.self, ProductID.self, Decision.Rule.self
+    ).map { number, account, boundAt, original, transaction, product, rule in
+      BindingRow(
+        number: number,
+        binding: Binding(
+          account: account, boundAt: boundAt,
+          charge: TransactionKey(
+            line: LineID(line.environment, original), transactionID: transaction,
+            productID: product), rule: rule))
+    }
+  }
+
+  static func delete(line: LineID, after number: Int) -> SQL {
+    """
+    DELETE FROM tenure.account_binding
+    WHERE environment = \(line.environment)
+      AND original_transaction_id = \(line.originalTransactionID) AND number > \(number)
+    """
+  }
+}
+
+/// A row of `holding`, under the account's key.
+struct HoldingRow: Hashable, Comparable, Sendable {
+  var account: AccountKey
+  var holding: Holding
+
+  /// What the accounts hold of a family, as stored when its last entry was recorded at `moment`.
+  static func rows(of line: Line, rule: OwnershipRule, asOf moment: Timestamp) -> Set<HoldingRow> {
+    Set(
+      line.holdings(rule, asOf: moment).map {
+        HoldingRow(account: $0.account, holding: $0.holding)
+      })
+  }
+
+  var description: String { "a holding of transaction \(holding.charge.transactionID)" }
+
+  /// Whether the two are versions of one row.
+  func hasSameKey(as other: HoldingRow) -> Bool {
+    account == other.account && holding.charge == other.holding.charge
+  }
+
+  static func < (lhs: HoldingRow, rhs: HoldingRow) -> Bool {
+    (lhs.account, lhs.holding.charge) < (rhs.account, rhs.holding.charge)
+  }
+
+  func upsert(name: String) -> SQL {
+    let line = holding.charge.line
+    return """
+      INSERT INTO tenure.holding (account_id, environment, original_transaction_id,
+        transaction_id, product_id, family_id, product_type, period_type, starts_at, ends_at,
+        revoked_at, superseded_at, auto_renews, phase, grace_ends_at)
+      VALUES (\(name), \(line.environment), \(line.originalTransactionID),
+        \(holding.charge.transactionID), \(holding.productID), \(holding.familyID),
+        \(holding.productType), \(holding.periodType), \(holding.startsAt), \(holding.endsAt),
+        \(holding.revokedAt), \(holding.supersededAt), \(holding.renewal?.autoRenews),
+        \(holding.renewal?.phase.name), \(holding.renewal?.phase.graceEndsAt))
+      ON CONFLICT (account_id, environment, original_transaction_id, transaction_id, product_id)
+      DO UPDATE SET family_id = excluded.family_id, product_type = excluded.product_type,
+        period_type = excluded.period_type, starts_at = excluded.starts_at,
+        ends_at = excluded.ends_at, revoked_at = excluded.revoked_at,
+        superseded_at = excluded.superseded_at, auto_renews = excluded.auto_renews,
+        phase = excluded.phase, grace_ends_at = excluded.grace_ends_at
+      """
+  }
+
+  /// Deletes everything that an account holds of a line.
+  static func deleteAll(name: String, line: LineID) -> SQL {
+    """
+    DELETE FROM tenure.holding
+    WHERE account_id = \(name) AND environment = \(line.environment)
+      AND original_transaction_id = \(line.originalTransactionID)
+    """
+  }
+
+  func delete(name: String) -> SQL {
+    let line = holding.charge.line
+    return """
+      DELETE FROM tenure.holding
+      WHERE account_id = \(name) AND environment = \(line.environment)
+        AND original_transaction_id = \(line.originalTransactionID)
+        AND transaction_id = \(holding.charge.transactionID) AND product_id = \(holding.productID)
+      """
+  }
+}
+
+/// What a recording makes of the rows of `holding` of a family.
+struct HoldingChange: Sendable {
+  /// The rows as they were.
+  private(set) var before: Set<HoldingRow> = []
+  /// And as they are now; none where nothing was recorded.
+  private(set) var after: Set<HoldingRow> = []
+  /// Whether lines become one by it.
+  private(set) var isOfNewlyLinked = false
+
+  /// No change, for nothing was recorded.
+  init() {}
+
+  /// - Parameters:
+  ///   - stored: The family as its tables have it.
+  ///   - storedRule: Its charges and recorded decisions.
+  ///   - line: What it has become.
+  ///   - rule: The charges and decisions of `line`.
+  ///   - entries: The entries that made it so.
+  init(
+    from stored: StoredFamily, _ storedRule: OwnershipRule, to line: Line, _ rule: OwnershipRule,
+    by entries: [LedgerEntry]
+  ) {
+    guard let recordedAt = entries.map(\.recordedAt).max() else { return }
+    before =
+      stored.lastRecordedAt.map { HoldingRow.rows(of: stored.line, rule: storedRule, asOf: $0) }
+      ?? []
+    after = HoldingRow.rows(of: line, rule: rule, asOf: recordedAt)
+    isOfNewlyLinked = entries.contains {
+      if case .evidence(.link) = $0.content { true } else { false }
+    }
+  }
+
+  /// The accounts of which rows change.
+  var changedAccounts: Set<AccountKey> {
+    Set(before.symmetricDifference(after).map(\.account))
+  }
+}
+
+extension StoredFamily {
+  /// The stored transactions by key.
+  var rows: [TransactionKey: TransactionRow] {
+    Dictionary(
+      uniqueKeysWithValues: members.values.flatMap(\.transactions).map { ($0.transaction.key, $0) })
+  }
+
+  /// The charges with the decisions that are recorded: what the tables were written from.
+  var rule: OwnershipRule { OwnershipRule(recordedOn: line) }
+}
+
+extension StoredEntry {
+  /// Appends entries of one line in one statement.
+  static func insert(_ entries: [StoredEntry], line: LineID) -> SQL {
+    """
+    INSERT INTO tenure.ledger_entry (environment, original_transaction_id, number, recorded_at,
+      kind, evidence_date, source, source_id, format, body, hash)
+    SELECT \(line.environment), \(line.originalTransactionID), number, recorded_at, kind,
+      evidence_date, source, source_id, format, body, hash
+    FROM unnest(\(entries.map(\.number)), \(entries.map(\.recordedAt)), \(entries.map(\.kind)),
+      \(entries.map(\.evidenceDate)), \(entries.map(\.source.kind)), \(entries.map(\.source.id)),
+      \(entries.map(\.format)), \(entries.map(\.body)), \(entries.map(\.hash)))
+      AS entry (number, recorded_at, kind, evidence_date, source, source_id, format, body, hash)
+    """
+  }
+}
+
+extension StoredLine.StatusRow {
+  func insert(line: LineID) -> SQL {
+    """
+    INSERT INTO tenure.renewal_status (environment, original_transaction_id, number, as_of,
+      auto_renews, phase, grace_ends_at, auto_renew_product_id, expiration_intent,
+      app_account_token, token_account_key, is_commitment)
+    VALUES (\(line.environment), \(line.originalTransactionID), \(number), \(status.asOf),
+      \(status.autoRenews), \(status.phase?.name), \(status.phase?.graceEndsAt),
+      \(status.autoRenewProductID), \(status.expirationIntent), \(status.appAccountToken),
+      \(tokenHolder), \(status.isCommitment))
+    """
+  }
+}
+
+extension StoredLine.ActRow {
+  func insert(source: EntrySource) -> SQL {
+    let line = act.line
+    switch act {
+    case .claim(let claim):
+      return """
+        INSERT INTO tenure.claim (environment, original_transaction_id, number, recorded_at,
+          transaction_id, product_id, account_key, received_at, submission_id)
+        VALUES (\(line.environment), \(line.originalTransactionID), \(recorded.number),
+          \(recorded.at), \(claim.transaction.transactionID), \(claim.transaction.productID),
+          \(claim.account), \(claim.receivedAt), \(source.id)::uuid)
+        """
+    case .placement(let placement):
+      return """
+        INSERT INTO tenure.placement (environment, original_transaction_id, number, recorded_at,
+          transaction_id, product_id, account_key, effective_from)
+        VALUES (\(line.environment), \(line.originalTransactionID), \(recorded.number),
+          \(recorded.at), \(placement.transaction.transactionID),
+          \(placement.transaction.productID), \(placement.account), \(placement.effectiveFrom))
+        """
+    case .linePlacement(let placement):
+      return """
+        INSERT INTO tenure.placement (environment, original_transaction_id, number, recorded_at,
+          account_key, effective_from)
+        VALUES (\(line.environment), \(line.originalTransactionID), \(recorded.number),
+          \(recorded.at), \(placement.account), \(placement.boughtUntil))
+        """
+    }
+  }
+}
+
+extension StoredLine {
+  static func insertLink(from line: LineID, to other: LineID) -> SQL {
+    """
+    INSERT INTO tenure.line_link (environment, original_transaction_id,
+      linked_original_transaction_id)
+    VALUES (\(line.environment), \(line.originalTransactionID), \(other.originalTransactionID))
+    ON CONFLICT (environment, original_transaction_id, linked_original_transaction_id) DO NOTHING
+    """
+  }
+
+  static func deleteLink(_ line: LineID, to other: LineID) -> SQL {
+    """
+    DELETE FROM tenure.line_link
+    WHERE environment = \(line.environment)
+      AND original_transaction_id = \(line.originalTransactionID)
+      AND linked_original_transaction_id = \(other.originalTransactionID)
+    """
+  }
+
+  static func insertLookup(_ account: AccountKey, line: LineID) -> SQL {
+    """
+    INSERT INTO tenure.account_line (account_key, environment, original_transaction_id)
+    VALUES (\(account), \(line.environment), \(line.originalTransactionID))
+    ON CONFLICT (account_key, environment, original_transaction_id) DO NOTHING
+    """
+  }
+}
+
+/// What a line comes to now: what `original_transaction` shows.
+package struct LineSummary: Hashable, Sendable {
+  /// The latest charge recorded.
+  package var latest: Charge?
+  package var latestOwner: AccountKey?
+  /// The latest end of a paid period on the line.
+  package var paidThrough: Timestamp?
+  /// Whether the line will renew; nil for what can't.
+  package var autoRenews: Bool?
+  /// What the line will be renewed as, by Apple's last word since the latest charge.
+  package var autoRenewProductID: ProductID?
+  package var phase: RenewalStatus.Phase?
+  /// The date of Apple's last word.
+  package var statusAsOf: Timestamp?
+
+  /// Sums a line up.
+  package init(line: Line, rule: OwnershipRule) {
+    paidThrough = rule.charges.compactMap(\.end).max()
+    statusAsOf = line.history.statuses.last?.asOf
+    guard let position = rule.charges.latestPosition else { return }
+    latest = rule.charges[position]
+    latestOwner = rule.decisions[position].owner
+    autoRenewProductID = rule.course.announcedProduct(after: position)
+    guard rule.charges[position].isSubscription else { return }
+    let renewal = rule.renewal(ofChargeAt: position)
+    autoRenews = renewal.autoRenews
+    phase = renewal.phase
+  }
+}
+
+/// What `original_transaction` has of a line's summary.
+struct LineSummaryRow: Hashable, Sendable {
+  private var latestChargedAt: Timestamp?
+  private var latestProductID: ProductID?
+  private var latestOwner: AccountKey?
+  private var paidThrough: Timestamp?
+  private var autoRenews: Bool?
+  private var autoRenewProductID: ProductID?
+  private var phase: String?
+  private var graceEndsAt: Timestamp?
+  private var statusAsOf: Timestamp?
+
+  init(_ summary: LineSummary) {
+    latestChargedAt = summary.latest?.date
+    latestProductID = summary.latest?.productID
+    latestOwner = summary.latestOwner
+    paidThrough = summary.paidThrough
+    autoRenews = summary.autoRenews
+    autoRenewProductID = summary.autoRenewProductID
+    phase = summary.phase?.name
+    graceEndsAt = summary.phase?.graceEndsAt
+    statusAsOf = summary.statusAsOf
+  }
+
+  /// Reads a line's row.
+  static func select(_ line: LineID) -> SQL {
+    """
+    SELECT latest_charged_at, latest_product_id, latest_owner_key, paid_through, auto_renews,
+      auto_renew_product_id, renewal_phase, grace_ends_at, status_as_of
+    FROM tenure.original_transaction
+    WHERE environment = \(line.environment)
+      AND original_transaction_id = \(line.originalTransactionID)
+    """
+  }
+
+  init(_ rows: Rows) throws {
+    (
+      latestChargedAt, latestProductID, latestOwner, paidThrough, autoRenews, autoRenewProductID,
+      phase, graceEndsAt, statusAsOf
+    ) = try rows.decodeOnly(
+      Timestamp?.self, ProductID?.self, AccountKey?.self, Timestamp?.self, Bool?.self,
+      ProductID?.self, String?.self, Timestamp?.self, Timestamp?.self)
+  }
+}

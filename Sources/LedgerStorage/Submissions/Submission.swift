@@ -1,0 +1,189 @@
+package import Foundation
+import Postgres
+package import Subscriptions
+
+/// What an app server submitted, as it arrived.
+package struct NewSubmission: Sendable {
+  package var id: UUID
+  package var accountID: String
+  package var receivedAt: Timestamp
+  package var payload: SubmissionPayload
+  package var transactionID: TransactionID?
+  package var orderID: UUID?
+  package var isRestore: Bool
+  package var bundleID: String?
+
+  package init(
+    id: UUID, accountID: String, receivedAt: Timestamp, payload: SubmissionPayload,
+    transactionID: TransactionID?, orderID: UUID?, isRestore: Bool, bundleID: String?
+  ) {
+    self.id = id
+    self.accountID = accountID
+    self.receivedAt = receivedAt
+    self.payload = payload
+    self.transactionID = transactionID
+    self.orderID = orderID
+    self.isRestore = isRestore
+    self.bundleID = bundleID
+  }
+}
+
+/// A submission as it is stored, and where it stands.
+package struct Submission: Sendable {
+  /// Where a submission stands.
+  package enum Status: String, CaseIterable, Sendable {
+    /// Apple could not be asked, or it is not decided yet.
+    case pending
+    case verified
+    case rejected
+  }
+
+  package let id: UUID
+  package let account: AccountKey
+  package let accountID: String
+  package let receivedAt: Timestamp
+  package let transactionID: TransactionID?
+  package let orderID: UUID?
+  package let isRestore: Bool
+  package let bundleID: String?
+  package let status: Status
+  package let environment: Environment?
+  /// When it is taken up again; nil of a pending one: it was given up.
+  package let retryAt: Timestamp?
+  /// How often it was verified, or tried to be.
+  package let attempts: Int
+  package let problem: SubmissionProblem?
+  /// What was answered, in Intake's form; nil before the decision.
+  package let outcome: String?
+
+  /// Whether it is still to be taken up: it is pending, or a named transaction is looked for.
+  package var isOpen: Bool { Self.isOpen(status, retryAt: retryAt) }
+
+  static func isOpen(_ status: Status, retryAt: Timestamp?) -> Bool {
+    status == .pending || status == .verified && retryAt != nil
+  }
+}
+
+/// Why a submission was rejected, or is still pending.
+package struct SubmissionProblem: Hashable, Sendable {
+  /// A stable code.
+  package let code: String
+  /// One sentence for people.
+  package let detail: String
+  package let appleStatus: Int?
+
+  /// A detail of any length and content is made fit for storing.
+  package init(code: String, detail: String, appleStatus: Int? = nil) {
+    self.code = code
+    self.detail = detail.storedSentence
+    self.appleStatus = appleStatus
+  }
+}
+
+/// One exchange with Apple about a submission, as the audit trail keeps it.
+package struct SubmissionExchange: Hashable, Sendable {
+  package var endpoint: String
+  package var askedAt: Timestamp
+  package var duration: Duration
+  /// Nil: no answer came.
+  package var httpStatus: Int?
+  package var answer: [UInt8]?
+  package let fault: String?
+  /// What is left of the answer, where it was aged out.
+  package internal(set) var agedOut: AgedOut?
+
+  /// A fault of any length and content is made fit for storing.
+  package init(
+    endpoint: String, askedAt: Timestamp, duration: Duration, httpStatus: Int?,
+    answer: [UInt8]?, fault: String?
+  ) {
+    self.endpoint = endpoint
+    self.askedAt = askedAt
+    self.duration = duration
+    self.httpStatus = httpStatus
+    self.answer = answer
+    self.fault = fault?.storedSentence
+  }
+}
+
+extension SubmissionExchange {
+  /// Of the tables of exchanges; ``Rows/decodeExchanges()`` reads them.
+  static let columns: SQL = """
+    endpoint, asked_at, duration_ms, http_status, answer, fault, aged_out_at, sha256, bytes
+    """
+}
+
+extension Rows {
+  /// - Throws: `PostgresError` for what no version of ours wrote.
+  func decodeExchanges() throws -> [SubmissionExchange] {
+    try decode(
+      String.self, Timestamp.self, Int64.self, Int?.self, [UInt8]?.self, String?.self,
+      Timestamp?.self, [UInt8]?.self, Int64?.self
+    ).map {
+      var exchange = SubmissionExchange(
+        endpoint: $0, askedAt: $1, duration: .milliseconds($2), httpStatus: $3, answer: $4,
+        fault: $5)
+      exchange.agedOut = AgedOut(at: $6, sha256: $7, bytes: $8)
+      return exchange
+    }
+  }
+}
+
+/// What was submitted, as it was sent: a receipt or signed data, never both.
+package enum SubmissionPayload: Hashable, Sendable {
+  /// A receipt, in base64.
+  case receipt(String)
+  /// Transactions that StoreKit 2 signed, and renewal infos beside them, each a JWS.
+  case signedData(transactions: [String], renewalInfo: [String])
+}
+
+extension SubmissionPayload {
+  /// Stores it beside its submission.
+  func insert(for submission: UUID) -> SQL {
+    switch self {
+    case .receipt(let data):
+      """
+      INSERT INTO tenure.submission_payload (submission_id, receipt_data)
+      VALUES (\(submission), \(data))
+      """
+    case .signedData(let transactions, let renewalInfo):
+      """
+      INSERT INTO tenure.submission_payload (submission_id, signed_transactions,
+        signed_renewal_info)
+      VALUES (\(submission), \(transactions), \(renewalInfo))
+      """
+    }
+  }
+}
+
+extension Ledger {
+  /// What was submitted; nil if it was aged out or erased.
+  package func payload(of submission: UUID) async throws -> SubmissionPayload? {
+    let rows = try await database.query(
+      """
+      SELECT receipt_data, signed_transactions, signed_renewal_info
+      FROM tenure.submission_payload
+      WHERE submission_id = \(submission) AND aged_out_at IS NULL
+      """)
+    guard
+      let (receiptData, transactions, renewalInfo) = try rows.decodeFirst(
+        String?.self, [String]?.self, [String]?.self)
+    else { return nil }
+    if let receiptData { return .receipt(receiptData) }
+    guard let transactions, let renewalInfo else {
+      preconditionFailure("A payload is a receipt or signed data: the table sees to it.")
+    }
+    return .signedData(transactions: transactions, renewalInfo: renewalInfo)
+  }
+
+  /// What is left of what was submitted; nil unless it was aged out.
+  package func agedOutPayload(of submission: UUID) async throws -> AgedOut? {
+    try await database.query(
+      """
+      SELECT aged_out_at, sha256, bytes FROM tenure.submission_payload
+      WHERE submission_id = \(submission)
+      """
+    ).decodeFirst(Timestamp?.self, [UInt8]?.self, Int64?.self)
+      .flatMap { AgedOut(at: $0, sha256: $1, bytes: $2) }
+  }
+}

@@ -1,0 +1,359 @@
+internal import CLibpq
+internal import DequeModule
+import Secrets
+
+/// One connection to a server, as the loop drives it: requests go out in a pipeline, answers come
+/// in their order.
+///
+/// A plain class on the loop's actor rather than an actor of its own: everything happens on one
+/// thread anyway, and so a request costs one hand-over and one resumption, with no further hops.
+@PostgresLoop
+final class Backend: EventSource {
+  /// What the server will answer next, in order.
+  enum Step {
+    case prepare(Request, name: String)
+    case execute(Request, index: Int, name: String?)
+    case sync(Request)
+
+    var request: Request {
+      switch self {
+      case .prepare(let request, _), .execute(let request, _, _), .sync(let request): request
+      }
+    }
+  }
+
+  let handle: ConnectionHandle
+  let descriptor: Int32
+  let usesPreparedStatements: Bool
+  let server: ServerName
+  /// Whether the connection was asked for because its server takes writes.
+  let followsPrimary: Bool
+  weak var owner: (any BackendOwner)?
+  var steps = Deque<Step>()
+  var statements: StatementCache
+  var isClosed = false
+  /// Since when the server has been at the request at the head of the pipeline.
+  var headSince = ContinuousClock.now
+  var isCancelling = false
+  var lastCancellation: ContinuousClock.Instant?
+  /// Who drives the connection outside of the pipeline: a script or COPY.
+  var exclusive: ExclusiveUse?
+  private var wantsWriting = false
+  private var isListedForFlush = false
+
+  nonisolated init(
+    _ handle: consuming ConnectionHandle, _ configuration: ConnectionPool.Configuration
+  ) {
+    descriptor = handle.descriptor
+    server = handle.server
+    followsPrimary = handle.followsPrimary
+    self.handle = handle
+    usesPreparedStatements = configuration.usesPreparedStatements
+    statements = StatementCache(
+      capacity: configuration.preparedStatementLimit, mark: StatementCache.randomMark())
+  }
+
+  /// Since when the server has said nothing though it was asked; nil while it owes no answer.
+  var silentSince: ContinuousClock.Instant? { steps.isEmpty ? nil : headSince }
+
+  func start(owner: any BackendOwner) {
+    self.owner = owner
+    Reactor.shared.watch(self, descriptor: descriptor)
+  }
+
+  /// Closes the connection; everything that waits for an answer fails.
+  func close(_ reason: PostgresError) {
+    guard !isClosed else { return }
+    isClosed = true
+    Reactor.shared.unwatch(self, descriptor: descriptor)
+    // Before anybody is answered, lest what comes of it be sent here.
+    owner?.backendClosed(self, reason)
+    exclusive?.wake()
+    while let step = steps.popFirst() {
+      if case .sync(let request) = step { request.connectionClosed(reason) }
+    }
+  }
+
+  /// Closes the connection because libpq says that it has failed.
+  func closeAsLost() {
+    close(PostgresError(.connectionLost, handle.errorMessage))
+  }
+
+  func ready(_ readiness: Readiness) {
+    if readiness.contains(.writing) { flush() }
+    guard !isClosed else { return }
+    if let exclusive {
+      exclusive.ready()
+    } else if readiness.contains(.reading) {
+      read()
+    }
+  }
+
+  func flushSoon() {
+    guard !isListedForFlush else { return }
+    isListedForFlush = true
+    Reactor.shared.flushAtEndOfTurn(self)
+  }
+
+  func flush() {
+    isListedForFlush = false
+    guard !isClosed else { return }
+    switch handle.flush() {
+    case .everything: watchWriting(false)
+    case .partly: watchWriting(true)
+    case .failed:
+      // What the server has said before it went is a better reason than that it went.
+      read()
+      closeAsLost()
+    }
+  }
+
+  /// Whether to be told when the socket takes more.
+  func watchWriting(_ wants: Bool) {
+    guard wants != wantsWriting else { return }
+    wantsWriting = wants
+    Reactor.shared.wantsWriting(wants, descriptor: descriptor)
+  }
+}
+
+/// Who hears what becomes of a connection: a pool or a listener.
+@PostgresLoop
+protocol BackendOwner: AnyObject {
+  /// A request has been answered to its end.
+  func backend(_ backend: Backend, finished request: Request)
+  /// A shared request has failed without its own fault and has changed nothing: it is to be sent
+  /// once more, where there is room for it now.
+  func backend(_ backend: Backend, wantsRepeat request: Request)
+  func backend(_ backend: Backend, received notification: Notification)
+  /// The connection takes nothing more; the requests that it had are answered after this.
+  func backendClosed(_ backend: Backend, _ reason: PostgresError)
+}
+
+extension Backend {
+  /// The function of the server's source that has reported an error (PG_DIAG_SOURCE_FUNCTION).
+  private static let functionField = Int32(UInt8(ascii: "R"))
+
+  /// Takes what has arrived, and answers whoever it was for.
+  func read() {
+    let isConnected = handle.consumeInput()
+    processResults()
+    // libpq takes no more than one record a call, and OpenSSL holds it where the socket doesn't
+    // show it.
+    if isConnected, handle.usesTLS, !isClosed {
+      for _ in 0..<2 where handle.consumeInput() { processResults() }
+    }
+    while !isClosed, let notification = handle.nextNotification() {
+      owner?.backend(self, received: notification)
+    }
+    if !isClosed, !isConnected || !handle.isUsable { closeAsLost() }
+  }
+
+  /// Reads what OpenSSL may still hold while the socket has nothing to show.
+  ///
+  /// libpq makes room for at least 8 KB a call, and a record has at most 16 KB, so the two calls
+  /// more that each reading makes nearly always have everything; this, at each sweep, makes it
+  /// always.
+  func lookBehindTLS() {
+    guard !isClosed, handle.usesTLS else { return }
+    if let exclusive { exclusive.wake() } else { read() }
+  }
+
+  private func processResults() {
+    while !isClosed, let step = steps.first, !handle.isBusy {
+      let result = handle.nextResult()
+      switch step {
+      case .sync(let request):
+        guard let result else {
+          // Comes after an error at the sync point itself, and nowhere else.
+          guard request.failure != nil, handle.isUsable else { return closeAsLost() }
+          continue
+        }
+        guard result.status == PGRES_PIPELINE_SYNC else {
+          takeAtSync(result, request)
+          continue
+        }
+        steps.removeFirst()
+        headSince = Reactor.shared.now
+        finish(request)
+      case .prepare, .execute:
+        if let result { take(result, step) } else { steps.removeFirst() }
+      }
+    }
+    cancelHeadIfUnwanted()
+  }
+
+  private func take(_ result: ResultHandle, _ step: Step) {
+    switch (step, result.status) {
+    case (.prepare, PGRES_COMMAND_OK):
+      break
+    case (.execute(let request, let index, _), PGRES_TUPLES_OK),
+      (.execute(let request, let index, _), PGRES_COMMAND_OK),
+      (.execute(let request, let index, _), PGRES_EMPTY_QUERY):
+      request.add(result, of: index)
+    case (.prepare(let request, let name), PGRES_FATAL_ERROR):
+      statements.forget(name: name)
+      take(error: result, request, index: nil)
+    case (.prepare(_, let name), PGRES_PIPELINE_ABORTED):
+      statements.forget(name: name)
+    case (.execute(let request, let index, let name), PGRES_FATAL_ERROR):
+      take(error: result, request, index: index)
+      if let name, request.failure?.isStalePlan == true { statements.forget(name: name) }
+    case (.execute(let request, _, let name), PGRES_PIPELINE_ABORTED):
+      // After one stale plan the request's others are suspect, and there is only one repetition.
+      if let name, request.failure?.isStalePlan == true { statements.forget(name: name) }
+    default:
+      unexpected(step.request)
+    }
+  }
+
+  /// All statements have been answered, and yet an error: the commit has failed that the sync point
+  /// stands for, as by a deferred constraint, or the server is going away.
+  private func takeAtSync(_ result: ResultHandle, _ request: Request) {
+    guard let error = result.serverError else { return unexpected(request) }
+    guard error.isFatal else { return request.fail(error, at: request.statements.count - 1) }
+    var reason = PostgresError(.connectionLost, error.message)
+    reason.sqlState = error.sqlState
+    reason.severity = error.severity
+    close(reason)
+  }
+
+  private func take(error result: ResultHandle, _ request: Request, index: Int?) {
+    guard var error = result.serverError else { return closeAsLost() }
+    error.isRefusedPlan = result.field(Self.functionField) == "RevalidateCachedQuery"
+    request.fail(error, at: index ?? nextIndex(of: request))
+  }
+
+  /// A statement being prepared is the one that is executed next.
+  private func nextIndex(of request: Request) -> Int {
+    for case .execute(let other, let index, _) in steps.prefix(2) where other === request {
+      return index
+    }
+    return 0
+  }
+
+  /// Such as COPY sent as an ordinary statement: libpq cannot go on from there.
+  private func unexpected(_ request: Request) {
+    guard handle.isUsable else { return closeAsLost() }
+    request.fail(
+      PostgresError(
+        .invalidRequest,
+        "this statement cannot be sent in a pipeline; COPY has a method of its own"),
+      at: nextIndex(of: request))
+    close(PostgresError(.connectionLost, "another statement has made the connection unusable"))
+  }
+
+  private func finish(_ request: Request) {
+    guard !request.isHousekeeping else { return }
+    if handle.takeUnreplicatedCommit() {
+      request.fail(.unreplicatedCommit, at: request.statements.count - 1)
+    }
+    if let failure = request.failure, let owner, mayRepeat(request, after: failure) {
+      request.prepareToRepeat()
+      return owner.backend(self, wantsRepeat: request)
+    }
+    request.finish()
+    if request.failure?.sqlState == .readOnlyTransaction {
+      // The server may no longer be the primary: the next connection finds the one that is.
+      return close(PostgresError(.connectionLost, "the server takes no writes"))
+    }
+    owner?.backend(self, finished: request)
+  }
+
+  /// Whether to send a request once more: its transaction was its own and has been rolled back, and
+  /// it was not to blame.
+  private func mayRepeat(_ request: Request, after failure: PostgresError) -> Bool {
+    let isVictim = request.cancelledAt == nil && isStray(failure)
+    if isVictim { request.blameCancellation() }
+    guard request.session == nil, !request.isRepeated, !request.isAnswered else { return false }
+    return isVictim || failure.isStalePlan
+  }
+}
+
+extension Backend {
+  /// Puts a request into the pipeline; it leaves with the end of the loop's turn.
+  func send(_ request: Request) {
+    guard !isClosed else {
+      return request.connectionClosed(PostgresError(.connectionLost, "the connection is closed"))
+    }
+    if steps.isEmpty { headSince = Reactor.shared.now }
+    for index in request.statements.indices {
+      guard send(request, index) else { return closeAfterFailedSend(request) }
+    }
+    guard handle.sync() else { return closeAfterFailedSend(request) }
+    steps.append(.sync(request))
+    flushSoon()
+    if request.session == nil { deallocateEvicted() }
+  }
+
+  private func send(_ request: Request, _ index: Int) -> Bool {
+    let sql = request.statements[index]
+    guard usesPreparedStatements else {
+      steps.append(.execute(request, index: index, name: nil))
+      return handle.executeUnnamed(sql)
+    }
+    let name: String
+    switch statements.lookUp(sql) {
+    case .prepared(let known):
+      name = known
+    case .mustPrepare(let new):
+      name = new
+      guard handle.prepare(sql, name: name) else { return false }
+      steps.append(.prepare(request, name: name))
+    }
+    steps.append(.execute(request, index: index, name: name))
+    return handle.execute(sql, name: name)
+  }
+
+  /// libpq refuses to send only when the connection or its memory has failed.
+  private func closeAfterFailedSend(_ request: Request) {
+    steps.append(.sync(request))
+    closeAsLost()
+  }
+
+  /// Frees the plans of statements that gave way to others, in a group of their own so that nothing
+  /// depends on it.
+  ///
+  /// Not during a transaction, where it could fail with the others.
+  func deallocateEvicted() {
+    for name in statements.takeEvicted() {
+      let request = Request(
+        [SQL(unescaped: "DEALLOCATE \(name)")], isHousekeeping: true, timeout: .seconds(30))
+      guard handle.executeUnnamed(request.statements[0]), handle.sync() else {
+        return closeAsLost()
+      }
+      steps.append(.execute(request, index: 0, name: nil))
+      steps.append(.sync(request))
+      flushSoon()
+    }
+  }
+}
+
+/// Makes connections without blocking the loop or the cooperative pool.
+///
+/// On a thread of its own for each attempt, with libpq's blocking call. Its non-blocking pair
+/// PQconnectStart and PQconnectPoll would cost more than it saves: it looks up names blocking all
+/// the same (manual, "Database Connection Control Functions"), and it leaves `connect_timeout` to
+/// the caller, who has no means to make libpq go on to the next host. So a frozen first host of
+/// several could not be passed by. Attempts are as few as connections.
+enum Connecting {
+  /// Connects, then calls back on the loop.
+  static func start(
+    _ configuration: ConnectionPool.Configuration, uri: Secret<String>,
+    then finished: @escaping @Sendable @PostgresLoop (Result<Backend, PostgresError>) -> Void
+  ) {
+    let isStarted = Threads.start(named: "postgres-open") {
+      let outcome: Result<Backend, PostgresError>
+      do throws(PostgresError) {
+        let handle = try ConnectionHandle.connect(configuration.parameters(uri: uri))
+        outcome = .success(Backend(handle, configuration))
+      } catch {
+        outcome = .failure(error)
+      }
+      PostgresLoop.submit { finished(outcome) }
+    }
+    if !isStarted {
+      let failure = PostgresError(.connectionFailed, "the process cannot start another thread")
+      PostgresLoop.submit { finished(.failure(failure)) }
+    }
+  }
+}

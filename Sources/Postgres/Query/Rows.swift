@@ -1,0 +1,194 @@
+internal import CLibpq
+
+/// The rows that a statement returned, in order; values stay as the server sent them until they are
+/// decoded.
+package struct Rows: Sendable {
+  package let result: ResultHandle
+  /// The statement's text, for the errors.
+  let statement: String
+
+  /// The number of rows that an INSERT, UPDATE, DELETE, MERGE or SELECT touched; 0 for other
+  /// statements.
+  package var affectedRows: Int { result.affectedRows }
+
+  /// The columns' names, in order.
+  package var columnNames: [String] { (0..<result.columnCount).map(result.columnName) }
+
+  /// Decodes every row, its columns in order.
+  ///
+  /// ```swift
+  /// for (id, name) in try rows.decode(Int64.self, String?.self) { … }
+  /// ```
+  /// - Throws: ``PostgresError`` naming the column, when the columns are not as many or not of
+  ///   these types.
+  package func decode<each Column: PostgresDecodable>(
+    _ columns: repeat (each Column).Type
+  ) throws -> [(repeat each Column)] {
+    try check(repeat each columns)
+    let count = count
+    var decoded: [(repeat each Column)] = []
+    decoded.reserveCapacity(count)
+    for row in 0..<count {
+      var cursor = RowCursor(rows: self, row: row)
+      decoded.append((repeat try cursor.next((each Column).self)))
+    }
+    return decoded
+  }
+
+  /// Decodes the first row, if there is one.
+  package func decodeFirst<each Column: PostgresDecodable>(
+    _ columns: repeat (each Column).Type
+  ) throws -> (repeat each Column)? {
+    try check(repeat each columns)
+    guard !isEmpty else { return nil }
+    var cursor = RowCursor(rows: self, row: 0)
+    return (repeat try cursor.next((each Column).self))
+  }
+
+  /// Decodes the only row.
+  ///
+  /// - Throws: ``PostgresError`` also when there is no row or more than one.
+  package func decodeOnly<each Column: PostgresDecodable>(
+    _ columns: repeat (each Column).Type
+  ) throws -> (repeat each Column) {
+    try check(repeat each columns)
+    guard count == 1 else { throw notOneRow }
+    var cursor = RowCursor(rows: self, row: 0)
+    return (repeat try cursor.next((each Column).self))
+  }
+
+  /// The error for a result of another number of rows than one.
+  package var notOneRow: any Error {
+    PostgresError(.decoding, "expected one row, found \(count)", statement: statement)
+  }
+}
+
+extension Rows: RandomAccessCollection {
+  package var startIndex: Int { 0 }
+  package var endIndex: Int { result.rowCount }
+
+  package subscript(position: Int) -> Row {
+    precondition(position >= 0 && position < endIndex, "There is no row \(position).")
+    return Row(rows: self, number: position)
+  }
+}
+
+/// One row of a result.
+package struct Row: Sendable {
+  package let rows: Rows
+  package let number: Int
+
+  /// Decodes the row's columns, in order.
+  ///
+  /// - Throws: ``PostgresError`` naming the column, when the columns are not as many or not of
+  ///   these types.
+  package func decode<each Column: PostgresDecodable>(
+    _ columns: repeat (each Column).Type
+  ) throws -> (repeat each Column) {
+    try rows.check(repeat each columns)
+    var cursor = RowCursor(rows: rows, row: number)
+    return (repeat try cursor.next((each Column).self))
+  }
+
+  /// Decodes one column by its name.
+  ///
+  /// - Throws: ``PostgresError`` when there is no such column or it is not of this type.
+  package func decode<Column: PostgresDecodable>(
+    _: Column.Type = Column.self, column name: String
+  ) throws -> Column {
+    guard let index = rows.columnNames.firstIndex(of: name) else {
+      throw PostgresError(.decoding, "there is no column \(name)", statement: rows.statement)
+    }
+    try rows.check(index, Column.self)
+    var cursor = RowCursor(rows: rows, row: number, column: index)
+    return try cursor.next(Column.self)
+  }
+}
+
+/// The owner of one result of libpq.
+///
+/// Safe to share although the compiler can't see it: "PGresult objects are normally read-only after
+/// creation, and so can be passed around freely between threads" (libpq manual, Behavior in
+/// Threaded Programs). Nothing here writes.
+@safe
+package final class ResultHandle: @unchecked Sendable {
+  private let pointer: OpaquePointer
+
+  init(adopting pointer: OpaquePointer) {
+    unsafe self.pointer = unsafe pointer
+  }
+
+  deinit {
+    unsafe PQclear(pointer)
+  }
+
+  var status: ExecStatusType { unsafe PQresultStatus(pointer) }
+  var rowCount: Int { Int(unsafe PQntuples(pointer)) }
+  var columnCount: Int { Int(unsafe PQnfields(pointer)) }
+
+  /// What the server says it did, such as `UPDATE 3`.
+  var commandTag: String { unsafe String(cString: PQcmdStatus(pointer)) }
+
+  var affectedRows: Int { Int(unsafe String(cString: PQcmdTuples(pointer))) ?? 0 }
+
+  func columnName(_ column: Int) -> String {
+    guard let name = unsafe PQfname(pointer, Int32(column)) else { return "\(column + 1)" }
+    return unsafe String(cString: name)
+  }
+
+  func columnType(_ column: Int) -> PostgresType {
+    unsafe PostgresType(rawValue: PQftype(pointer, Int32(column)))
+  }
+
+  /// Where a value lies in the result's memory; good for as long as the result lives.
+  package func cell(row: Int, column: Int) -> Cell {
+    let (row, column) = (Int32(truncatingIfNeeded: row), Int32(truncatingIfNeeded: column))
+    let type = columnType(Int(column))
+    guard unsafe PQgetisnull(pointer, row, column) == 0 else {
+      return unsafe Cell(bytes: nil, type: type)
+    }
+    let length = Int(unsafe PQgetlength(pointer, row, column))
+    let bytes = unsafe UnsafeRawBufferPointer(
+      start: PQgetvalue(pointer, row, column), count: length)
+    return unsafe Cell(bytes: bytes, type: type)
+  }
+
+  func field(_ code: Int32) -> String? {
+    guard let text = unsafe PQresultErrorField(pointer, code) else { return nil }
+    return unsafe String(cString: text)
+  }
+}
+
+extension ResultHandle {
+  // The codes of libpq's error fields are C characters in macros (postgres_ext.h).
+  private static let severityField = Int32(UInt8(ascii: "V"))
+  private static let sqlStateField = Int32(UInt8(ascii: "C"))
+  private static let messageField = Int32(UInt8(ascii: "M"))
+  private static let schemaField = Int32(UInt8(ascii: "s"))
+  private static let tableField = Int32(UInt8(ascii: "t"))
+  private static let columnField = Int32(UInt8(ascii: "c"))
+  private static let constraintField = Int32(UInt8(ascii: "n"))
+
+  /// The error that this result reports; nil when it is libpq's own and not the server's.
+  var serverError: PostgresError? {
+    guard let state = field(Self.sqlStateField).map(SQLState.init) else { return nil }
+    let message = field(Self.messageField) ?? "no message"
+    var error = PostgresError(.server, Self.withoutValues(message, state))
+    error.sqlState = state
+    error.severity = field(Self.severityField)
+    error.schema = field(Self.schemaField)
+    error.table = field(Self.tableField)
+    error.column = field(Self.columnField)
+    error.constraint = field(Self.constraintField)
+    return error
+  }
+
+  /// Messages of class 22 quote the value they complain of: what stands before the quotation is
+  /// kept.
+  private static func withoutValues(_ message: String, _ state: SQLState) -> String {
+    guard state.errorClass == "22" else { return message }
+    let quotes: Set<Character> = ["\"", "'", "«", "»", "“", "„", "‘", "「"]
+    guard let quote = message.firstIndex(where: quotes.contains) else { return message }
+    return message[..<quote] + "…"
+  }
+}

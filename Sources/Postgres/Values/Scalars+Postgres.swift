@@ -1,0 +1,139 @@
+package import Foundation
+
+extension Bool: PostgresEncodable, PostgresDecodable {
+  package static var postgresType: PostgresType { .bool }
+  package func encode(into buffer: inout PostgresBuffer) { buffer.append(UInt8(self ? 1 : 0)) }
+
+  package static var expectedPostgresType: String { "bool" }
+  package static func canDecode(_ type: PostgresType) -> Bool { type == .bool }
+  package init(postgresBytes: RawSpan, type: PostgresType) throws {
+    self = try postgresBytes.integer(UInt8.self) != 0
+  }
+}
+
+extension Double: PostgresEncodable, PostgresDecodable {
+  package static var postgresType: PostgresType { .float8 }
+  package func encode(into buffer: inout PostgresBuffer) { buffer.append(bitPattern) }
+
+  package static var expectedPostgresType: String { "float8" }
+  package static func canDecode(_ type: PostgresType) -> Bool { type == .float8 || type == .float4 }
+  package init(postgresBytes: RawSpan, type: PostgresType) throws {
+    if type == .float4 {
+      self = try Double(Float(bitPattern: postgresBytes.integer(UInt32.self)))
+    } else {
+      self = try Double(bitPattern: postgresBytes.integer(UInt64.self))
+    }
+  }
+}
+
+/// An integer that travels in its own width, and is read from a column of any.
+package protocol PostgresInteger: FixedWidthInteger, PostgresEncodable, PostgresDecodable {}
+
+private let integerTypes: Set<PostgresType> = [.int2, .int4, .int8]
+
+extension PostgresInteger {
+  package func encode(into buffer: inout PostgresBuffer) { buffer.append(self) }
+
+  package static var expectedPostgresType: String { "\(postgresType)" }
+  package static func canDecode(_ type: PostgresType) -> Bool { integerTypes.contains(type) }
+
+  /// A value that doesn't fit is an error, never cut.
+  package init(postgresBytes: RawSpan, type: PostgresType) throws {
+    let value: Int64 =
+      switch postgresBytes.byteCount {
+      case 8: try postgresBytes.integer(Int64.self)
+      case 4: try Int64(postgresBytes.integer(Int32.self))
+      case 2: try Int64(postgresBytes.integer(Int16.self))
+      default: throw DecodingFault.malformed
+      }
+    guard let integer = Self(exactly: value) else { throw DecodingFault.outOfRange }
+    self = integer
+  }
+}
+
+extension Int16: PostgresInteger {
+  package static var postgresType: PostgresType { .int2 }
+}
+
+extension Int32: PostgresInteger {
+  package static var postgresType: PostgresType { .int4 }
+}
+
+extension Int64: PostgresInteger {
+  package static var postgresType: PostgresType { .int8 }
+}
+
+extension Int: PostgresInteger {
+  package static var postgresType: PostgresType { .int8 }
+}
+
+/// Text travels as `text`; for a column of an enum type write a cast, `\(state)::renewal_state`.
+extension String: PostgresEncodable, PostgresDecodable {
+  package static var postgresType: PostgresType { .text }
+  package func encode(into buffer: inout PostgresBuffer) { buffer.append(utf8) }
+
+  package static var expectedPostgresType: String { "text" }
+
+  /// The binary format of an enum is its label; other types of one's own that are not text fail
+  /// when read, not here.
+  package static func canDecode(_ type: PostgresType) -> Bool {
+    switch type {
+    case .text, .varchar, .bpchar, .name, .char, .unknown, .json: true
+    default: type.isUserDefined
+    }
+  }
+
+  package init(postgresBytes: RawSpan, type: PostgresType) throws {
+    let text = unsafe postgresBytes.withUnsafeBytes { bytes in
+      unsafe String(validating: bytes, as: UTF8.self)
+    }
+    guard let text else { throw DecodingFault.malformed }
+    self = text
+  }
+}
+
+/// A byte: an array of bytes travels as `bytea`, a single one as `int2`.
+extension UInt8: PostgresEncodable, PostgresDecodable {
+  package static var postgresType: PostgresType { .int2 }
+  package static var postgresArrayType: PostgresType? { .bytea }
+  package func encode(into buffer: inout PostgresBuffer) { buffer.append(Int16(self)) }
+
+  package static func encode(array: [UInt8], into buffer: inout PostgresBuffer) {
+    buffer.append(array)
+  }
+
+  package static var expectedPostgresType: String { "bytea" }
+  package static func canDecode(_ type: PostgresType) -> Bool { type == .int2 }
+  package static func canDecodeArray(_ type: PostgresType) -> Bool { type == .bytea }
+
+  package init(postgresBytes: RawSpan, type: PostgresType) throws {
+    guard let byte = try UInt8(exactly: postgresBytes.integer(Int16.self)) else {
+      throw DecodingFault.outOfRange
+    }
+    self = byte
+  }
+
+  package static func decode(arrayBytes: RawSpan, type: PostgresType) throws -> [UInt8] {
+    unsafe arrayBytes.withUnsafeBytes { unsafe Array($0) }
+  }
+}
+
+extension UUID: PostgresEncodable, PostgresDecodable {
+  package static var postgresType: PostgresType { .uuid }
+
+  package func encode(into buffer: inout PostgresBuffer) {
+    unsafe withUnsafeBytes(of: uuid) { unsafe buffer.append($0) }
+  }
+
+  package static var expectedPostgresType: String { "uuid" }
+  package static func canDecode(_ type: PostgresType) -> Bool { type == .uuid }
+
+  package init(postgresBytes: RawSpan, type: PostgresType) throws {
+    guard postgresBytes.byteCount == MemoryLayout<uuid_t>.size else {
+      throw DecodingFault.malformed
+    }
+    // As long as the tuple of 16 bytes, by the line above.
+    self = unsafe UUID(
+      uuid: postgresBytes.unsafeLoadUnaligned(fromByteOffset: 0, as: uuid_t.self))
+  }
+}

@@ -1,0 +1,331 @@
+/// A charge that an account owns, with all that is needed to say at any later moment what it
+/// grants.
+///
+/// Holdings are the read model. They carry no state: an entitlement ends on time because the state
+/// is computed at the moment of asking, and nothing has to run for it.
+package struct Holding: Hashable, Sendable {
+  package var charge: Charge.ID
+  /// The smallest of the ids of lines that Apple links, which are held as one; nil where the
+  /// charge's own is the smallest or the only one.
+  package var familyID: OriginalTransactionID?
+  package var productID: ProductID
+  /// Where Apple names it.
+  package var productType: ProductType?
+  package var periodType: PeriodType
+  package var startsAt: Timestamp
+  /// The end of the paid period; nil for what has none, or whose end the catalogue tells.
+  package var endsAt: Timestamp?
+  /// When what was granted ended: refunded, or withdrawn from the family.
+  package var revokedAt: Timestamp?
+  /// From when on another charge stands in this one's place.
+  package var supersededAt: Timestamp?
+  /// Set on the line's latest charge alone, of whomever the earlier ones are.
+  package var renewal: Renewal?
+
+  /// What Apple last said of the future of a line.
+  package struct Renewal: Hashable, Sendable {
+    package var autoRenews: Bool
+    package var phase: RenewalStatus.Phase
+
+    package init(autoRenews: Bool, phase: RenewalStatus.Phase) {
+      self.autoRenews = autoRenews
+      self.phase = phase
+    }
+  }
+
+  package init(
+    charge: Charge.ID, familyID: OriginalTransactionID? = nil, productID: ProductID,
+    productType: ProductType? = nil, periodType: PeriodType = .normal, startsAt: Timestamp,
+    endsAt: Timestamp?, revokedAt: Timestamp? = nil, supersededAt: Timestamp? = nil,
+    renewal: Renewal? = nil
+  ) {
+    self.charge = charge
+    self.familyID = familyID
+    self.productID = productID
+    self.productType = productType
+    self.periodType = periodType
+    self.startsAt = startsAt
+    self.endsAt = endsAt
+    self.revokedAt = revokedAt
+    self.supersededAt = supersededAt
+    self.renewal = renewal
+  }
+
+  /// The line, or the first of those that Apple links with it.
+  package var family: LineID {
+    familyID.map { LineID(charge.line.environment, $0) } ?? charge.line
+  }
+}
+
+extension Line {
+  /// Every charge of the line that has an owner, as a holding of that owner.
+  ///
+  /// - Parameter rule: The line's charges and decisions.
+  /// - Returns: Holdings by the dates of their charges.
+  package func allHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)] {
+    rule.charges.indices.compactMap { position in
+      decisions[rule.charges[position].id]?.decision.owner.map {
+        ($0, holding(ofChargeAt: position, in: rule))
+      }
+    }
+  }
+
+  /// A charge as it is held, whoever owns it.
+  package func holding(ofChargeAt position: Int, in rule: OwnershipRule) -> Holding {
+    let charge = rule.charges[position]
+    let periodType = charge.transactions.compactMap { history[$0]?.periodType }.min()
+    let isLatest = position == rule.charges.latestPosition
+    return Holding(
+      charge: charge.id, familyID: familyID(of: charge.id.line), productID: charge.productID,
+      productType: charge.productType, periodType: periodType ?? .normal, startsAt: charge.date,
+      endsAt: charge.end, revokedAt: charge.revocation?.at, supersededAt: charge.supersededAt,
+      renewal: isLatest && charge.isSubscription && charge.supersededAt == nil
+        ? rule.renewal(ofChargeAt: position) : nil)
+  }
+
+  private func familyID(of line: LineID) -> OriginalTransactionID? {
+    guard heads.count > 1, let first = heads.keys.min(), first != line else { return nil }
+    return first.originalTransactionID
+  }
+
+  /// How far the date of a line's last entry may be ahead of the time: Apple reports renewals a day
+  /// early, and a clock that was ahead once dates all that is recorded on the line after it.
+  private static let recordingTolerance: Duration = .days(2)
+
+  /// The holdings that can still matter at or after `moment`.
+  ///
+  /// What is left out was over two days before, and the same account holds the same product of the
+  /// same line, or of one linked with it, for longer: so it can neither grant anything nor be what
+  /// is shown.
+  ///
+  /// - Parameters:
+  ///   - rule: The line's charges and decisions.
+  ///   - moment: When the line's last entry was recorded, so that the result is a function of the
+  ///     entries alone.
+  /// - Returns: Holdings by the dates of their charges.
+  package func holdings(_ rule: OwnershipRule, asOf moment: Timestamp)
+    -> [(account: AccountKey, holding: Holding)]
+  {
+    struct Group: Hashable {
+      let account: AccountKey
+      let family: LineID
+      let productID: ProductID
+    }
+    let all = allHoldings(rule)
+    var longest: [Group: Holding] = [:]
+    for (account, holding) in all
+    where holding.hasBegun(by: moment) && holding.revokedAt == nil && holding.endsAt != nil {
+      let group = Group(account: account, family: holding.family, productID: holding.productID)
+      if let known = longest[group], !known.endsEarlier(than: holding) { continue }
+      longest[group] = holding
+    }
+    return all.filter { account, holding in
+      let group = Group(account: account, family: holding.family, productID: holding.productID)
+      guard let end = holding.reportedEnd, end + Self.recordingTolerance <= moment,
+        holding.renewal == nil,
+        let longest = longest[group]
+      else { return true }
+      return !holding.endsEarlier(than: longest)
+    }
+  }
+}
+
+extension OwnershipRule {
+  /// Apple's last word on what follows a charge.
+  package func renewal(ofChargeAt position: Int) -> Holding.Renewal {
+    Holding.Renewal(
+      autoRenews: course.autoRenewStatement(after: position)?.autoRenews ?? true,
+      phase: course.phaseStatement(from: charges[position].date)?.phase ?? .undisturbed)
+  }
+}
+
+extension Holding {
+  /// When the grant is over of itself, or because a later charge took its place; nil: never.
+  package func end(in catalogue: Catalogue) -> Timestamp? {
+    [endsAt ?? catalogueEnd(in: catalogue), supersededAt].compactMap(\.self).min()
+  }
+
+  /// The same as far as Apple tells; nil where only the catalogue can.
+  fileprivate var reportedEnd: Timestamp? {
+    endsAt.map { min($0, supersededAt ?? $0) }
+  }
+
+  /// Which of two is shown when both are over: the one that ended last, then the one that began
+  /// last.
+  fileprivate func endsEarlier(than other: Holding) -> Bool {
+    guard let end = reportedEnd, let otherEnd = other.reportedEnd else { return false }
+    return (end, startsAt, charge) < (otherEnd, other.startsAt, other.charge)
+  }
+
+  private func catalogueEnd(in catalogue: Catalogue) -> Timestamp? {
+    switch type(in: catalogue) {
+    case .nonConsumable: nil
+    case .nonRenewing:
+      catalogue.product(productID, at: startsAt)?.period?.end(from: startsAt) ?? startsAt
+    // Without its expiry (only trimmed old payloads lack it) a subscription's charge covers no
+    // time.
+    case .autoRenewable, .consumable, nil: startsAt
+    }
+  }
+
+  /// The entitlements that the product's newest description grants.
+  ///
+  /// It also counts for purchases made under an older one.
+  ///
+  /// - Returns: Nil for a product that is not described, and for a consumable.
+  package func entitlements(in catalogue: Catalogue) -> [ExactText]? {
+    guard let product = catalogue[productID], type(in: catalogue) != .consumable else { return nil }
+    return product.entitlements
+  }
+
+  /// The product's type as far as it is known.
+  package func type(in catalogue: Catalogue) -> ProductType? {
+    ProductType.known(of: productID, as: productType, hasExpiry: endsAt != nil, in: catalogue)
+  }
+
+  /// Whether what was granted has begun by a moment: Apple dates charges seconds ahead, and clocks
+  /// differ.
+  package func hasBegun(by moment: Timestamp) -> Bool { startsAt <= moment + .clockTolerance }
+
+  /// Whether what was granted had ended by a moment because the charge was taken back.
+  package func isRevoked(at moment: Timestamp) -> Bool {
+    revokedAt.map { $0 <= moment } ?? false
+  }
+}
+
+/// What one account holds of one line, or of lines that Apple links, and what that grants at a
+/// moment.
+struct LineEntitlements {
+  /// A charge with its end and with what its product grants.
+  private struct Part {
+    var holding: Holding
+    /// Nil: never.
+    var end: Timestamp?
+    var entitlements: [ExactText]
+
+    /// Until when it gives access of itself: its end, or the revocation before it; nil: for ever.
+    var accessEnd: Timestamp? { [end, holding.revokedAt].compactMap(\.self).min() }
+  }
+
+  private let parts: [Part]
+  private let moment: Timestamp
+
+  /// - Parameters:
+  ///   - holdings: One account's of one line. What the catalogue doesn't know grants nothing yet,
+  ///     and consumables never do.
+  ///   - catalogue: Which product grants what.
+  ///   - moment: The moment that is asked about.
+  init(_ holdings: [Holding], in catalogue: Catalogue, at moment: Timestamp) {
+    self.moment = moment
+    parts = holdings.compactMap { holding in
+      holding.entitlements(in: catalogue).map {
+        Part(holding: holding, end: holding.end(in: catalogue), entitlements: $0)
+      }
+    }
+  }
+
+  /// One entitlement for each name that the line's deciding charge grants.
+  var entitlements: [Entitlement] {
+    let begun = parts.filter { $0.holding.hasBegun(by: moment) }
+    let unrevoked = begun.filter { !$0.holding.isRevoked(at: moment) }.max(by: isLess)
+    if let unrevoked, state(of: unrevoked) != .expired {
+      return unrevoked.entitlements.map {
+        entitlement(named: $0, of: prolonged(unrevoked, for: $0), state: state(of: unrevoked))
+      }
+    }
+    let revoked =
+      begun
+      .filter { part in
+        part.holding.isRevoked(at: moment) && part.end.map { moment < $0 } ?? true
+      }
+      .max(by: isLess)
+    if let revoked {
+      return revoked.entitlements.map { entitlement(named: $0, of: revoked, state: .revoked) }
+    }
+    guard let over = unrevoked ?? begun.max(by: isLess) else { return [] }
+    return over.entitlements.map { entitlement(named: $0, of: over, state: .expired) }
+  }
+
+  /// The state of what is not revoked.
+  private func state(of part: Part) -> Entitlement.State {
+    guard let end = part.end, moment >= end else { return .active }
+    switch part.holding.renewal?.phase {
+    case .gracePeriod(let until) where moment < until: return .inGracePeriod
+    case .billingRetry: return .inBillingRetry
+    case .gracePeriod, .undisturbed, .expired, nil: return .expired
+    }
+  }
+
+  /// The part with the later end of what follows it without a gap and grants the same entitlement.
+  ///
+  /// Apple reports renewals up to a day early, and dates some a few seconds after the last end: the
+  /// entitlement is one, unbroken.
+  private func prolonged(_ part: Part, for name: ExactText) -> Part {
+    var longest = part
+    for next in parts.sorted(by: beginsEarlier) {
+      guard let end = longest.accessEnd else { break }
+      guard next.holding.revokedAt == nil, next.entitlements.contains(name),
+        next.holding.startsAt <= end + .gapTolerance, next.end.map({ $0 > end }) ?? true
+      else { continue }
+      longest.end = next.end
+      longest.holding.revokedAt = nil
+      longest.holding.renewal = next.holding.renewal
+    }
+    return longest
+  }
+
+  private func entitlement(named name: ExactText, of part: Part, state: Entitlement.State)
+    -> Entitlement
+  {
+    let holding = part.holding
+    return Entitlement(
+      name: name.rawValue, state: state, productID: holding.productID, expiresAt: part.end,
+      accessEndsAt: accessEnd(of: part),
+      willRenew: willRenew(name, until: part.accessEnd, state: state),
+      periodType: holding.periodType, environment: holding.charge.line.environment,
+      originalTransactionID: holding.charge.line.originalTransactionID,
+      transactionID: holding.charge.transactionID, source: .appStore)
+  }
+
+  /// Until when there is access, with the grace period after the end.
+  private func accessEnd(of part: Part) -> Timestamp? {
+    var part = part
+    if let end = part.end, case .gracePeriod(let until) = part.holding.renewal?.phase {
+      part.end = max(end, until)
+    }
+    return part.accessEnd
+  }
+
+  /// Whether the account owns the line's latest charge, and that will renew what is held until
+  /// `end`.
+  private func willRenew(_ name: ExactText, until end: Timestamp?, state: Entitlement.State) -> Bool
+  {
+    guard state != .revoked, state != .expired else { return false }
+    return parts.contains { latest in
+      guard let renewal = latest.holding.renewal, latest.holding.revokedAt == nil,
+        latest.entitlements.contains(name),
+        end.map({ latest.holding.startsAt <= $0 + .gapTolerance }) ?? true
+      else { return false }
+      return renewal.autoRenews && renewal.phase != .expired && self.state(of: latest) != .expired
+    }
+  }
+
+  private func beginsEarlier(_ lhs: Part, _ rhs: Part) -> Bool {
+    (lhs.holding.startsAt, lhs.holding.charge) < (rhs.holding.startsAt, rhs.holding.charge)
+  }
+
+  /// Which of two parts yields: the one that ends earlier.
+  ///
+  /// A part dated a little ahead yields to one that is running, so that another product does not
+  /// end what was paid for before its time.
+  private func isLess(_ lhs: Part, _ rhs: Part) -> Bool {
+    if isRunning(lhs) != isRunning(rhs) { return isRunning(rhs) }
+    let (left, right) = (lhs.end?.milliseconds ?? .max, rhs.end?.milliseconds ?? .max)
+    return (left, lhs.holding.startsAt, lhs.holding.charge)
+      < (right, rhs.holding.startsAt, rhs.holding.charge)
+  }
+
+  private func isRunning(_ part: Part) -> Bool {
+    part.holding.startsAt <= moment && part.end.map { moment < $0 } ?? true
+  }
+}

@@ -1,0 +1,293 @@
+package import struct Foundation.UUID
+
+/// What the customer paid for once.
+///
+/// Usually one transaction, but a restore or another device can report the same charge under
+/// another `transaction_id`. The first one recorded names the charge; the others are its aliases,
+/// never owned, granted, counted or delivered a second time.
+package struct Charge: Hashable, Sendable {
+  /// A charge is known by the transaction that names it.
+  package typealias ID = TransactionKey
+
+  /// The transaction that names the charge.
+  package let id: ID
+  package let aliases: [TransactionKey]
+  package let productID: ProductID
+  package let kind: ChargeKind
+  /// The date of the charge: the rule's t.
+  package let date: Timestamp
+  /// The end of the paid period, grace not included; nil for what has no period.
+  package let end: Timestamp?
+  package let productType: ProductType?
+  package let isCommitment: Bool
+  package let appAccountToken: UUID?
+  /// Apple's first word that the customer upgraded from this charge (`is_upgraded`).
+  package let upgradedAsOf: Timestamp?
+  /// When what was granted ended because the charge was taken back; never an upgrade's.
+  package internal(set) var revocation: Revocation?
+  /// From when on another charge of the line stands in this one's place.
+  package internal(set) var supersededAt: Timestamp?
+
+  /// Whether the rule's first row can hold: the charge is of an auto-renewable subscription.
+  package var isSubscription: Bool {
+    ProductType.known(of: productID, as: productType, hasExpiry: end != nil) == .autoRenewable
+  }
+
+  /// The product's type as far as it is known.
+  package func type(in catalogue: Catalogue) -> ProductType? {
+    ProductType.known(of: productID, as: productType, hasExpiry: end != nil, in: catalogue)
+  }
+
+  /// Whether another charge took its place before it began, which Apple had charged early and dated
+  /// ahead: it never ran, so that nothing follows it.
+  package var neverBegan: Bool { supersededAt.map { $0 < date } ?? false }
+
+  /// Every transaction that reports this charge, the naming one first.
+  package var transactions: [TransactionKey] { [id] + aliases }
+}
+
+extension Charge {
+  /// A revocation within this time of another product's charge on the line is an upgrade.
+  package static let upgradeTolerance: Duration = .seconds(60)
+
+  /// Finds the charges behind the transactions of a history, by date.
+  package static func charges(in history: LineHistory) -> [Charge] {
+    let transactions = history.transactions
+    var groups = Partition(count: transactions.count)
+    groups.uniteReportsOfOneCharge(transactions)
+    var charges = groups.groups.map { Charge(reports: $0.map { transactions[$0] }) }
+    // The smallest identifier decides between equal dates: it is the same in every order of
+    // arrival, as the naming transaction is not.
+    charges.sort { ($0.date, $0.smallestKey) < ($1.date, $1.smallestKey) }
+    charges.tellUpgradesFromRefunds()
+    return charges
+  }
+
+  /// - Parameter reports: The charge's transactions in recorded order, at least one.
+  private init(reports: [StoreTransaction]) {
+    // Facts come from the report with the smallest key, so that the order of arrival is no fact.
+    guard let naming = reports.first, let facts = reports.min(by: { $0.key < $1.key }) else {
+      preconditionFailure("A charge has at least one transaction.")
+    }
+    id = naming.key
+    aliases = reports.dropFirst().map(\.key)
+    productID = facts.key.productID
+    kind = reports.map(\.kind).min() ?? facts.kind
+    date = reports.map(\.chargedAt).min() ?? facts.chargedAt
+    end = reports.reduce(nil) { latest($0, $1.expiresDate, <) }?.value
+    productType = reports.compactMap(\.productType).min { $0.rawValue < $1.rawValue }
+    isCommitment = reports.contains(where: \.isCommitment)
+    appAccountToken = reports.reduce(nil) { latest($0, $1.appAccountToken, <) }?.value
+    upgradedAsOf = reports.compactMap(\.upgradedAsOf).min()
+    revocation = reports.revocation
+    supersededAt = nil
+  }
+
+  private var smallestKey: TransactionKey { transactions.min() ?? id }
+}
+
+extension [Charge] {
+  /// The places, among some, of the charges that ran: that began, or all where none did.
+  package func positionsThatRan(among positions: some Collection<Int>) -> [Int] {
+    let begun = positions.filter { !self[$0].neverBegan }
+    return begun.isEmpty ? positions.map(\.self) : begun
+  }
+
+  /// The place of the line's latest charge that ran, which whatever comes next follows; charges are
+  /// by date.
+  package var latestPosition: Int? { positionsThatRan(among: indices).last }
+
+  /// The line's latest charge.
+  package var latestCharge: Charge? { latestPosition.map { self[$0] } }
+
+  /// The position of the latest charge that ran, dated before the one at `position`.
+  func positionBefore(_ position: Int) -> Int? {
+    let date = self[position].date
+    return self[..<position].lastIndex { $0.date < date && !$0.neverBegan }
+  }
+
+  /// Marks what an upgrade replaced: superseded, and neither revoked nor refunded.
+  ///
+  /// That is a charge which was cancelled within a minute of a charge for another plan of the line,
+  /// from the cancellation on; or of which Apple says `is_upgraded`, from the first sign of it on.
+  /// The other charge may be dated before: a renewal that Apple charged early is dated ahead.
+  ///
+  /// It is also a charge in whose paid time somebody bought another plan, as far as Apple calls
+  /// that a purchase: one line has one plan at a time, and notifications tell of the new charge
+  /// alone.
+  fileprivate mutating func tellUpgradesFromRefunds() {
+    let purchases = indices.filter { self[$0].kind == .purchase && self[$0].isSubscription }
+    for index in indices where self[index].isSubscription {
+      let charge = self[index]
+      func isOfAnotherPlan(_ other: Charge) -> Bool {
+        other.isSubscription && other.productID != charge.productID
+      }
+      if let cancelledAt = charge.revocation?.at,
+        contains(where: {
+          isOfAnotherPlan($0) && ($0.date - cancelledAt).isWithin(Charge.upgradeTolerance)
+        })
+      {
+        self[index].supersededAt = cancelledAt
+      } else if let saidAt = charge.upgradedAsOf {
+        let successor = self[(index + 1)...].first(where: isOfAnotherPlan)
+        let signs = [
+          saidAt, successor?.date, charge.revocation?.at,
+          boughtInstead(ofChargeAt: index, among: purchases),
+        ]
+        self[index].supersededAt = signs.compactMap(\.self).min()
+      } else {
+        self[index].supersededAt = boughtInstead(ofChargeAt: index, among: purchases)
+        continue
+      }
+      self[index].revocation = nil
+    }
+  }
+
+  /// When one of what Apple calls purchases of plans took the place of a charge; nil: none did, or
+  /// the charge had been taken back by then.
+  private func boughtInstead(ofChargeAt index: Int, among purchases: [Int]) -> Timestamp? {
+    let charge = self[index]
+    guard let end = [charge.end, charge.revocation?.at].compactMap(\.self).min() else { return nil }
+    // What was bought before may have been replaced itself: the last purchase is what renews.
+    let lastEnd = purchases.last { self[$0].date < charge.date }.flatMap { self[$0].end }
+    return purchases.lazy.map { self[$0] }.first { other in
+      guard other.productID != charge.productID else { return false }
+      if charge.date < other.date { return other.date < end }
+      // No renewal begins within what was bought: Apple had charged it early, and dated it ahead.
+      guard charge.kind == .renewal, other.date < charge.date, let otherEnd = other.end,
+        let lastEnd
+      else { return false }
+      return charge.date + Charge.upgradeTolerance < Swift.min(otherEnd, lastEnd)
+    }?.date
+  }
+}
+
+/// Groups of positions, joined pair by pair (a disjoint-set forest).
+struct Partition {
+  private var parents: [Int]
+
+  init(count: Int) { parents = Array(0..<count) }
+
+  /// The groups, each in ascending order, by their first members.
+  var groups: [[Int]] {
+    var copy = self
+    var members: [Int: [Int]] = [:]
+    var roots: [Int] = []
+    for position in parents.indices {
+      let root = copy.root(of: position)
+      if members[root] == nil { roots.append(root) }
+      members[root, default: []].append(position)
+    }
+    return roots.compactMap { members[$0] }
+  }
+
+  mutating func unite(_ one: Int, _ other: Int) {
+    parents[root(of: one)] = root(of: other)
+  }
+
+  private mutating func root(of position: Int) -> Int {
+    var position = position
+    while parents[position] != position {
+      parents[position] = parents[parents[position]]
+      position = parents[position]
+    }
+    return position
+  }
+}
+
+extension Partition {
+  /// Joins the transactions that report one and the same charge.
+  ///
+  /// They do if they share the `web_order_line_item_id` or, on linked lines, the `transaction_id`;
+  /// where either lacks the line item id, a subscription's do if they share the product and the
+  /// purchase date or the expiry; anything else's if they share the product, unless the earlier was
+  /// revoked before the later was bought. What several such steps connect is one charge too.
+  mutating func uniteReportsOfOneCharge(_ transactions: [StoreTransaction]) {
+    uniteAll(positions(in: transactions, by: \.webOrderLineItemID))
+    uniteAll(
+      positions(in: transactions, by: \.key.transactionID).filter { positions in
+        Set(positions.map { transactions[$0].key.line }).count > 1
+      })
+
+    func lacksLineItem(_ position: Int) -> Bool {
+      transactions[position].webOrderLineItemID == nil
+    }
+    uniteAll(
+      positions(in: transactions, by: \.productAndPurchaseDate)
+        .filter { $0.contains(where: lacksLineItem) })
+    uniteAll(
+      positions(in: transactions, by: \.productAndExpiry)
+        .filter { $0.contains(where: lacksLineItem) })
+
+    for positions in positions(in: transactions, by: \.productBoughtOnce) {
+      uniteRestores(positions, of: transactions)
+    }
+  }
+
+  /// Joins what reports the same purchase of a product that is bought once.
+  ///
+  /// By date, each report is one of a purchase before it unless that was revoked by then, as far as
+  /// anything says that reports it so far: a restore may not tell of the refund.
+  private mutating func uniteRestores(_ positions: [Int], of transactions: [StoreTransaction]) {
+    func isBefore(_ one: Int, _ other: Int) -> Bool {
+      (transactions[one].chargedAt, transactions[one].key)
+        < (transactions[other].chargedAt, transactions[other].key)
+    }
+    func couldRestore(_ report: [Int], _ purchase: [Int]) -> Bool {
+      guard (report + purchase).contains(where: { transactions[$0].webOrderLineItemID == nil })
+      else { return false }
+      let revocation = purchase.map { transactions[$0] }.revocation
+      return revocation.map { $0.at >= transactions[report[0]].chargedAt } ?? true
+    }
+
+    // What shares a line item or a transaction id is one already.
+    let reports = Dictionary(grouping: positions.sorted(by: isBefore)) { root(of: $0) }.values
+      .sorted { isBefore($0[0], $1[0]) }
+    var purchases: [[Int]] = []
+    for report in reports {
+      var purchase = report
+      for index in purchases.indices.reversed() where couldRestore(report, purchases[index]) {
+        let restored = purchases.remove(at: index)
+        unite(report[0], restored[0])
+        purchase += restored
+      }
+      purchases.append(purchase)
+    }
+  }
+
+  private func positions<Feature: Hashable>(
+    in transactions: [StoreTransaction], by feature: (StoreTransaction) -> Feature?
+  ) -> some Collection<[Int]> {
+    var positions: [Feature: [Int]] = [:]
+    for (position, transaction) in transactions.enumerated() {
+      if let feature = feature(transaction) { positions[feature, default: []].append(position) }
+    }
+    return positions.values
+  }
+
+  private mutating func uniteAll(_ groups: some Sequence<[Int]>) {
+    for group in groups {
+      for position in group { unite(group[0], position) }
+    }
+  }
+}
+
+extension StoreTransaction {
+  fileprivate struct ProductAndDate: Hashable {
+    let productID: ProductID
+    let date: Timestamp
+  }
+
+  /// Nil where the date is that of a restore, which all that was restored then shares.
+  fileprivate var productAndPurchaseDate: ProductAndDate? {
+    guard isSubscription, expiresDate.map({ purchaseDate <= $0.value }) ?? true else { return nil }
+    return ProductAndDate(productID: key.productID, date: purchaseDate)
+  }
+
+  fileprivate var productAndExpiry: ProductAndDate? {
+    guard isSubscription, let expiresDate else { return nil }
+    return ProductAndDate(productID: key.productID, date: expiresDate.value)
+  }
+
+  fileprivate var productBoughtOnce: ProductID? { isSubscription ? nil : key.productID }
+}

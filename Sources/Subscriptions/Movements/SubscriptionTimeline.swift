@@ -1,0 +1,302 @@
+/// The whole life of a subscription: at every moment from its first charge on one state of one
+/// charge.
+///
+/// It is a function of what Apple said, of the owners and of the catalogue, and not of the present:
+/// what is expected, an end above all, stands in it at its date. Lines that Apple links are one
+/// subscription, and so are the products of a line: Apple lets one of them run at a time. Should
+/// paid periods overlap all the same, the charge that began last counts.
+package struct SubscriptionTimeline: Hashable, Sendable {
+  /// The states of a subscription, as reports count them.
+  package enum State: String, Codable, CaseIterable, Sendable {
+    case activeRenewing = "active_renewing"
+    case activeCancelled = "active_cancelled"
+    case trialRenewing = "trial_renewing"
+    case trialCancelled = "trial_cancelled"
+    /// Past the paid period, with access, while Apple tries to charge.
+    case inGracePeriod = "in_grace_period"
+    case inBillingRetry = "in_billing_retry"
+    case expired
+    /// What would be paid for was taken back; it has expired when that would be over.
+    case revoked
+  }
+
+  /// Why a subscription ended.
+  package enum EndCause: String, Codable, CaseIterable, Sendable {
+    case voluntary
+    case priceNotConsented = "price_not_consented"
+    case billing
+    case productWithdrawn = "product_withdrawn"
+    case refunded
+    case unknown
+  }
+
+  /// A stretch of time in which nothing changes.
+  package struct Span: Hashable, Sendable {
+    package var start: Timestamp
+    /// Where the next one begins; nil: it is the last one, and lasts.
+    package var end: Timestamp?
+    package var state: State
+    /// The charge that runs, or that ran last.
+    package var terms: ChargeTerms
+    /// Why what ran here ended; nil where it did not, or went on as something that is paid for.
+    package var endCause: EndCause?
+
+    /// Whether a charge runs that was paid for, its grace period included.
+    package var isPaid: Bool {
+      switch state {
+      case .activeRenewing, .activeCancelled: true
+      case .inGracePeriod: terms.periodType != .trial
+      case .trialRenewing, .trialCancelled, .inBillingRetry, .expired, .revoked: false
+      }
+    }
+
+    /// Whether a trial runs, its grace period included.
+    package var isTrial: Bool {
+      switch state {
+      case .trialRenewing, .trialCancelled: true
+      case .inGracePeriod: terms.periodType == .trial
+      case .activeRenewing, .activeCancelled, .inBillingRetry, .expired, .revoked: false
+      }
+    }
+
+    /// Whether Apple tries to charge for what should have followed.
+    package var isInTrouble: Bool { state == .inGracePeriod || state == .inBillingRetry }
+  }
+
+  /// The customer switched auto-renew off, or on again.
+  package struct Switch: Hashable, Sendable {
+    package var at: Timestamp
+    package var isOn: Bool
+    /// The charge that ran.
+    package var terms: ChargeTerms
+  }
+
+  /// Each ends where the next begins; none for a line without subscriptions.
+  package private(set) var spans: [Span] = []
+  /// By date.
+  package private(set) var switches: [Switch] = []
+}
+
+extension SubscriptionTimeline {
+  /// - Parameters:
+  ///   - line: The line, or the lines that Apple links.
+  ///   - rule: Its charges and decisions.
+  ///   - all: The terms of the rule's charges, in their order.
+  init(of line: Line, rule: OwnershipRule, terms all: [ChargeTerms]) {
+    let course = rule.course
+    let runs = Run.runs(of: rule.charges, course)
+    let stretches = Stretch.stretches(of: runs)
+    for (index, stretch) in stretches.enumerated() {
+      let next = index + 1 < stretches.count ? stretches[index + 1] : nil
+      let run = runs[stretch.run]
+      let terms = all[run.position]
+      guard stretch.isRunning, let end = next?.start else {
+        spans += run.spans(afterwardsFrom: stretch.start, to: next?.start, terms)
+        continue
+      }
+      spans += run.spans(from: stretch.start, to: end, terms, course)
+      let following = next.flatMap { $0.isRunning ? all[runs[$0.run].position] : nil }
+      if following.map({ $0.periodType == .trial }) ?? true {
+        spans[spans.count - 1].endCause = run.endCause(course)
+      }
+    }
+    switches = runs.flatMap { run in run.switches(all[run.position], course) }
+  }
+
+  /// The timeline of a line, or of the lines that Apple links.
+  ///
+  /// - Parameters:
+  ///   - line: The line.
+  ///   - rule: Its charges and decisions.
+  ///   - catalogue: What products cost, and for how long.
+  package init(of line: Line, rule: OwnershipRule, in catalogue: Catalogue) {
+    self.init(of: line, rule: rule, terms: line.terms(rule, in: catalogue))
+  }
+}
+
+extension SubscriptionTimeline {
+  /// One charge of the subscription, and how long it runs.
+  struct Run {
+    /// The charge's place among the rule's.
+    var position: Int
+    var start: Timestamp
+    /// Taken back, replaced, or the end of the paid period with its grace period: what comes first.
+    ///
+    /// The start, for a charge that covers no time.
+    var end: Timestamp
+    /// The end of the paid period; nil: Apple did not say.
+    var paidEnd: Timestamp?
+    /// What Apple tried after the paid period, as long as the charge was neither taken back nor
+    /// replaced.
+    var trouble: RenewalCourse.Trouble?
+    /// The date of the next charge.
+    var next: Timestamp?
+    /// Whether it ended because it was revoked.
+    var isRevoked: Bool
+    /// Whether money was refunded then.
+    var isRefunded: Bool
+  }
+
+  /// A stretch of time that one charge decides.
+  struct Stretch {
+    var start: Timestamp
+    /// The place of the charge that runs, or that ran last, among the runs.
+    var run: Int
+    var isRunning: Bool
+  }
+}
+
+extension SubscriptionTimeline.Run {
+  /// The runs of all charges of subscriptions that ran, by date.
+  static func runs(of charges: [Charge], _ course: RenewalCourse) -> [Self] {
+    let positions = charges.positionsThatRan(
+      among: charges.indices.filter { charges[$0].isSubscription })
+    var next: Timestamp?
+    var runs: [Self] = []
+    for (index, position) in positions.enumerated().reversed() {
+      let later = index + 1 < positions.count ? charges[positions[index + 1]].date : nil
+      if let later, later > charges[position].date { next = later }
+      runs.append(Self(position, of: charges[position], before: next, course))
+    }
+    return runs.reversed()
+  }
+
+  private init(
+    _ position: Int, of charge: Charge, before next: Timestamp?, _ course: RenewalCourse
+  ) {
+    self.position = position
+    self.next = next
+    start = charge.date
+    paidEnd = charge.end
+    var trouble = course.trouble(afterChargeAt: position, before: next)
+    let naturalEnd = charge.end.map { max($0, trouble?.graceEnd ?? $0) } ?? start
+    let cutOff = [charge.revocation?.at, charge.supersededAt].compactMap(\.self).min()
+    end = max(start, min(naturalEnd, cutOff ?? naturalEnd))
+    isRevoked = charge.revocation.map { $0.at == cutOff && $0.at <= naturalEnd } ?? false
+    isRefunded = isRevoked && charge.revocation?.isRefund == true
+    if let cutOff, let retryEnd = trouble?.retryEnd {
+      trouble?.retryEnd = cutOff > naturalEnd ? min(retryEnd, cutOff) : nil
+    }
+    self.trouble = trouble
+  }
+
+  // MARK: Spans
+
+  /// The spans of a stretch in which the charge runs.
+  func spans(
+    from start: Timestamp, to end: Timestamp, _ terms: ChargeTerms, _ course: RenewalCourse
+  ) -> [SubscriptionTimeline.Span] {
+    func span(_ state: SubscriptionTimeline.State, from start: Timestamp, to end: Timestamp)
+      -> SubscriptionTimeline.Span
+    {
+      SubscriptionTimeline.Span(start: start, end: end, state: state, terms: terms)
+    }
+    // The time by which a gap is bridged belongs to what was before it.
+    let hasGrace = trouble?.graceEnd != nil
+    let regularEnd = hasGrace ? max(start, min(end, paidEnd ?? end)) : end
+
+    var spans: [SubscriptionTimeline.Span] = []
+    var (isOn, since) = (course.isOn(atChargeAt: position), start)
+    for word in course.switches(from: self.start, before: regularEnd) where word.isOn != isOn {
+      if word.at > since {
+        spans.append(span(state(isOn, terms), from: since, to: word.at))
+        since = word.at
+      }
+      isOn = word.isOn
+    }
+    if since < regularEnd {
+      spans.append(span(state(isOn, terms), from: since, to: regularEnd))
+    }
+    if regularEnd < end { spans.append(span(.inGracePeriod, from: regularEnd, to: end)) }
+    return spans
+  }
+
+  private func state(_ isOn: Bool, _ terms: ChargeTerms) -> SubscriptionTimeline.State {
+    terms.periodType == .trial
+      ? isOn ? .trialRenewing : .trialCancelled : isOn ? .activeRenewing : .activeCancelled
+  }
+
+  /// The spans of a stretch in which nothing runs after the charge.
+  func spans(afterwardsFrom start: Timestamp, to end: Timestamp?, _ terms: ChargeTerms)
+    -> [SubscriptionTimeline.Span]
+  {
+    var spans: [SubscriptionTimeline.Span] = []
+    var since = start
+    func append(_ state: SubscriptionTimeline.State, until moment: Timestamp) {
+      let until = end.map { min($0, moment) } ?? moment
+      guard since < until else { return }
+      spans.append(
+        SubscriptionTimeline.Span(start: since, end: until, state: state, terms: terms))
+      since = until
+    }
+    if isRevoked {
+      if let paidEnd { append(.revoked, until: paidEnd) }
+    } else if let retryEnd = trouble?.retryEnd {
+      append(.inBillingRetry, until: retryEnd)
+    }
+    if end.map({ since < $0 }) ?? true {
+      spans.append(
+        SubscriptionTimeline.Span(start: since, end: end, state: .expired, terms: terms))
+    }
+    return spans
+  }
+
+  func endCause(_ course: RenewalCourse) -> SubscriptionTimeline.EndCause {
+    if isRefunded { return .refunded }
+    return isRevoked ? .unknown : course.endCause(ofChargeAt: position, before: next)
+  }
+
+  // MARK: Switches
+
+  /// What the customer switched before the next charge, as long as there was something to renew.
+  func switches(_ terms: ChargeTerms, _ course: RenewalCourse) -> [SubscriptionTimeline.Switch] {
+    var switches: [SubscriptionTimeline.Switch] = []
+    var isOn = course.isOn(atChargeAt: position)
+    let renewableUntil = max(end, trouble?.retryEnd ?? end)
+    for word in course.switches(from: start, before: min(renewableUntil, next ?? renewableUntil))
+    where word.isOn != isOn {
+      isOn = word.isOn
+      switches.append(SubscriptionTimeline.Switch(at: word.at, isOn: isOn, terms: terms))
+    }
+    return switches
+  }
+}
+
+extension SubscriptionTimeline.Stretch {
+  /// Who decides when: the charge that began last of those that run; where none does, the one that
+  /// ran last, or one that covers no time from its date on.
+  static func stretches(of runs: [SubscriptionTimeline.Run]) -> [Self] {
+    var stretches: [Self] = []
+    func append(_ run: Int, isRunning: Bool, at moment: Timestamp) {
+      if let last = stretches.last, last.run == run, last.isRunning == isRunning { return }
+      stretches.append(Self(start: moment, run: run, isRunning: isRunning))
+    }
+    var running: [Int] = []
+    var next = runs.startIndex
+    for moment in Set(runs.flatMap { [$0.start, $0.end] }).sorted() {
+      var withoutTime: Int?
+      while next < runs.endIndex, runs[next].start == moment {
+        if runs[next].start < runs[next].end { running.append(next) } else { withoutTime = next }
+        next += 1
+      }
+      while let last = running.last, runs[last].end <= moment { running.removeLast() }
+      if let last = running.last {
+        append(last, isRunning: true, at: moment)
+      } else if let run = withoutTime ?? stretches.last?.run {
+        append(run, isRunning: false, at: moment)
+      }
+    }
+    return bridged(stretches)
+  }
+
+  /// The same without gaps that are none: sixty seconds at most between two charges.
+  private static func bridged(_ stretches: [Self]) -> [Self] {
+    stretches.indices.filter { index in
+      guard !stretches[index].isRunning, index > 0, stretches[index - 1].isRunning,
+        index + 1 < stretches.count, stretches[index + 1].isRunning
+      else { return true }
+      let gap = stretches[index + 1].start - stretches[index].start
+      return gap > .gapTolerance
+    }.map { stretches[$0] }
+  }
+}

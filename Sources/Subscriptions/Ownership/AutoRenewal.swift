@@ -1,0 +1,228 @@
+/// "Actively auto-renewing as of t": the first row of the decision table.
+///
+/// Evidence dated at or after the charge says nothing about who was renewing when it was made, so
+/// every look at the history here stops before t.
+package struct AutoRenewal {
+  /// Apple charges up to this long before the period ends: an *off* inside is about the next
+  /// period.
+  package static let earlyCharge: Duration = .hours(24)
+  /// How long Apple goes on trying to charge.
+  package static let billingRetry: Duration = .days(60)
+  /// The same on a twelve-month commitment.
+  package static let commitmentBillingRetry: Duration = .days(90)
+
+  let history: LineHistory
+  /// Every charge of the line, by date.
+  let charges: [Charge]
+  let course: RenewalCourse
+
+  init(history: LineHistory, charges: [Charge]) {
+    self.history = history
+    self.charges = charges
+    course = RenewalCourse(history, charges: charges)
+  }
+
+  /// Finds who was renewing when the charge at `position` was made.
+  ///
+  /// - Parameters:
+  ///   - position: The charge's place among `charges`.
+  ///   - owner: The owner of an earlier charge as of a moment.
+  /// - Returns: The account, or why there is none, and what shows it.
+  package func finding(
+    forChargeAt position: Int, owner: (_ position: Int, _ asOf: Timestamp) -> AccountKey?
+  ) -> RenewalFinding {
+    let charge = charges[position]
+    guard charge.isSubscription else { return RenewalFinding(ground: .notASubscription) }
+    guard let previousPosition = positionBefore(position) else {
+      return RenewalFinding(ground: .noEarlierCharge)
+    }
+    let previous = charges[previousPosition]
+    func notRenewing(_ ground: RenewalFinding.Ground, statusAsOf: Timestamp? = nil)
+      -> RenewalFinding
+    {
+      RenewalFinding(ground: ground, previous: previous.id, statusAsOf: statusAsOf)
+    }
+
+    guard let account = owner(previousPosition, charge.date) else {
+      return notRenewing(.earlierChargeUnclaimed)
+    }
+    if history.isErased(account, by: charge.date) {
+      return notRenewing(.accountErased)
+    }
+    guard previous.isSubscription else { return notRenewing(.earlierChargeWithoutPeriod) }
+    if let revocation = previous.revocation, revocation.at < charge.date {
+      return notRenewing(.earlierChargeRevoked)
+    }
+
+    let statement = course.autoRenewStatement(after: previousPosition, before: charge.date)
+    let verdict = verdict(on: charge, after: previous, statement: statement)
+    guard verdict.isRenewing else {
+      return notRenewing(verdict.ground, statusAsOf: verdict.statusAsOf)
+    }
+    if let offSince = statement?.offSince,
+      tokenNamesAnother(than: account, for: charge, since: offSince)
+    {
+      return notRenewing(.tokenOfAnotherAccount, statusAsOf: offSince)
+    }
+    return RenewalFinding(
+      account: account, ground: verdict.ground, previous: previous.id,
+      statusAsOf: verdict.statusAsOf, switchedOffAt: statement?.offSince)
+  }
+
+  /// Whether it was the claimant who had switched auto-renew on again before a charge.
+  ///
+  /// So it was if the account opened an order for the charge's product while auto-renew was off. An
+  /// order that was opened after the claim arrived does not count: what a claim has settled stays.
+  package func wasSwitchedOn(byOrderBehind claim: Claim, beforeChargeAt position: Int) -> Bool {
+    let charge = charges[position]
+    guard let previous = positionBefore(position),
+      let statement = course.autoRenewStatement(after: previous, before: charge.date),
+      let offSince = statement.offSince
+    else { return false }
+    let onAgainBy = statement.autoRenews ? statement.since : charge.date
+    let claimant = history.successor(of: claim.account, asOf: claim.receivedAt)
+    return history.orders.contains {
+      history.successor(of: $0.account, asOf: claim.receivedAt) == claimant
+        && $0.productID == charge.productID
+        && $0.openedAt >= offSince - .clockTolerance
+        && $0.openedAt <= min(onAgainBy + .clockTolerance, claim.receivedAt)
+    }
+  }
+
+  // MARK: The table
+
+  private struct Verdict {
+    var isRenewing: Bool
+    var ground: RenewalFinding.Ground
+    var statusAsOf: Timestamp?
+  }
+
+  private func verdict(
+    on charge: Charge, after previous: Charge, statement: RenewalCourse.AutoRenewStatement?
+  ) -> Verdict {
+    if charge.kind == .renewal { return Verdict(isRenewing: true, ground: .renewedByApple) }
+    guard let periodEnd = previous.end else {
+      return Verdict(isRenewing: false, ground: .earlierChargeWithoutPeriod)
+    }
+    let isNearPeriodEnd = (charge.date - periodEnd).isWithin(.gapTolerance)
+    let isOff = statement.map { !$0.autoRenews } ?? false
+
+    switch charge.kind {
+    case .purchase where charge.date >= accessEnd(of: previous, at: periodEnd, for: charge):
+      return Verdict(isRenewing: false, ground: .boughtAfterPeriodEnd)
+    case .unknown where isNearPeriodEnd:
+      // An off in the last day may have come after Apple had charged.
+      if isOff, let statement, statement.since < charge.date - Self.earlyCharge {
+        return Verdict(isRenewing: false, ground: .autoRenewOff, statusAsOf: statement.since)
+      }
+      return Verdict(isRenewing: true, ground: .renewedAtPeriodEnd, statusAsOf: statement?.asOf)
+    case .unknown where charge.date > periodEnd:
+      return verdictOnLateCharge(charge, after: previous, endingAt: periodEnd)
+    case .renewal, .purchase, .unknown:
+      return isOff
+        ? Verdict(isRenewing: false, ground: .autoRenewOff, statusAsOf: statement?.since)
+        : Verdict(isRenewing: true, ground: .changedWhileRenewing, statusAsOf: statement?.asOf)
+    }
+  }
+
+  /// A charge of unknown kind after the period's end renews only what Apple still tries to renew.
+  private func verdictOnLateCharge(
+    _ charge: Charge, after previous: Charge, endingAt periodEnd: Timestamp
+  ) -> Verdict {
+    guard let status = course.phaseStatement(from: periodEnd, before: charge.date) else {
+      return Verdict(isRenewing: false, ground: .lapsed)
+    }
+    switch status.phase {
+    case .gracePeriod, .billingRetry:
+      let isCommitment = previous.isCommitment || status.isCommitment
+      let limit = isCommitment ? Self.commitmentBillingRetry : Self.billingRetry
+      return charge.date <= periodEnd + limit
+        ? Verdict(
+          isRenewing: true, ground: .recoveredFromBillingProblem, statusAsOf: status.at)
+        : Verdict(isRenewing: false, ground: .billingRetryOver, statusAsOf: status.at)
+    case .expired:
+      return Verdict(isRenewing: false, ground: .expired, statusAsOf: status.at)
+    case .undisturbed:
+      return Verdict(isRenewing: false, ground: .lapsed, statusAsOf: status.at)
+    }
+  }
+
+  // MARK: Parts
+
+  /// The end of a charge's period, with the grace period that was known before the next charge.
+  private func accessEnd(of charge: Charge, at periodEnd: Timestamp, for next: Charge) -> Timestamp
+  {
+    guard
+      case .gracePeriod(let until) = course.phaseStatement(from: charge.date, before: next.date)?
+        .phase
+    else { return periodEnd }
+    return max(periodEnd, until)
+  }
+
+  /// Whether the charge, or what Apple said of renewals since, carries another account's token.
+  private func tokenNamesAnother(
+    than account: AccountKey, for charge: Charge, since offSince: Timestamp
+  ) -> Bool {
+    let renewalToken = course.lastStatus(from: offSince, before: charge.date) {
+      $0.appAccountToken != nil
+    }?.appAccountToken
+    return [charge.appAccountToken, renewalToken].contains { token in
+      history.holder(of: token, asOf: charge.date).map { $0 != account } ?? false
+    }
+  }
+
+  /// The position of the line's latest charge that ran, dated before the one at `position`.
+  func positionBefore(_ position: Int) -> Int? { charges.positionBefore(position) }
+}
+
+/// Whether an account was actively auto-renewing when a charge was made, and what shows it.
+package struct RenewalFinding: Hashable, Sendable {
+  /// The account that was renewing; nil if none was.
+  package var account: AccountKey?
+  package var ground: Ground
+  /// The line's latest charge before: what would have been renewed.
+  package var previous: Charge.ID?
+  /// The date of the word of Apple's that settled it; nil if the charges alone did.
+  package var statusAsOf: Timestamp?
+  /// Since when auto-renew had been *off* before this was charged all the same: somebody had
+  /// switched it on again, whether we heard of it or not.
+  package var switchedOffAt: Timestamp?
+
+  package init(
+    account: AccountKey? = nil, ground: Ground, previous: Charge.ID? = nil,
+    statusAsOf: Timestamp? = nil, switchedOffAt: Timestamp? = nil
+  ) {
+    self.account = account
+    self.ground = ground
+    self.previous = previous
+    self.statusAsOf = statusAsOf
+    self.switchedOffAt = switchedOffAt
+  }
+
+  /// What the finding rests on; the raw values are stored.
+  package enum Ground: String, Codable, CaseIterable, Sendable {
+    // An account is renewing:
+    case renewedByApple = "renewed_by_apple"
+    case renewedAtPeriodEnd = "renewed_at_period_end"
+    case recoveredFromBillingProblem = "recovered_from_billing_problem"
+    case changedWhileRenewing = "changed_while_renewing"
+    // None is:
+    case notASubscription = "not_a_subscription"
+    case noEarlierCharge = "no_earlier_charge"
+    case earlierChargeUnclaimed = "earlier_charge_unclaimed"
+    case earlierChargeWithoutPeriod = "earlier_charge_without_period"
+    case earlierChargeRevoked = "earlier_charge_revoked"
+    case accountErased = "account_erased"
+    case boughtAfterPeriodEnd = "bought_after_period_end"
+    case autoRenewOff = "auto_renew_off"
+    case lapsed = "lapsed"
+    case expired = "expired"
+    case billingRetryOver = "billing_retry_over"
+    case tokenOfAnotherAccount = "token_of_another_account"
+    case orderedByAnotherAccount = "ordered_by_another_account"
+    /// Somebody may have been; an administrator released the charge all the same.
+    case released
+    // There is nothing to decide:
+    case reportsAnotherCharge = "reports_another_charge"
+  }
+}

@@ -1,0 +1,87 @@
+/// Which account owns a charge, and by which row of the table.
+package struct Decision: Hashable, Sendable {
+  /// The rows of the decision table, first match first.
+  package enum Rule: String, Codable, CaseIterable, Sendable {
+    /// Row 0: an administrator placed the charge.
+    case administrator
+    /// Row 1: the account was actively auto-renewing on the line when the charge was made.
+    case activelyAutoRenewing = "actively_auto_renewing"
+    /// Row 2: the account submitted it first.
+    case submitter
+    /// Row 1t, if it is settled: the charge was bought with a token of its own that this ledger
+    /// issued to the account. Row 3, until the first claim: it carries such a token all the same.
+    case appAccountToken = "app_account_token"
+    /// Row 4: nobody. Recorded, grants nothing; a claim may come later.
+    case unclaimed
+  }
+
+  package var owner: AccountKey?
+  package var rule: Rule
+  /// What row 1 found: why the owner was renewing or, under every other rule, why nobody was.
+  package var finding: RenewalFinding
+  /// Whether a first claim can still change the owner.
+  package var isProvisional: Bool
+
+  package init(
+    owner: AccountKey?, rule: Rule, finding: RenewalFinding, isProvisional: Bool = false
+  ) {
+    self.owner = owner
+    self.rule = rule
+    self.finding = finding
+    self.isProvisional = isProvisional
+  }
+}
+
+extension Decision {
+  static let undecided = Decision(
+    owner: nil, rule: .unclaimed, finding: RenewalFinding(ground: .noEarlierCharge),
+    isProvisional: true)
+}
+
+/// A stretch in which a line is bound to one account, or to nobody.
+///
+/// A line is bound, as of a moment, to the owner of its latest charge dated before that moment. So
+/// the history of bindings follows from the charges: it is no second truth.
+package struct Binding: Hashable, Sendable {
+  /// Nil: the latest charge is unclaimed.
+  package var account: AccountKey?
+  /// The date of the first charge of the stretch.
+  package var boundAt: Timestamp
+  package var charge: Charge.ID
+  package var rule: Decision.Rule
+
+  package init(
+    account: AccountKey?, boundAt: Timestamp, charge: Charge.ID, rule: Decision.Rule
+  ) {
+    self.account = account
+    self.boundAt = boundAt
+    self.charge = charge
+    self.rule = rule
+  }
+
+  /// Derives the bindings of a line, oldest first.
+  ///
+  /// - Parameters:
+  ///   - charges: The line's charges by date.
+  ///   - decisions: The decision on each.
+  /// - Returns: A binding for each change of the account, none before the first owner.
+  package static func bindings(of charges: [Charge], decisions: [Decision]) -> [Binding] {
+    var bindings: [Binding] = []
+    for position in charges.positionsThatRan(among: charges.indices) {
+      let (charge, decision) = (charges[position], decisions[position])
+      if let last = bindings.last, last.account == decision.owner { continue }
+      if bindings.isEmpty, decision.owner == nil { continue }
+      bindings.append(
+        Binding(
+          account: decision.owner, boundAt: charge.date, charge: charge.id, rule: decision.rule))
+    }
+    return bindings
+  }
+}
+
+extension [Binding] {
+  /// The account bound as of a moment: bindings that begin at it or later do not count yet.
+  package func account(asOf moment: Timestamp) -> AccountKey? {
+    last { $0.boundAt < moment }?.account
+  }
+}

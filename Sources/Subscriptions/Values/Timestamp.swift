@@ -1,0 +1,203 @@
+/// A moment, in whole milliseconds since 1970-01-01 00:00 UTC: the resolution in which Apple
+/// speaks.
+///
+/// An integer and not Foundation's `Date`, because the rule turns on equal dates and on single
+/// milliseconds, and a `Double` of seconds can represent neither exactly.
+package struct Timestamp: Hashable, Comparable, Sendable {
+  package var milliseconds: Int64
+
+  package init(milliseconds: Int64) {
+    self.milliseconds = milliseconds
+  }
+
+  package static func < (lhs: Timestamp, rhs: Timestamp) -> Bool {
+    lhs.milliseconds < rhs.milliseconds
+  }
+
+  /// The moment that lies a time after another.
+  package static func + (lhs: Timestamp, rhs: Duration) -> Timestamp {
+    Timestamp(milliseconds: lhs.milliseconds + rhs.inMilliseconds)
+  }
+
+  /// The moment that lies a time before another.
+  package static func - (lhs: Timestamp, rhs: Duration) -> Timestamp {
+    Timestamp(milliseconds: lhs.milliseconds - rhs.inMilliseconds)
+  }
+
+  /// The time that passes from `rhs` to `lhs`; negative if `lhs` is the earlier.
+  package static func - (lhs: Timestamp, rhs: Timestamp) -> Duration {
+    .milliseconds(lhs.milliseconds - rhs.milliseconds)
+  }
+}
+
+extension Timestamp: Codable {
+  package init(from decoder: any Decoder) throws {
+    milliseconds = try decoder.singleValueContainer().decode(Int64.self)
+  }
+
+  package func encode(to encoder: any Encoder) throws {
+    var container = encoder.singleValueContainer()
+    try container.encode(milliseconds)
+  }
+}
+
+extension Duration {
+  /// How far apart two clocks may be: ours, an app server's and Apple's, whose seconds are whole.
+  package static let clockTolerance: Duration = .minutes(5)
+
+  /// How far apart two periods may lie and still follow each other without a gap.
+  ///
+  /// A renewal begins where the last period ends, give or take this; a purchase by hand so close to
+  /// the end, of a kind that Apple does not name, counts as one.
+  package static let gapTolerance: Duration = .seconds(60)
+
+  /// This duration in whole milliseconds, rounded towards zero.
+  package var inMilliseconds: Int64 {
+    components.seconds * 1000 + components.attoseconds / 1_000_000_000_000_000
+  }
+
+  /// Whether two moments that lie this far apart, in either direction, are at most `tolerance`
+  /// apart.
+  package func isWithin(_ tolerance: Duration) -> Bool {
+    .zero - tolerance <= self && self <= tolerance
+  }
+
+  /// So many times sixty seconds.
+  package static func minutes(_ minutes: Int) -> Duration { .seconds(minutes * 60) }
+  /// So many times sixty minutes.
+  package static func hours(_ hours: Int) -> Duration { .seconds(hours * 3600) }
+  /// So many times twenty-four hours, whatever the calendar says.
+  package static func days(_ days: Int) -> Duration { .seconds(days * 86_400) }
+}
+
+extension Timestamp {
+  /// The moments whose years have four digits, 0000 to 9999 in UTC: all that RFC 3339 can write.
+  ///
+  /// What comes from outside is held within them, so that whatever was read can be written.
+  package static let writable =
+    Timestamp(milliseconds: -62_167_219_200_000)...Timestamp(milliseconds: 253_402_300_799_999)
+}
+
+extension Timestamp: CustomStringConvertible {
+  /// RFC 3339 in UTC with milliseconds, as every answer of the API writes times.
+  ///
+  /// For example: `2026-11-21T09:30:00.000Z`.
+  package var description: String {
+    let (date, millisecond) = dayAndTime
+    let second = millisecond / 1000
+    return String(dateTimeFields: [
+      (date.year, 4), (date.month, 2), (date.day, 2), (Int(second / 3600), 2),
+      (Int(second / 60 % 60), 2), (Int(second % 60), 2), (Int(millisecond % 1000), 3),
+    ])
+  }
+
+  /// Reads RFC 3339: a date, `T` or a space, a time with an optional fraction, and `Z` or an
+  /// offset.
+  ///
+  /// Digits beyond the millisecond are cut off. Nil for anything else, a date alone included, and
+  /// for a moment that its offset moves out of the ``writable`` ones.
+  package init?(rfc3339 text: some StringProtocol) {
+    var reader = DigitReader(text)
+    guard let year = reader.digits(4), reader.skip("-"),
+      let month = reader.digits(2), (1...12).contains(month), reader.skip("-"),
+      let day = reader.digits(2), (1...CalendarDate.daysInMonth(month, ofYear: year)).contains(day),
+      reader.skip("T") || reader.skip("t") || reader.skip(" "),
+      let hour = reader.digits(2), hour < 24, reader.skip(":"),
+      let minute = reader.digits(2), minute < 60, reader.skip(":"),
+      let second = reader.digits(2), second < 61,
+      let millisecond = reader.fraction(), let offset = reader.offset(), reader.isAtEnd
+    else { return nil }
+    let time = ((hour * 60 + minute - offset) * 60 + second) * 1000 + millisecond
+    self.init(CalendarDate(year: year, month: month, day: day), millisecondOfDay: Int64(time))
+    guard Self.writable.contains(self) else { return nil }
+  }
+}
+
+extension String {
+  /// Joins the seven fields of a date and time, each with its number of digits.
+  fileprivate init(dateTimeFields fields: [(value: Int, width: Int)]) {
+    let separators: [UInt8] = [45, 45, 84, 58, 58, 46, 90]  // - - T : : . Z
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(24)
+    for (field, separator) in zip(fields, separators) {
+      var divisor = (1..<field.width).reduce(1) { power, _ in power * 10 }
+      while divisor > 0 {
+        bytes.append(UInt8(48 + field.value / divisor % 10))
+        divisor /= 10
+      }
+      bytes.append(separator)
+    }
+    self.init(decoding: bytes, as: UTF8.self)
+  }
+}
+
+/// Reads fixed-width decimal fields from the UTF-8 of a text.
+private struct DigitReader {
+  private var rest: ArraySlice<UInt8>
+
+  init(_ text: some StringProtocol) {
+    rest = ArraySlice(text.utf8)
+  }
+
+  var isAtEnd: Bool { rest.isEmpty }
+
+  mutating func skip(_ character: Unicode.Scalar) -> Bool {
+    guard let first = rest.first, UInt32(first) == character.value else { return false }
+    rest.removeFirst()
+    return true
+  }
+
+  mutating func digits(_ count: Int) -> Int? {
+    guard rest.count >= count else { return nil }
+    var value = 0
+    for byte in rest.prefix(count) {
+      guard (48...57).contains(byte) else { return nil }
+      value = value * 10 + Int(byte - 48)
+    }
+    rest.removeFirst(count)
+    return value
+  }
+
+  /// The milliseconds of an optional fraction; nil for a point without digits.
+  mutating func fraction() -> Int? {
+    guard skip(".") else { return 0 }
+    let digits = rest.prefix { (48...57).contains($0) }
+    guard !digits.isEmpty else { return nil }
+    rest.removeFirst(digits.count)
+    return (0..<3).reduce(0) { value, place in
+      value * 10 + (place < digits.count ? Int(digits[digits.startIndex + place] - 48) : 0)
+    }
+  }
+
+  /// Minutes east of UTC.
+  mutating func offset() -> Int? {
+    if skip("Z") || skip("z") { return 0 }
+    let sign = skip("+") ? 1 : skip("-") ? -1 : 0
+    guard sign != 0, let hours = digits(2), hours < 24, skip(":"), let minutes = digits(2),
+      minutes < 60
+    else { return nil }
+    return sign * (hours * 60 + minutes)
+  }
+}
+
+extension Duration {
+  /// How long this is in its two largest units, as in `6 d 3 h`; nothing is said of the sign.
+  ///
+  /// - Parameter isRough: Whether a small unit beside a large one is left out: hours beside a
+  ///   hundred days, and seconds beside minutes.
+  /// - Returns: The words.
+  package func words(isRough: Bool = false) -> String {
+    let units: [(name: String, seconds: UInt64)] = [
+      ("d", 86_400), ("h", 3600), ("min", 60), ("s", 1),
+    ]
+    let seconds = components.seconds.magnitude
+    guard let first = units.dropLast().firstIndex(where: { seconds >= $0.seconds }) else {
+      return "\(seconds) s"
+    }
+    let next = units[first + 1]
+    let (whole, rest) = seconds.quotientAndRemainder(dividingBy: units[first].seconds)
+    let more = rest / next.seconds
+    let isLeftOut = more == 0 || isRough && (whole >= 100 || next.name == "s")
+    return "\(whole) \(units[first].name)" + (isLeftOut ? "" : " \(more) \(next.name)")
+  }
+}

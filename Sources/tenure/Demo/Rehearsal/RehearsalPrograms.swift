@@ -1,0 +1,251 @@
+import AppStoreSimulator
+import Foundation
+import Logging
+import PrivatePostgres
+import Subscriptions
+
+/// Tenure as an operator runs it: a server and two workers, each a process of its own.
+actor RehearsalPrograms {
+  private static let workers = 2
+
+  /// The server's address, the same for all that follow each other.
+  let url: String
+  /// The secret of its API key, whose role is `admin`.
+  let secret: String
+  private let executable: URL
+  private let environment: [String: String]
+  private let directory: URL
+  private var server: ServeProcess
+  private var running: [ChildProcess] = []
+
+  /// Starts them all.
+  ///
+  /// - Parameters:
+  ///   - executable: The program `tenure`.
+  ///   - environment: Their settings.
+  ///   - directory: For their logs.
+  /// - Throws: What keeps one from being started.
+  init(_ executable: URL, environment: [String: String], in directory: URL) async throws {
+    self.executable = executable
+    self.environment = environment
+    self.directory = directory
+    server = try await Self.start(executable, environment, nil, UUID().uuidString, directory)
+    url = server.url
+    secret = server.secret
+    do {
+      for _ in 0..<Self.workers { running.append(try startWorker()) }
+    } catch {
+      await stop()
+      throw error
+    }
+  }
+
+  private static func start(
+    _ executable: URL, _ environment: [String: String], _ port: Int?, _ secret: String,
+    _ directory: URL
+  ) async throws -> ServeProcess {
+    try await ServeProcess.start(
+      executable, databaseURL: environment["DATABASE_URL"] ?? "", environment: environment,
+      port: port, secret: secret, in: directory)
+  }
+
+  private func startWorker() throws -> ChildProcess {
+    try ChildProcess(executable, ["work"], environment: environment, in: directory)
+  }
+
+  /// Ends a worker as `kill -9` does, and starts another one in its place.
+  func killWorker() async throws {
+    await running[0].kill()
+    running[0] = try startWorker()
+  }
+
+  /// Stops the workers and then the server, one after the other, and starts each again: as with a
+  /// new version of the program.
+  func replaceAll() async throws {
+    for number in running.indices {
+      await running[number].stop()
+      running[number] = try startWorker()
+    }
+    await server.stop()
+    server = try await Self.start(
+      executable, environment, URL(string: url)?.port, secret, directory)
+  }
+
+  /// Runs a command of the program to its end.
+  func run(_ arguments: [String]) async throws -> ChildProcess.Outcome {
+    try await ChildProcess.run(executable, arguments, environment: environment, in: directory)
+  }
+
+  func stop() async {
+    await server.stop()
+    for worker in running { await worker.stop() }
+  }
+}
+
+/// Two database servers: one that takes writes, and a standby that has every commit that was
+/// acknowledged.
+struct RehearsalServers: Sendable {
+  let primary: PrivatePostgres
+  let standby: PrivatePostgres
+  /// Of whichever takes writes.
+  let url: String
+
+  static func start(in directory: URL, logger: Logger) async throws -> RehearsalServers {
+    var options = PrivatePostgres.Options.temporary
+    // A commit is told when the standby has it: what is lost then is a server, and no machine.
+    options.settings["synchronous_commit"] = "on"
+    let standbyOptions = options
+    options.settings["synchronous_standby_names"] = "*"
+    let primary = try await PrivatePostgres.start(
+      in: directory.appending(path: "primary"), options: options, logger: logger)
+    do {
+      let standby = try await primary.startStandby(
+        in: directory.appending(path: "standby"), options: standbyOptions, logger: logger)
+      return RehearsalServers(
+        primary: primary, standby: standby, url: await primary.uri(orOf: standby))
+    } catch {
+      await primary.stop()
+      throw error
+    }
+  }
+
+  /// Loses the primary, and makes the standby take its place.
+  func failOver() async throws {
+    try await primary.kill()
+    try await standby.promote()
+  }
+
+  func stop() async {
+    await standby.stop()
+    await primary.stop()
+  }
+}
+
+/// The customers of the old backend: each has an account and has bought one thing.
+///
+/// What the old backend knows of them goes to two files, as a team would make them: whose the
+/// subscriptions are, for `tenure import`, and what everybody may use, for `tenure compare`.
+struct RehearsalOwners {
+  private enum Life {
+    /// Bought some time ago; Apple renews it.
+    case renews
+    /// Switched off, and running.
+    case ends
+    /// Switched off, and over.
+    case over
+  }
+
+  /// Who bought what how many days ago, and how often of a hundred that is.
+  private struct Kind {
+    let life: Life
+    let product: ProductID
+    let days: ClosedRange<Int>
+    let weight: Int
+  }
+
+  private static let kinds = [
+    Kind(life: .renews, product: "monthly", days: 1...95, weight: 56),
+    Kind(life: .renews, product: "yearly", days: 20...90, weight: 20),
+    Kind(life: .renews, product: "news.weekly", days: 1...60, weight: 6),
+    Kind(life: .ends, product: "monthly", days: 1...25, weight: 10),
+    Kind(life: .over, product: "monthly", days: 40...95, weight: 8),
+  ]
+
+  let residents: [YearResident]
+  /// Those who may use something throughout the week, whatever happens.
+  let steady: [String]
+  /// Those who may use nothing.
+  let former: [String]
+  /// Whose subscriptions Apple renews and who may change their minds.
+  private let restless: [YearResident]
+
+  /// Lets everybody buy, from the simulation's beginning until the day of the switch.
+  ///
+  /// - Throws: What the App Store does not accept.
+  init(_ plan: RehearsalPlan, in simulation: AppStoreSimulation) throws {
+    var random = SplitMix64(seed: plan.seed)
+    var purchases: [(at: Timestamp, number: Int, life: Life, product: ProductID)] = []
+    for number in 0..<plan.owners {
+      var rest = random.number(in: 1...Self.kinds.reduce(0) { $0 + $1.weight })
+      guard
+        let kind = Self.kinds.first(where: { kind in
+          rest -= kind.weight
+          return rest <= 0
+        })
+      else { continue }
+      let ago: Duration =
+        .days(random.number(in: kind.days)) + .seconds(random.number(in: 0...86_399))
+      purchases.append((plan.switchDay - ago, number, kind.life, kind.product))
+    }
+    purchases.sort { ($0.at, $0.number) < ($1.at, $1.number) }
+    var (residents, steady, former): ([YearResident], [String], [String]) = ([], [], [])
+    var restless: [YearResident] = []
+    for purchase in purchases {
+      simulation.advance(to: purchase.at)
+      let appleID = AppleID("owner-\(purchase.number)")
+      let device = DeviceID("owner-\(purchase.number)")
+      let account = "owner-\(purchase.number)"
+      try simulation.addAppleID(appleID)
+      try simulation.addDevice(device, appleID: appleID, account: AppAccountID(account))
+      let event = try simulation.buy(purchase.product, on: device)
+      let resident = YearResident(
+        appleID: appleID, account: account, bought: event.transactionID)
+      residents.append(resident)
+      switch purchase.life {
+      case .renews where purchase.product == "yearly": steady.append(account)
+      case .renews: restless.append(resident)
+      case .ends, .over:
+        try simulation.setAutoRenew(false, event.originalTransactionID, on: device)
+        if purchase.life == .over { former.append(account) }
+      }
+    }
+    simulation.advance(to: plan.switchDay)
+    (self.residents, self.steady, self.former) = (residents, steady, former)
+    self.restless = restless
+  }
+
+  // MARK: What the old backend writes
+
+  /// Writes whose each original transaction is.
+  func writeOwners(of simulation: AppStoreSimulation, to file: URL) throws {
+    var text = "environment,original_transaction_id,account_id\n"
+    for resident in residents {
+      let line = try simulation.truth(of: resident.bought).originalTransactionID
+      text += "production,\(line),\(resident.account)\n"
+    }
+    try Data(text.utf8).write(to: file)
+  }
+
+  /// Writes until when each account may use what.
+  func writeAnswers(_ truth: [String: YearOracle.Account], to file: URL) throws {
+    var text = "account_id,entitlement,until\n"
+    for resident in residents {
+      for (name, end) in truth[resident.account]?.access.sorted(by: { $0.key < $1.key }) ?? [] {
+        text += "\(resident.account),\(name),\(end.map { "\($0)" } ?? "")\n"
+      }
+    }
+    try Data(text.utf8).write(to: file)
+  }
+
+  // MARK: What they do
+
+  /// Lets a few of those whose subscriptions renew switch that off, or ask for their money.
+  ///
+  /// - Returns: How many did something.
+  func act(in simulation: AppStoreSimulation, _ random: inout SplitMix64) -> Int {
+    var deeds = 0
+    for _ in 0..<max(1, restless.count / 2000) {
+      guard let resident = random.choice(of: restless) else { break }
+      let refunds = random.chance(0.5)
+      let charges = simulation.truth(of: resident.appleID)
+      guard let last = charges.last, last.revokedAt == nil else { continue }
+      // With a renewal that is paid for already, nobody could say whose that is then.
+      guard refunds, last.purchaseDate <= simulation.now - .hours(2) else {
+        if (try? simulation.setAutoRenew(false, last.originalTransactionID)) != nil { deeds += 1 }
+        continue
+      }
+      if (try? simulation.refund(last.transactionID)) != nil { deeds += 1 }
+    }
+    return deeds
+  }
+}
