@@ -18,7 +18,8 @@ struct ForbiddenWord: Sendable {
       pattern: #"\b\w*Unsafe[A-Z]\w*|\bunsafe\w*|@safe\b|@unchecked\b"#,
       // A task executor has no other way to run its jobs.
       except: [
-        "Sources/Postgres/", "Tests/PostgresTests/", "Sources/Intake/Notifications/VerificationQueue.swift",
+        "Sources/Postgres/", "Tests/PostgresTests/",
+        "Sources/Intake/Notifications/VerificationQueue.swift",
       ],
       fault: "only libpq's own target does what the compiler cannot check"),
     ForbiddenWord(

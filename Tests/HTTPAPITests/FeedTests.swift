@@ -61,6 +61,7 @@ struct FeedTests {
       for _ in 0..<3 { try await Self.write("order.expired", to: api.database) }
       let end = try await api.get("/v1/events").cursor
       #expect(end.hasPrefix("3-"))
+      let second = try await api.get("/v1/events?limit=2").cursor
       _ = try await api.database.execute("UPDATE tenure.feed SET trimmed_to = 2")
       for (cursor, code) in [
         ("1-1", "cursor_expired"), ("4-1", "cursor_unknown"), ("3-1", "cursor_unknown"),
@@ -70,7 +71,7 @@ struct FeedTests {
         #expect(answer.code == code)
       }
       #expect(try await api.get("/v1/events?after=\(end)").types == [])
-      #expect(try await api.get("/v1/events?after=2-1").types == ["order.expired"])
+      #expect(try await api.get("/v1/events?after=\(second)").types == ["order.expired"])
     }
   }
 

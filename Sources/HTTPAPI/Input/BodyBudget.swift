@@ -1,5 +1,6 @@
 import Hummingbird
 import NIOCore
+import Subscriptions
 import Synchronization
 
 /// How many bytes of request bodies are held in memory at a time, over all connections.
@@ -26,7 +27,7 @@ final class BodyBudget: Sendable {
 
   private struct State {
     var bytes = 0
-    var bytesByAddress: [String: Int] = [:]
+    var bytesByAddress: [ExactText: Int] = [:]
     /// By the number of the share, which are given out in ascending order.
     var held: [Int: Held] = [:]
 
@@ -99,7 +100,7 @@ final class BodyShare: Sendable {
 
   private let budget: BodyBudget
   fileprivate let number: Int
-  fileprivate let address: String
+  fileprivate let address: ExactText
   fileprivate let drop: @Sendable () -> Void
   fileprivate let isDropped = Atomic(false)
 
@@ -109,7 +110,7 @@ final class BodyShare: Sendable {
   ///   - drop: Ends the request while its body arrives.
   init(of budget: BodyBudget, from address: String, drop: @escaping @Sendable () -> Void) {
     self.budget = budget
-    self.address = address
+    self.address = ExactText(address)
     self.drop = drop
     number = budget.nextNumber()
   }

@@ -169,7 +169,7 @@ struct CountedCharge: Hashable, Sendable {
     productType = row.transaction.productType
     ownershipType = row.transaction.ownershipType
     isOwned = recorded.decision.owner != nil
-    isRevoked = row.transaction.revocation.current != nil
+    isRevoked = row.revokedAt != nil
     isOrdered = fulfilment?.orderID != nil
     isDelivered = fulfilment?.deliveredAt != nil
   }

@@ -49,7 +49,8 @@ package enum ClaimSelection: Hashable, Sendable {
   /// the time of the submission had been made by then.
   package static func isPurchased(_ record: TransactionRecord, after receivedAt: Timestamp) -> Bool
   {
-    let isEarly = record.chargedAt - record.asOf <= AutoRenewal.earlyCharge
+    let isEarly =
+      record.expiresDate != nil && record.chargedAt - record.asOf <= AutoRenewal.earlyCharge
     let charged = isEarly ? min(record.chargedAt, record.asOf) : record.chargedAt
     return receivedAt + .clockTolerance < charged
   }
