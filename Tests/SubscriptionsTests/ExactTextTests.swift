@@ -53,6 +53,24 @@ struct ExactTextTests {
     #expect(Environment(exactly: "sandbox\u{301}") == nil)
   }
 
+  @Test(arguments: spellings)
+  func `a plan does not prolong an entitlement of another spelling`(one: String, other: String) {
+    let catalogue = Catalogue([
+      Product(id: .monthly, validFrom: day(0), type: .autoRenewable, entitlements: [one]),
+      Product(id: .quarterly, validFrom: day(0), type: .autoRenewable, entitlements: [other]),
+    ])
+    #expect(catalogue[.monthly]?.entitlements != catalogue[.quarterly]?.entitlements)
+    var ledger = Ledger()
+    ledger.hear(
+      charge("1", from: day(0), to: day(30)),
+      charge("2", .quarterly, from: day(30), to: day(120)))
+    ledger.claim(key("1"), by: a)
+    ledger.claim(key("2", .quarterly), by: a)
+    let entitlements = Entitlement.entitlements(
+      holdings: ledger.holdings(of: a), catalogue: catalogue, at: day(10))
+    #expect(entitlements.map(\.accessEndsAt) == [day(30)])
+  }
+
   @Test func `an account has the entitlements of both spellings, in the order of their bytes`() {
     let now = Timestamp(milliseconds: 0)
     let grants = Self.spellings.flatMap { [$0.0, $0.1] }.map {
