@@ -38,14 +38,26 @@ struct Rehearsal {
     let directory = FileManager.default.temporaryDirectory
       .appending(path: "tenure-rehearsal-\(ProcessInfo.processInfo.processIdentifier)")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-    defer { try? FileManager.default.removeItem(at: directory) }
+    let result: Result<Bool, any Error>
+    do {
+      result = .success(try await run(in: directory))
+    } catch {
+      result = .failure(error)
+    }
+    // In a task of its own: a cancelled one removes no files.
+    _ = await Task { try? FileManager.default.removeItem(at: directory) }.value
+    return try result.get()
+  }
+
+  private func run(in directory: URL) async throws -> Bool {
     let servers = try await RehearsalServers.start(in: directory, logger: logger)
     do {
       let result = try await run(on: servers, in: directory)
       await servers.stop()
       return result
     } catch {
-      await servers.stop()
+      // In a task of its own: a cancelled one would not wait for the servers' end.
+      await Task { await servers.stop() }.value
       throw error
     }
   }
