@@ -57,7 +57,15 @@ let pages = [
   "rejected.mustache", "report.mustache", "reports.mustache", "search.mustache",
   "sparkline.mustache", "table.mustache", "tile.mustache", "timeline.mustache",
   "unclaimed-row.mustache", "unclaimed.mustache",
-].map { Resource.embedInCode("Resources/Admin/\($0)") }
+].map { Resource.embedInCode("Resources/\($0)") }
+
+/// What the executable and the development tools may import: the product, and what it is built on.
+let assembled: [Target.Dependency] = [
+  "AdminSite", "AppStore", "AppStoreSimulator", "BackgroundJobs", "Bootstrap", "HTTPAPI", "Intake",
+  "JSONText", "LedgerStorage", "Observability", "Postgres", "PrivatePostgres", "Reports", "Secrets",
+  "Subscriptions", asyncHTTPClient, configuration, coreMetrics, crypto, hummingbird, logging,
+  nioCore, nioHTTP1, nioPosix, serviceLifecycle, tracing, unixSignals,
+]
 
 let package = Package(
   name: "tenure",
@@ -91,15 +99,12 @@ let package = Package(
     // Values that are never printed.
     .target(name: "Secrets", swiftSettings: strict),
 
-    // What is counted, for Prometheus.
-    .target(name: "PrometheusMetrics", dependencies: [coreMetrics], swiftSettings: strict),
-
-    // What is traced, for a collector of OpenTelemetry.
+    // Metrics for Prometheus, spans for OpenTelemetry, logs as JSON.
     .target(
-      name: "OpenTelemetryTraces",
+      name: "Observability",
       dependencies: [
-        "JSONText", "Secrets", asyncHTTPClient, instrumentation, logging, nioCore, nioHTTP1,
-        serviceLifecycle, tracing,
+        "JSONText", "Secrets", asyncHTTPClient, coreMetrics, instrumentation, logging, nioCore,
+        nioHTTP1, serviceLifecycle, tracing,
       ],
       swiftSettings: strict),
 
@@ -110,7 +115,6 @@ let package = Package(
       name: "Postgres",
       dependencies: ["CLibpq", "Secrets", collections, coreMetrics, logging, tracing],
       swiftSettings: strict),
-    .target(name: "PrivatePostgres", dependencies: [logging], swiftSettings: strict),
     .target(
       name: "LedgerStorage",
       dependencies: [
@@ -133,20 +137,12 @@ let package = Package(
         nioCore, nioHTTP1, nioPosix, nioSSL, tracing, x509,
       ],
       swiftSettings: strict),
-    .target(
-      name: "AppStoreSimulator",
-      dependencies: [
-        "AppStore", "JSONText", "Subscriptions", asn1, asyncHTTPClient, crypto, cryptoExtras, heap,
-        httpTypes,
-        hummingbird, logging, nioCore, serviceLifecycle, x509,
-      ],
-      swiftSettings: strict),
 
-    // What Tenure does with both.
+    // Verify, then record.
     .target(
       name: "Intake",
       dependencies: [
-        "AppStore", "LedgerStorage", "Subscriptions", coreMetrics, crypto, logging,
+        "AppStore", "JSONText", "LedgerStorage", "Subscriptions", coreMetrics, crypto, logging,
         serviceLifecycle,
       ],
       swiftSettings: strict),
@@ -161,40 +157,68 @@ let package = Package(
     .target(
       name: "HTTPAPI",
       dependencies: [
-        "Intake", "JSONText", "LedgerStorage", "PrometheusMetrics", "Reports", "Secrets",
+        "Intake", "JSONText", "LedgerStorage", "Observability", "Reports", "Secrets",
         "Subscriptions", coreMetrics, crypto, httpTypes, hummingbird, hummingbirdCore,
-        instrumentation, logging, mustache, nioCore, nioHTTP1, serviceLifecycle, tracing,
+        instrumentation, logging, nioCore, nioHTTP1, serviceLifecycle, tracing,
       ],
       resources: [
         .embedInCode("Resources/openapi.yaml"),
         .embedInCode("Resources/Monitoring/grafana-dashboard.json"),
         .embedInCode("Resources/Monitoring/prometheus-alerts.yaml"),
-      ] + pages,
+      ],
       swiftSettings: strict),
-    .executableTarget(
-      name: "tenure",
+    .target(
+      name: "AdminSite",
       dependencies: [
-        "AppStore", "AppStoreSimulator", "BackgroundJobs", "HTTPAPI", "Intake", "LedgerStorage",
-        "JSONText", "OpenTelemetryTraces", "Postgres", "PrivatePostgres", "PrometheusMetrics",
-        "Reports", "Secrets", "Subscriptions", argumentParser, asyncHTTPClient, configuration,
-        coreMetrics, crypto, hummingbird, logging, nioCore, nioHTTP1, serviceLifecycle, tracing,
-        unixSignals,
+        "HTTPAPI", "Intake", "JSONText", "LedgerStorage", "Reports", "Secrets", "Subscriptions",
+        crypto, httpTypes, hummingbird, hummingbirdCore, logging, mustache, nioCore,
+        serviceLifecycle,
+      ],
+      resources: pages, swiftSettings: strict),
+
+    // Settings and the programs put together.
+    .target(
+      name: "Bootstrap",
+      dependencies: [
+        "AdminSite", "AppStore", "BackgroundJobs", "HTTPAPI", "Intake", "JSONText",
+        "LedgerStorage", "Observability", "Postgres", "PrivatePostgres", "Reports", "Secrets",
+        "Subscriptions", asyncHTTPClient, configuration, coreMetrics, crypto, logging,
+        serviceLifecycle, tracing,
       ],
       swiftSettings: strict),
 
-    // Tests. `ScratchDatabases` gives each test a PostgreSQL database of its own; `TestWidth` lets
-    // so many of them run at once as a machine can bear.
+    // Not needed to understand the product.
+    .target(
+      name: "PrivatePostgres", dependencies: [logging],
+      path: "Sources/Development/PrivatePostgres", swiftSettings: strict),
+    .target(
+      name: "AppStoreSimulator",
+      dependencies: [
+        "AppStore", "JSONText", "Subscriptions", asn1, asyncHTTPClient, crypto, cryptoExtras, heap,
+        httpTypes, hummingbird, logging, nioCore, serviceLifecycle, x509,
+      ],
+      path: "Sources/Development/AppStoreSimulator", swiftSettings: strict),
+    .target(
+      name: "Development", dependencies: assembled, path: "Sources/Development",
+      exclude: ["AppStoreSimulator", "PrivatePostgres"], swiftSettings: strict),
+
+    .executableTarget(
+      name: "tenure", dependencies: assembled + ["Development", argumentParser],
+      swiftSettings: strict),
+
+    // Tests. `ScratchDatabases` gives each test a PostgreSQL database of its own; `TestWidth` limits
+    // how many tests run at once.
     .target(
       name: "ScratchDatabases",
       dependencies: ["LedgerStorage", "Postgres", "PrivatePostgres", "Secrets", logging],
-      path: "Tests/ScratchDatabases", swiftSettings: strict),
+      path: "Tests/Support/ScratchDatabases", swiftSettings: strict),
     // One test target's dependency is enough: all of them are linked into one program.
-    .target(name: "TestWidth", path: "Tests/TestWidth"),
+    .target(name: "TestWidth", path: "Tests/Support/TestWidth"),
     .testTarget(
       name: "SubscriptionsTests", dependencies: ["Subscriptions"], swiftSettings: strict),
     .testTarget(
-      name: "OpenTelemetryTracesTests",
-      dependencies: ["OpenTelemetryTraces", instrumentation, logging, tracing],
+      name: "ObservabilityTests",
+      dependencies: ["Observability", instrumentation, logging, tracing],
       swiftSettings: strict),
     .testTarget(
       name: "PostgresTests",
@@ -215,8 +239,7 @@ let package = Package(
       name: "AppStoreTests",
       dependencies: [
         "AppStore", "JSONText", "Secrets", "Subscriptions", asn1, asyncHTTPClient, crypto,
-        cryptoExtras,
-        logging, nioCore, nioHTTP1, nioPosix, x509,
+        cryptoExtras, logging, nioCore, nioHTTP1, nioPosix, x509,
       ],
       resources: [.copy("Samples")], swiftSettings: strict),
     .testTarget(
@@ -225,7 +248,7 @@ let package = Package(
         "AppStore", "AppStoreSimulator", "JSONText", "Subscriptions", asn1, crypto, logging,
         nioCore, nioPosix, serviceLifecycle, x509,
       ],
-      swiftSettings: strict),
+      path: "Tests/Development/AppStoreSimulatorTests", swiftSettings: strict),
     .testTarget(
       name: "BackgroundJobsTests",
       dependencies: ["BackgroundJobs", "Intake", "LedgerStorage", "Subscriptions"],
@@ -233,20 +256,15 @@ let package = Package(
     .testTarget(
       name: "HTTPAPITests",
       dependencies: [
-        "AppStore", "AppStoreSimulator", "HTTPAPI", "Intake", "JSONText", "LedgerStorage",
-        "Postgres", "PrometheusMetrics", "Reports", "ScratchDatabases", "Secrets", "Subscriptions",
-        asyncHTTPClient, coreMetrics, httpTypes, hummingbird, hummingbirdCore, hummingbirdTesting,
-        logging, nioCore, nioHTTP1, nioPosix, serviceLifecycle, yams,
+        "AdminSite", "AppStore", "AppStoreSimulator", "HTTPAPI", "Intake", "JSONText",
+        "LedgerStorage", "Observability", "Postgres", "Reports", "ScratchDatabases", "Secrets",
+        "Subscriptions", asyncHTTPClient, coreMetrics, httpTypes, hummingbird, hummingbirdCore,
+        hummingbirdTesting, logging, nioCore, nioHTTP1, nioPosix, serviceLifecycle, yams,
       ],
       resources: [.copy("Samples")], swiftSettings: strict),
     .testTarget(
-      name: "TenureTests",
-      dependencies: [
-        "AppStore", "AppStoreSimulator", "BackgroundJobs", "Intake", "JSONText", "LedgerStorage",
-        "OpenTelemetryTraces", "Postgres", "PrivatePostgres", "PrometheusMetrics", "Reports",
-        "ScratchDatabases", "Secrets", "Subscriptions", "tenure", asyncHTTPClient, crypto, logging,
-        nioCore, nioHTTP1, nioPosix, serviceLifecycle, tracing,
-      ],
+      name: "EndToEndTests",
+      dependencies: assembled + ["Development", "ScratchDatabases", "tenure"],
       exclude: [
         "Clients/app_server.py", "Clients/app-server.mjs", "Clients/scenario.py",
         "Clients/scenario.mjs",

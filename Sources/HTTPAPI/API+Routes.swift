@@ -10,11 +10,11 @@ extension API {
       RequestCounting(metrics: requestMetrics)
       RequestTracing()
       CallerIdentification(keys: keys)
-      BodyAdmission(budgets: bodyBudgets)
+      BodyAdmission(budgets: bodyBudgets, site: site)
       RequestLog()
       ProblemReporting()
-      AdminAnswers(keys: keys, ledger: ledger, templates: templates, now: now)
     }
+    site?.addMiddleware(to: router)
 
     // Anybody.
     let health = HealthController(schema: schema)
@@ -119,7 +119,7 @@ extension API {
   /// that exist.
   func router() -> Router<APIContext> {
     let router = routes()
-    addAdminRoutes(to: router)
+    site?.addRoutes(to: router)
     for (path, routes) in Dictionary(grouping: router.routes, by: \.path.description) {
       var allowed = Set(routes.map(\.method))
       if allowed.contains(.get) { allowed.insert(.head) }

@@ -5,7 +5,7 @@ package import Intake
 package import LedgerStorage
 package import Logging
 import NIOCore
-package import PrometheusMetrics
+package import Observability
 package import Reports
 package import Subscriptions
 
@@ -14,28 +14,28 @@ package import Subscriptions
 /// The program and the tests assemble it here and nowhere else; `API+Routes.swift` lists its
 /// routes.
 package struct API: Sendable {
-  let ledger: Ledger
+  package let ledger: Ledger
   let intake: SubmissionIntake
   let notifications: NotificationIntake
-  let catalogue: CatalogueCache
-  let entitlements: EntitlementReader
-  let reports: ReportReader
+  package let catalogue: CatalogueCache
+  package let entitlements: EntitlementReader
+  package let reports: ReportReader
   let schema: SchemaMigrator
   /// What makes reports for the administrator's pages.
-  let reportDesk: ReportDesk
+  package let reportDesk: ReportDesk
   /// What tells those who wait for events that there are some.
   let watch: EventWatch
-  let keys: APIKeys
-  /// How the administrator's pages look.
-  let templates = PageTemplates.builtIn
+  package let keys: APIKeys
   /// What delays the answers to wrong keys.
-  let brake = FailureBrake()
+  package let brake = FailureBrake()
   let bodyBudgets = BodyBudgets()
   let failedReads = FailedReads()
   let metricsPage: MetricsPage
   let requestMetrics: RequestMetrics
   let logger: Logger
-  let now: @Sendable () -> Timestamp
+  package let now: @Sendable () -> Timestamp
+  /// Pages served next to the interface; nil for none.
+  package var site: (any Site)?
 
   /// - Parameters:
   ///   - ledger: Where everything is kept.
@@ -106,17 +106,26 @@ package struct API: Sendable {
   }
 }
 
+/// Pages served next to the interface, by the same application.
+package protocol Site: Sendable {
+  /// Whether a path is one of the site's, whether or not there is a page.
+  func serves(_ path: String) -> Bool
+  /// Adds what handles every request inside the interface's own middleware.
+  func addMiddleware(to router: Router<APIContext>)
+  func addRoutes(to router: Router<APIContext>)
+}
+
 /// What travels with a request on its way through the routes.
-struct APIContext: RequestContext, Sendable {
-  var coreContext: CoreRequestContextStorage
+package struct APIContext: RequestContext, Sendable {
+  package var coreContext: CoreRequestContextStorage
   /// Who calls; nil without a key, or with one that nobody has.
-  var caller: APIKeys.Caller?
+  package var caller: APIKeys.Caller?
   /// The connection that the request came on.
   let channel: any Channel
-  /// Of the administrator's pages.
-  var admin = AdminContext()
+  /// What the ``Site`` knows of the request.
+  package var site: (any Sendable)?
 
-  init(source: ApplicationRequestContextSource) {
+  package init(source: ApplicationRequestContextSource) {
     coreContext = CoreRequestContextStorage(source: source)
     channel = source.channel
   }

@@ -1,4 +1,4 @@
-import Crypto
+package import Crypto
 package import Secrets
 import Subscriptions
 
@@ -17,6 +17,11 @@ package struct APIKeys: Sendable {
   package struct Caller: Hashable, Sendable {
     package let name: String
     package let role: Role
+
+    package init(name: String, role: Role) {
+      self.name = name
+      self.role = role
+    }
   }
 
   fileprivate struct Key: Sendable {
@@ -68,7 +73,7 @@ package struct APIKeys: Sendable {
   /// Finds whose secret it is, with as little to be learned from the time that it takes.
   ///
   /// - Returns: Nil for what is no secret of ours.
-  func caller(secret: [UInt8]) -> Caller? {
+  package func caller(secret: [UInt8]) -> Caller? {
     let digest = SHA256.hash(data: secret)
     var caller: Caller?
     for key in keys where key.digest == digest { caller = key.caller }
@@ -76,7 +81,7 @@ package struct APIKeys: Sendable {
   }
 
   /// What signs an administrator's sessions; nil: there is no such administrator, or not any more.
-  func sessionKey(ofAdministrator name: String) -> Secret<SymmetricKey>? {
+  package func sessionKey(ofAdministrator name: String) -> Secret<SymmetricKey>? {
     // A cookie chooses the name: it is compared by bytes.
     let name = ExactText(name)
     return keys.first { $0.caller.role == .admin && ExactText($0.caller.name) == name }?.sessionKey

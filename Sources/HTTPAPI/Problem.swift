@@ -1,4 +1,4 @@
-import HTTPTypes
+package import HTTPTypes
 import Hummingbird
 import Intake
 import JSONText
@@ -7,26 +7,26 @@ import NIOCore
 import Reports
 
 /// Why a request was not carried out, as `application/problem+json` (RFC 9457) says it.
-struct Problem: Error, Sendable {
-  let code: ProblemCode
+package struct Problem: Error, Sendable {
+  package let code: ProblemCode
   /// What happened this time, in a sentence for the caller's developer.
-  let detail: String
+  package let detail: String
   /// The code's own, but for notifications.
-  var status: HTTPResponse.Status
+  package var status: HTTPResponse.Status
   /// The field, query parameter or part of the path that is at fault.
-  var field: String?
-  var submission: RejectedSubmission?
-  var headers: HTTPFields = [:]
+  package var field: String?
+  package var submission: RejectedSubmission?
+  package var headers: HTTPFields = [:]
 
   /// What a rejected submission adds.
-  struct RejectedSubmission: Sendable {
+  package struct RejectedSubmission: Sendable {
     var id: String
     var appleStatus: Int?
     /// For administrators.
     var exchanges: [SubmissionExchange]?
   }
 
-  init(_ code: ProblemCode, _ detail: String, field: String? = nil) {
+  package init(_ code: ProblemCode, _ detail: String, field: String? = nil) {
     self.code = code
     self.detail = detail
     status = code.status
@@ -41,37 +41,37 @@ extension Problem {
   ///   - field: The field's name.
   ///   - fault: What is wrong with it, after its name: "is missing".
   /// - Returns: The problem.
-  static func invalid(_ field: String, _ fault: String) -> Problem {
+  package static func invalid(_ field: String, _ fault: String) -> Problem {
     Problem(.invalidRequest, "`\(field)` \(fault).", field: field)
   }
 
-  static var unauthorized: Problem {
+  package static var unauthorized: Problem {
     var problem = Problem(
       .unauthorized, "Send the header field `Authorization: Bearer SECRET` with a configured key.")
     problem.headers[.wwwAuthenticate] = "Bearer"
     return problem
   }
 
-  static func forbidden(needed role: APIKeys.Role) -> Problem {
+  package static func forbidden(needed role: APIKeys.Role) -> Problem {
     Problem(.forbidden, "This needs a key of role \(role.rawValue).")
   }
 
-  static func methodNotAllowed(_ allowed: Set<HTTPRequest.Method>) -> Problem {
+  package static func methodNotAllowed(_ allowed: Set<HTTPRequest.Method>) -> Problem {
     let list = allowed.map(\.rawValue).sorted().joined(separator: ", ")
     var problem = Problem(.methodNotAllowed, "This path has \(list).")
     problem.headers[.allow] = list
     return problem
   }
 
-  static func contentTooLarge(limit: Int) -> Problem {
+  package static func contentTooLarge(limit: Int) -> Problem {
     Problem(.contentTooLarge, "The body may have up to \(limit) bytes.")
   }
 
   /// How long a caller should wait before trying again, in seconds: databases that restart or fail
   /// over take a few.
-  static let retryAfterSeconds = 2
+  package static let retryAfterSeconds = 2
 
-  static func unavailable(_ detail: String) -> Problem {
+  package static func unavailable(_ detail: String) -> Problem {
     var problem = Problem(.unavailable, detail)
     problem.headers[.retryAfter] = "\(retryAfterSeconds)"
     return problem
@@ -98,7 +98,7 @@ extension Problem: JSONWritable {
 }
 
 extension Response {
-  init(_ problem: Problem) {
+  package init(_ problem: Problem) {
     self.init(
       problem, status: problem.status, mediaType: "application/problem+json",
       headers: problem.headers)
@@ -109,7 +109,7 @@ extension Problem {
   /// Says what an error means to the caller: the one place where errors become answers.
   ///
   /// What the caller can do nothing about is not told in detail: the log has it.
-  init(_ error: any Error) {
+  package init(_ error: any Error) {
     switch error {
     case let problem as Problem:
       self = problem
@@ -208,7 +208,7 @@ extension [any CodingKey] {
 }
 
 /// The stable names of what can go wrong; the OpenAPI document lists the same.
-enum ProblemCode: String, CaseIterable, Sendable {
+package enum ProblemCode: String, CaseIterable, Sendable {
   case invalidRequest = "invalid_request"
   case unauthorized
   case forbidden
@@ -264,7 +264,7 @@ enum ProblemCode: String, CaseIterable, Sendable {
   }
 
   /// What the code means, the same for every occurrence.
-  var title: String {
+  package var title: String {
     switch self {
     case .invalidRequest: "The request is not valid"
     case .unauthorized: "A valid API key is needed"

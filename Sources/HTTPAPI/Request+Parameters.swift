@@ -1,21 +1,21 @@
-import Foundation
+package import Foundation
 import HTTPTypes
 import Hummingbird
-import HummingbirdCore
+package import HummingbirdCore
 import JSONText
-import NIOCore
-import Subscriptions
+package import NIOCore
+package import Subscriptions
 
 /// How large the bodies of requests may be, in bytes.
-enum BodyLimit {
+package enum BodyLimit {
   /// A receipt or signed data of 16 MB with room for the escapes and fields around it.
-  static let receipt = 20 * 1024 * 1024
+  package static let receipt = 20 * 1024 * 1024
   /// A thousand account ids of 255 characters, each of up to four bytes, and some.
-  static let batch = 2 * 1024 * 1024
+  package static let batch = 2 * 1024 * 1024
   /// A key and a path, which anyone can send.
-  static let login = 16 * 1024
+  package static let login = 16 * 1024
   /// Everything else is a few short fields.
-  static let small = 256 * 1024
+  package static let small = 256 * 1024
 }
 
 extension Request {
@@ -23,7 +23,7 @@ extension Request {
   ///
   /// - Throws: A ``Problem`` for another media type or too large a body; ``JSONError`` for what is
   ///   not JSON; `DecodingError` for another value than is expected.
-  func json<Body: Decodable>(_: Body.Type, upTo limit: Int = BodyLimit.small) async throws -> Body {
+  package func json<Body: Decodable>(_: Body.Type, upTo limit: Int = BodyLimit.small) async throws -> Body {
     let buffer = try await collectJSON(upTo: limit)
     return try JSONValue(parsing: buffer.readableBytesView).decode(Body.self)
   }
@@ -31,7 +31,7 @@ extension Request {
   /// Reads the body as JSON; nil if there is none.
   ///
   /// - Throws: As ``json(_:upTo:)`` does.
-  func jsonIfPresent<Body: Decodable>(_: Body.Type) async throws -> Body? {
+  package func jsonIfPresent<Body: Decodable>(_: Body.Type) async throws -> Body? {
     let buffer = try await collectJSON(upTo: BodyLimit.small)
     guard buffer.readableBytes > 0 else { return nil }
     return try JSONValue(parsing: buffer.readableBytesView).decode(Body.self)
@@ -49,7 +49,7 @@ extension Request {
   /// Reads the body within the budget of all bodies.
   ///
   /// - Throws: A ``Problem`` for too large a body, or where too many are being read.
-  func wholeBody(upTo limit: Int) async throws -> ByteBuffer {
+  package func wholeBody(upTo limit: Int) async throws -> ByteBuffer {
     if let length = headers[.contentLength].flatMap({ Int($0) }), length > limit {
       throw Problem.contentTooLarge(limit: limit)
     }
@@ -68,7 +68,7 @@ extension Request {
   /// The body's media type in lower case and without parameters; nil where none is named.
   ///
   /// Empty for one that is not ASCII: there is none.
-  var mediaType: ExactText? {
+  package var mediaType: ExactText? {
     headers[.contentType].map { field in
       guard field.isASCII else { return "" }
       return ExactText(field.prefix { $0 != ";" }.lowercased().filter { !$0.isWhitespace })
@@ -80,11 +80,11 @@ extension APIContext {
   /// The part of the path that a field stands for.
   ///
   /// - Throws: A ``Problem`` that names the field.
-  func parameter(_ field: TextField) throws -> String {
+  package func parameter(_ field: TextField) throws -> String {
     try field.checked(try parameter(field.name))
   }
 
-  func uuidParameter(_ name: String) throws -> UUID {
+  package func uuidParameter(_ name: String) throws -> UUID {
     try UUID(parsing: try parameter(name), field: name)
   }
 
@@ -99,26 +99,26 @@ extension APIContext {
 }
 
 /// The query of a request; parameters that nobody asks for are ignored.
-struct Query {
+package struct Query {
   private let fields: EncodedFields
 
   /// Nil where there is no query, so that nothing is read on the way of most requests.
-  init?(_ uri: URI) {
+  package init?(_ uri: URI) {
     guard let query = uri.query else { return nil }
     fields = EncodedFields(query, .query)
   }
 
-  subscript(name: String) -> ExactText? { fields[name] }
+  package subscript(name: String) -> ExactText? { fields[name] }
 
-  func text(_ field: TextField) throws -> String? {
+  package func text(_ field: TextField) throws -> String? {
     try self[field.name].map { try field.checked($0.rawValue) }
   }
 
-  func moment(_ name: String) throws -> Timestamp? {
+  package func moment(_ name: String) throws -> Timestamp? {
     try self[name].map { try Timestamp(parsing: $0.rawValue, field: name) }
   }
 
-  func flag(_ name: String) throws -> Bool? {
+  package func flag(_ name: String) throws -> Bool? {
     try self[name].map { text in
       switch text {
       case "true": true
@@ -128,7 +128,7 @@ struct Query {
     }
   }
 
-  func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int? {
+  package func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int? {
     try self[name].map { text in
       guard let number = Int(text.rawValue), range.contains(number) else {
         throw Problem.invalid(
@@ -138,7 +138,7 @@ struct Query {
     }
   }
 
-  func environment() throws -> Subscriptions.Environment? {
+  package func environment() throws -> Subscriptions.Environment? {
     try self["environment"].map { text in
       guard let environment = Subscriptions.Environment(exactly: text.rawValue) else {
         throw Problem.invalid("environment", "must be production or sandbox")
@@ -150,7 +150,7 @@ struct Query {
 
 extension Timestamp {
   /// - Throws: A ``Problem`` that names the field.
-  init(parsing text: String, field: String) throws {
+  package init(parsing text: String, field: String) throws {
     guard let moment = Timestamp(rfc3339: text) else {
       throw Problem.invalid(field, "must be a time of RFC 3339, as in 2026-11-21T09:30:00Z")
     }
@@ -160,37 +160,42 @@ extension Timestamp {
 
 extension UUID {
   /// - Throws: A ``Problem`` that names the field.
-  init(parsing text: String, field: String) throws {
+  package init(parsing text: String, field: String) throws {
     guard let uuid = UUID(uuidString: text) else { throw Problem.invalid(field, "must be a UUID") }
     self = uuid
   }
 }
 
 /// A name or identifier that callers send, and what may stand in it.
-struct TextField: Sendable {
-  let name: String
+package struct TextField: Sendable {
+  package let name: String
   /// In Unicode scalars, as PostgreSQL counts.
-  let maximumLength: Int
+  package let maximumLength: Int
+
+  package init(name: String, maximumLength: Int) {
+    self.name = name
+    self.maximumLength = maximumLength
+  }
 
   /// Whatever the app uses: numbers, UUIDs, mail addresses.
-  static let accountID = TextField(name: "account_id", maximumLength: 255)
-  static let accountIDs = TextField(name: "account_ids", maximumLength: 255)
+  package static let accountID = TextField(name: "account_id", maximumLength: 255)
+  package static let accountIDs = TextField(name: "account_ids", maximumLength: 255)
   /// Apple allows 100 characters.
-  static let productID = TextField(name: "product_id", maximumLength: 255)
+  package static let productID = TextField(name: "product_id", maximumLength: 255)
   /// Apple's have 15 or 16 digits today.
-  static let transactionID = TextField(name: "transaction_id", maximumLength: 128)
-  static let originalTransactionID = TextField(
+  package static let transactionID = TextField(name: "transaction_id", maximumLength: 128)
+  package static let originalTransactionID = TextField(
     name: "original_transaction_id", maximumLength: 128)
   /// Apple allows 155 characters.
-  static let bundleID = TextField(name: "bundle_id", maximumLength: 255)
-  static let entitlements = TextField(name: "entitlements", maximumLength: 255)
-  static let subscriptionGroup = TextField(name: "subscription_group", maximumLength: 255)
-  static let displayName = TextField(name: "display_name", maximumLength: 255)
+  package static let bundleID = TextField(name: "bundle_id", maximumLength: 255)
+  package static let entitlements = TextField(name: "entitlements", maximumLength: 255)
+  package static let subscriptionGroup = TextField(name: "subscription_group", maximumLength: 255)
+  package static let displayName = TextField(name: "display_name", maximumLength: 255)
 
   /// Returns the text if it may stand in the field.
   ///
   /// - Throws: A ``Problem`` that names the field.
-  func checked(_ text: String) throws -> String {
+  package func checked(_ text: String) throws -> String {
     guard !text.isEmpty else { throw Problem.invalid(name, "must not be empty") }
     // No text has more scalars than bytes: only long ones need counting.
     guard text.utf8.count <= maximumLength || text.unicodeScalars.count <= maximumLength else {
@@ -212,20 +217,20 @@ struct TextField: Sendable {
 }
 
 /// Which part of a list is asked for.
-struct Page: Sendable {
+package struct Page: Sendable {
   /// Enough for nearly every list as a whole, and an answer of some hundred kilobytes.
-  static let defaultLimit = 100
-  static let maximumLimit = 1000
+  package static let defaultLimit = 100
+  package static let maximumLimit = 1000
 
   /// Every cursor is shorter, in bytes.
-  static let longestCursor = 2048
+  package static let longestCursor = 2048
 
   /// The cursor behind which the page begins; nil: at the beginning.
-  let after: String?
-  let limit: Int
+  package let after: String?
+  package let limit: Int
 
   /// - Throws: A ``Problem`` that names the parameter.
-  init(_ uri: URI) throws {
+  package init(_ uri: URI) throws {
     let query = Query(uri)
     after = query?["after"]?.rawValue
     guard (after?.utf8.count ?? 0) <= Self.longestCursor else { throw Self.malformedCursor }
@@ -240,7 +245,7 @@ struct Page: Sendable {
   }
 
   /// A cursor that no page can have given.
-  static let malformedCursor = Problem.invalid(
+  package static let malformedCursor = Problem.invalid(
     "after", "must be a `next` value from a previous page")
 
   /// Takes the page out of a whole list.
@@ -251,7 +256,7 @@ struct Page: Sendable {
   /// - Returns: The page's elements, and the cursor behind which the next one begins; nil if there
   ///   is none.
   /// - Throws: A ``Problem`` for a cursor that names nothing.
-  func slice<Element>(of list: [Element], cursor: (Element) -> String) throws
+  package func slice<Element>(of list: [Element], cursor: (Element) -> String) throws
     -> (elements: ArraySlice<Element>, next: String?)
   {
     var rest = list[...]

@@ -1,6 +1,6 @@
-import HTTPTypes
+package import HTTPTypes
 import Hummingbird
-import JSONText
+package import JSONText
 
 extension Response {
   /// Makes an answer of JSON.
@@ -11,7 +11,7 @@ extension Response {
   ///   - mediaType: JSON, or a more particular kind of it.
   ///   - headers: Further header fields.
   ///   - capacity: About how many bytes the answer has.
-  init(
+  package init(
     _ json: some JSONWritable, status: HTTPResponse.Status = .ok,
     mediaType: String = "application/json", headers: HTTPFields = [:], capacity: Int = 512
   ) {

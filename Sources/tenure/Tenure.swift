@@ -1,4 +1,5 @@
 import ArgumentParser
+import Bootstrap
 
 /// The one executable, with its commands.
 @main

@@ -1,10 +1,11 @@
-@testable import AppStore
 import Crypto
 import Foundation
 import JSONText
 import Subscriptions
 import SwiftASN1
 import Testing
+
+@testable import AppStore
 
 /// A real receipt, and what Apple answered about that very receipt.
 struct LocalReceiptSampleTests {

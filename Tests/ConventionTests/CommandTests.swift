@@ -1,6 +1,8 @@
 import Foundation
 import Testing
 
+@testable import Bootstrap
+
 /// The commands of the README are the ones that are run before every change is accepted.
 struct CommandTests {
   /// The commands in the shell blocks of a Markdown text, one for each line.
@@ -86,7 +88,7 @@ struct CommandTests {
     // The first column; a name in the second is a default.
     let documented = rows.flatMap { $0.split(separator: "|")[0].matches(of: name) }
       .map { String($0.1) }
-    let read = Repository.sources.filter { $0.path.hasPrefix("Sources/tenure/Bootstrap/Settings/") }
+    let read = Repository.sources.filter { $0.path.hasPrefix("Sources/Bootstrap/Settings/") }
       .flatMap(\.literals).map(\.text).filter { ("`" + $0 + "`").wholeMatch(of: name) != nil }
     #expect(Set(documented) == Set(read))
     #expect(documented.count == Set(documented).count)

@@ -1,5 +1,7 @@
 import Testing
 
+@testable import Intake
+
 /// What Citus asks of statements, as far as their text tells.
 ///
 /// What it asks of tables is tested with the catalogue.

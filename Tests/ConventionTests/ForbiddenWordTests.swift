@@ -1,5 +1,7 @@
 import Testing
 
+@testable import AdminSite
+
 struct ForbiddenWordTests {
   @Test(arguments: ForbiddenWord.all)
   func doesNotOccur(word: ForbiddenWord) throws {
@@ -19,7 +21,7 @@ struct ForbiddenWordTests {
     ("Tests/IntakeTests/X.swift", "unsafe f()", true),
     ("Sources/Postgres/X.swift", "unsafe f()", false),
     ("Tests/PostgresTests/X.swift", "unsafe f()", false),
-    ("Sources/PrivatePostgres/X.swift", "unsafe f()", true),
+    ("Sources/Development/PrivatePostgres/X.swift", "unsafe f()", true),
     ("Sources/Intake/X.swift", "Task { await f() }", false),
     ("Sources/Intake/X.swift", "Task.detached { await f() }", true),
     ("Sources/Intake/X.swift", "try f()", false),
@@ -40,8 +42,8 @@ struct ForbiddenWordTests {
     ("Sources/HTTPAPI/Input/X.swift", "let a = Set<String>()", true),
     ("Sources/HTTPAPI/Metrics/X.swift", "let a = Set<String>()", false),
     ("Sources/HTTPAPI/Orders/X.swift", "JSONDecoder().decode(A.self, from: data)", true),
-    ("Sources/HTTPAPI/Admin/X.swift", "request.cookies[name]", true),
-    ("Sources/tenure/Demo/X.swift", "JSONDecoder().decode(A.self, from: data)", false),
+    ("Sources/AdminSite/X.swift", "request.cookies[name]", true),
+    ("Sources/Development/Demo/X.swift", "JSONDecoder().decode(A.self, from: data)", false),
   ])
   func canFail(path: String, code: String, isFinding: Bool) throws {
     let source = SwiftSource(path: path, text: code)

@@ -1,14 +1,25 @@
+@testable import AdminSite
+
 /// Which of our targets may import which others.
 ///
 /// SwiftPM lets a target import what it never declared, if only something else has built it; so the
 /// arrows of the architecture are held here. They point downward only: a row names earlier rows.
 enum ImportTable {
+  /// The product but its executable and its composition root.
+  private static let product: Set<String> = [
+    "AdminSite", "AppStore", "BackgroundJobs", "HTTPAPI", "Intake", "JSONText", "LedgerStorage",
+    "Observability", "Postgres", "Reports", "Secrets", "Subscriptions",
+  ]
+  private static let development: Set<String> = ["AppStoreSimulator", "Bootstrap", "PrivatePostgres"]
+
+  ///
+  /// No target of the product imports one of `Sources/Development`, but that `Bootstrap` may start a
+  /// private PostgreSQL.
   static let rows: [(target: String, mayImport: Set<String>)] = [
     ("Subscriptions", []),
     ("JSONText", ["Subscriptions"]),
     ("Secrets", []),
-    ("PrometheusMetrics", []),
-    ("OpenTelemetryTraces", ["JSONText", "Secrets"]),
+    ("Observability", ["JSONText", "Secrets"]),
     ("CLibpq", []),
     ("Postgres", ["CLibpq", "Secrets"]),
     ("PrivatePostgres", []),
@@ -21,18 +32,17 @@ enum ImportTable {
     (
       "HTTPAPI",
       [
-        "Intake", "JSONText", "LedgerStorage", "PrometheusMetrics", "Reports", "Secrets",
+        "Intake", "JSONText", "LedgerStorage", "Observability", "Reports", "Secrets",
         "Subscriptions",
       ]
     ),
     (
-      "tenure",
-      [
-        "AppStore", "AppStoreSimulator", "BackgroundJobs", "HTTPAPI", "Intake", "LedgerStorage",
-        "JSONText", "OpenTelemetryTraces", "Postgres", "PrivatePostgres", "PrometheusMetrics",
-        "Reports", "Secrets", "Subscriptions",
-      ]
+      "AdminSite",
+      ["HTTPAPI", "Intake", "JSONText", "LedgerStorage", "Reports", "Secrets", "Subscriptions"]
     ),
+    ("Bootstrap", product.union(["PrivatePostgres"])),
+    ("Development", product.union(development)),
+    ("tenure", product.union(development).union(["Development"])),
     ("ScratchDatabases", ["LedgerStorage", "Postgres", "PrivatePostgres", "Secrets"]),
   ]
 
@@ -54,9 +64,11 @@ enum ImportTable {
     if let row = allowed[target] { return row }
     guard target.hasSuffix("Tests") else { return nil }
     if target == "ConventionTests" { return [] }
-    // `TenureTests` tests `tenure`.
-    let tested = target.dropLast("Tests".count).lowercased()
-    guard let row = rows.first(where: { $0.target.lowercased() == tested }) else { return nil }
+    // `EndToEndTests` test the programs, `HTTPAPITests` the pages, too.
+    let tested =
+      ["EndToEndTests": "tenure", "HTTPAPITests": "AdminSite"][target]
+      ?? String(target.dropLast("Tests".count))
+    guard let row = rows.first(where: { $0.target == tested }) else { return nil }
     return below([row.target]).union(below(support))
   }
 

@@ -35,7 +35,7 @@ struct ImportTests {
     ("Tests/IntakeTests/X.swift", "@testable import HTTPAPI", true),
     ("Tests/SubscriptionsTests/X.swift", "import Intake", true),
     ("Tests/ConventionTests/X.swift", "import Subscriptions", true),
-    ("Tests/TenureTests/X.swift", "import HTTPAPI", false),
+    ("Tests/EndToEndTests/X.swift", "import HTTPAPI", false),
     ("Tests/OtherTests/X.swift", "", true),
   ])
   func canFail(path: String, code: String, isFinding: Bool) {

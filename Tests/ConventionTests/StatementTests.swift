@@ -7,8 +7,8 @@ struct StatementTests {
   ///
   /// In tests SQL may stand anywhere.
   private static let homes = [
-    "Sources/LedgerStorage/", "Sources/Reports/", "Sources/Postgres/", "Sources/tenure/Benchmarks/",
-    "Sources/tenure/Demo/", "Tests/",
+    "Sources/LedgerStorage/", "Sources/Reports/", "Sources/Postgres/",
+    "Sources/Development/Benchmarks/", "Sources/Development/Demo/", "Tests/",
   ]
 
   private static func findings(in source: SwiftSource) throws -> [Finding] {
@@ -36,8 +36,8 @@ struct StatementTests {
     ("Sources/Intake/X.swift", #"query("SELECT 1 FROM a")"#, true),
     ("Sources/HTTPAPI/X.swift", "query(\"\"\"\n  UPDATE tenure.a SET b = 1\n  \"\"\")", true),
     ("Sources/tenure/X.swift", #"query("INSERT INTO \(table) VALUES (1)")"#, true),
-    ("Sources/tenure/Benchmarks/X.swift", #"query("INSERT INTO a VALUES (1)")"#, false),
-    ("Sources/PrivatePostgres/X.swift", #"query("CREATE ROLE a")"#, true),
+    ("Sources/Development/Benchmarks/X.swift", #"query("INSERT INTO a VALUES (1)")"#, false),
+    ("Sources/Development/PrivatePostgres/X.swift", #"query("CREATE ROLE a")"#, true),
     ("Sources/AppStore/X.swift", #"case revoke = "REVOKE""#, false),
     ("Sources/Intake/X.swift", "// SELECT 1 FROM a", false),
     ("Sources/Intake/X.swift", #"log("Selects and updates are set")"#, false),

@@ -8,7 +8,6 @@ struct SwiftSource: Sendable {
 
   /// From the repository's root.
   let path: String
-  let lines: [String]
   /// The lines without comments and without the text of literals; what is interpolated is code.
   let code: [String]
   let literals: [Literal]
@@ -17,7 +16,6 @@ struct SwiftSource: Sendable {
     self.path = path
     var scanner = SwiftScanner(text)
     scanner.scanAll()
-    lines = Self.lines(of: text)
     code = Self.lines(of: String(decoding: scanner.code, as: UTF8.self))
     literals = scanner.literals
   }
@@ -30,7 +28,12 @@ struct SwiftSource: Sendable {
   static func target(of path: String) -> String? {
     let parts = path.split(separator: "/")
     guard parts.count > 2, ["Sources", "Tests"].contains(parts[0]) else { return nil }
-    return String(parts[1])
+    switch (parts[1], parts[2]) {
+    case ("Development", "AppStoreSimulator"), ("Development", "AppStoreSimulatorTests"),
+      ("Development", "PrivatePostgres"), ("Support", _):
+      return String(parts[2])
+    default: return String(parts[1])
+    }
   }
 
   private static func lines(of text: String) -> [String] {

@@ -1,8 +1,8 @@
 import AppStore
+import AppStoreSimulator
+import HTTPTypes
 import JSONText
 import Subscriptions
-import HTTPTypes
-import AppStoreSimulator
 import Testing
 
 @testable import HTTPAPI

@@ -1,7 +1,7 @@
 import AppStore
-import Hummingbird
 import AppStoreSimulator
 import HTTPTypes
+import Hummingbird
 import JSONText
 import Testing
 

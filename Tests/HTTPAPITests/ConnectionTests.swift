@@ -1,6 +1,6 @@
 import HTTPTypes
 import NIOCore
-import PrometheusMetrics
+import Observability
 import ScratchDatabases
 import Subscriptions
 import Synchronization

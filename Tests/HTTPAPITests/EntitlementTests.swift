@@ -1,7 +1,7 @@
 import AppStore
-import HTTPTypes
 import AppStoreSimulator
 import Foundation
+import HTTPTypes
 import JSONText
 import Subscriptions
 import Testing

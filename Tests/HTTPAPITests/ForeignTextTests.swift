@@ -7,6 +7,7 @@ import ScratchDatabases
 import Subscriptions
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 /// What callers write is taken as the bytes that it is, and costs no more time than any other text

@@ -1,8 +1,8 @@
 import AppStore
-import Intake
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
+import Intake
 import JSONText
 import Subscriptions
 import Testing

@@ -1,9 +1,9 @@
 import AppStore
-import JSONText
-import NIOHTTP1
 import AppStoreSimulator
 import AsyncHTTPClient
+import JSONText
 import NIOCore
+import NIOHTTP1
 import Postgres
 import ScratchDatabases
 import ServiceLifecycle

@@ -1,6 +1,6 @@
 import AppStore
-import HTTPTypes
 import AppStoreSimulator
+import HTTPTypes
 import JSONText
 import Subscriptions
 import Testing

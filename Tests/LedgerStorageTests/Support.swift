@@ -1,9 +1,10 @@
 import Foundation
-@testable import LedgerStorage
 import Postgres
 import ScratchDatabases
 import Subscriptions
 import Testing
+
+@testable import LedgerStorage
 
 /// The moment at which the tests' stories begin.
 let start = Timestamp(CalendarDate(year: 2026, month: 1, day: 1))

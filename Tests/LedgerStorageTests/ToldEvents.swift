@@ -1,8 +1,9 @@
 import Foundation
-@testable import LedgerStorage
 import Postgres
 import Subscriptions
 import Testing
+
+@testable import LedgerStorage
 
 /// An event as its row has it.
 struct ToldEvent: Sendable {

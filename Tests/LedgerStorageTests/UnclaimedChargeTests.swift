@@ -1,8 +1,9 @@
-@testable import LedgerStorage
 import Postgres
 import ScratchDatabases
 import Subscriptions
 import Testing
+
+@testable import LedgerStorage
 
 struct UnclaimedChargeTests {
   private static let lines = [

@@ -3,6 +3,7 @@ import Secrets
 import Synchronization
 import Testing
 
+@testable import AdminSite
 @testable import Postgres
 
 /// What a pool counts of its round trips and connections.

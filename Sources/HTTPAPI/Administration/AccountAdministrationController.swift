@@ -32,7 +32,7 @@ struct MergeController: Sendable {
 
 extension TextField {
   /// The account that remains of two.
-  static let into = TextField(name: "into", maximumLength: 255)
+  package static let into = TextField(name: "into", maximumLength: 255)
 }
 
 /// Persons who are erased.

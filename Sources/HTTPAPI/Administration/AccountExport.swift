@@ -1,7 +1,7 @@
 import Foundation
 import HTTPTypes
 import Hummingbird
-import HummingbirdCore
+package import HummingbirdCore
 import JSONText
 package import LedgerStorage
 import NIOCore
@@ -302,10 +302,18 @@ private struct ExportedSubmission: JSONWritable {
 }
 
 /// All that is known of an account, as one document.
-struct ExportController: Sendable {
-  let ledger: Ledger
+package struct ExportController: Sendable {
+  package let ledger: Ledger
   let entitlements: EntitlementReader
   let now: @Sendable () -> Timestamp
+
+  package init(
+    ledger: Ledger, entitlements: EntitlementReader, now: @escaping @Sendable () -> Timestamp
+  ) {
+    self.ledger = ledger
+    self.entitlements = entitlements
+    self.now = now
+  }
 
   @Sendable
   func export(_ request: Request, context: APIContext) async throws -> Response {
@@ -318,7 +326,7 @@ struct ExportController: Sendable {
   }
 
   /// Sends the document in pieces while it is read: it may be of any size.
-  func document(of account: Account, by administrator: Administrator) async throws -> Response {
+  package func document(of account: Account, by administrator: Administrator) async throws -> Response {
     let export = try await AccountExport(
       of: account, by: administrator, from: ledger, terms: entitlements.terms, at: now())
     return Response(

@@ -1,7 +1,7 @@
 import HTTPTypes
 import Hummingbird
 import HummingbirdCore
-import LedgerStorage
+package import LedgerStorage
 import Subscriptions
 
 /// Charges that administrators place.
@@ -68,7 +68,7 @@ extension APIContext {
   /// - Parameter reason: Why, in the administrator's own words.
   /// - Returns: The administrator, by the name of the key.
   /// - Throws: A ``Problem`` where nobody is known to call.
-  func administrator(reason: String? = nil) throws -> Administrator {
+  package func administrator(reason: String? = nil) throws -> Administrator {
     guard let caller else { throw Problem.unauthorized }
     return Administrator(name: caller.name, reason: reason)
   }
@@ -76,7 +76,7 @@ extension APIContext {
 
 extension TextField {
   /// A few sentences, in one paragraph.
-  static let reason = TextField(
+  package static let reason = TextField(
     name: "reason", maximumLength: Administrator.maximumReasonLength)
 }
 
@@ -89,7 +89,7 @@ extension Request {
   /// and proxy lets pass with DELETE.
   ///
   /// - Throws: A ``Problem`` where there is no reason.
-  func reason() async throws -> String {
+  package func reason() async throws -> String {
     if let reason = try Query(uri)?.text(.reason) { return reason }
     guard let body = try await jsonIfPresent(ReasonRequest.self) else {
       throw Problem.invalid(TextField.reason.name, "is missing")

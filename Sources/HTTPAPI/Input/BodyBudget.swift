@@ -95,8 +95,8 @@ final class BodyBudget: Sendable {
 }
 
 /// The bytes of a budget that one request has taken.
-final class BodyShare: Sendable {
-  @TaskLocal static var current: BodyShare?
+package final class BodyShare: Sendable {
+  @TaskLocal package static var current: BodyShare?
 
   private let budget: BodyBudget
   fileprivate let number: Int
@@ -128,19 +128,20 @@ final class BodyShare: Sendable {
   func keep() { budget.keep(self) }
 
   /// Gives everything back, once the body is not needed any more.
-  func giveBack() { budget.giveBack(self) }
+  package func giveBack() { budget.giveBack(self) }
 }
 
 /// Gives each request a share of the budget until it is answered.
 struct BodyAdmission: RouterMiddleware {
   let budgets: BodyBudgets
+  let site: (any Site)?
 
   func handle(
     _ request: Request, context: APIContext,
     next: @concurrent (Request, APIContext) async throws -> Response
   ) async throws -> Response {
     let budget =
-      if context.caller != nil { budgets.callers } else if PageAddress.contains(request.uri.path) {
+      if context.caller != nil { budgets.callers } else if site?.serves(request.uri.path) ?? false {
         budgets.pages
       } else { budgets.strangers }
     let share = BodyShare(of: budget, from: context.remoteAddress ?? "unknown") {

@@ -1,9 +1,9 @@
-import Subscriptions
+package import Subscriptions
 
 /// Names and values as queries and forms are written, found by their bytes.
-struct EncodedFields: Sendable {
+package struct EncodedFields: Sendable {
   /// How a value is written.
-  enum Form {
+  package enum Form {
     /// A plus sign is one, as in the offset of a time; what cannot be decoded stays as it is.
     case query
     /// A plus sign is a space, as browsers write forms; what cannot be decoded is left out.
@@ -11,15 +11,15 @@ struct EncodedFields: Sendable {
   }
 
   /// How long the name of a field may be, in bytes.
-  static let longestName = 256
+  package static let longestName = 256
 
   private var fields: [(name: ExactText, value: ExactText)] = []
   /// Whether a field was left out because its name is too long.
-  private(set) var hasLongName = false
+  package private(set) var hasLongName = false
 
-  init() {}
+  package init() {}
 
-  init(_ text: String, _ form: Form) {
+  package init(_ text: String, _ form: Form) {
     for pair in text.utf8.split(separator: UInt8(ascii: "&")) {
       let parts = pair.split(
         separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
@@ -36,19 +36,19 @@ struct EncodedFields: Sendable {
   }
 
   /// The first value of a name; nil if there is none.
-  subscript(name: String) -> ExactText? {
+  package subscript(name: String) -> ExactText? {
     let name = ExactText(name)
     return fields.first { $0.name == name }?.value
   }
 
   /// All values of a name.
-  func all(_ name: String) -> [ExactText] {
+  package func all(_ name: String) -> [ExactText] {
     let name = ExactText(name)
     return fields.filter { $0.name == name }.map(\.value)
   }
 
   /// The names that begin with a prefix, without it, and their values.
-  func all(beginningWith prefix: String) -> [(name: String, value: String)] {
+  package func all(beginningWith prefix: String) -> [(name: String, value: String)] {
     fields.filter { $0.name.rawValue.begins(with: prefix) }.map { name, value in
       (
         String(decoding: name.rawValue.utf8.dropFirst(prefix.utf8.count), as: UTF8.self),

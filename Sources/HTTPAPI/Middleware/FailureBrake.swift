@@ -1,5 +1,5 @@
-import Hummingbird
-import Subscriptions
+package import Hummingbird
+package import Subscriptions
 import Synchronization
 
 /// Delays the answers to wrong keys and refused notifications, longer the more there are.
@@ -7,11 +7,11 @@ import Synchronization
 /// A right key is never delayed, whatever others have tried from the same address: strangers behind
 /// the administrators' proxy can't keep them out. Counts are kept in memory, by each process for
 /// itself: keys are too long to be guessed, so this only limits the load and the log lines.
-final class FailureBrake: Sendable {
+package final class FailureBrake: Sendable {
   /// Failures are forgotten after this time.
   static let memory: Duration = .minutes(15)
   static let shortest: Duration = .milliseconds(100)
-  static let longest: Duration = .seconds(5)
+  package static let longest: Duration = .seconds(5)
   /// The number of sources of each kind that are remembered: a few hundred kilobytes.
   static let mostSources = 10_000
 
@@ -41,7 +41,7 @@ final class FailureBrake: Sendable {
   }
 
   /// The sources that one failure is counted for; the longest of their delays applies.
-  struct Client: Sendable {
+  package struct Client: Sendable {
     var sources: [Source]
   }
 
@@ -53,7 +53,7 @@ final class FailureBrake: Sendable {
   private let failures = Mutex<[Kind: [ExactText: Failures]]>([:])
 
   /// Counts a failure, and returns when it may be answered.
-  func delay(_ client: Client, at now: Timestamp) async {
+  package func delay(_ client: Client, at now: Timestamp) async {
     let delay = count(client, at: now)
     if delay > .zero { try? await Task.sleep(for: delay) }
   }
@@ -113,7 +113,7 @@ extension FailureBrake.Client {
 
   /// The sender of a wrong login: its address, with and without the one that the nearest proxy
   /// names, and the name of the key if it is one of another role.
-  static func login(_ request: Request, _ context: APIContext, key: APIKeys.Caller?) -> Self {
+  package static func login(_ request: Request, _ context: APIContext, key: APIKeys.Caller?) -> Self {
     let address = address(context)
     let chain = Array((request.headers[values: .forwardedFor].last ?? "").utf8)
     let last = chain.split(separator: UInt8(ascii: ",")).last ?? []

@@ -4,7 +4,7 @@ import Logging
 import NIOHTTP1
 
 /// Turns whatever is thrown into an answer.
-struct ProblemReporting: RouterMiddleware {
+package struct ProblemReporting: RouterMiddleware {
   func handle(
     _ request: Request, context: APIContext,
     next: @concurrent (Request, APIContext) async throws -> Response
@@ -22,7 +22,7 @@ struct ProblemReporting: RouterMiddleware {
   }
 
   /// Says what an error means, and logs it where it is the server's.
-  static func problem(_ error: any Error, _ context: APIContext) -> Problem {
+  package static func problem(_ error: any Error, _ context: APIContext) -> Problem {
     let problem = Problem(error)
     if problem.status.kind == .serverError {
       context.logger.log(

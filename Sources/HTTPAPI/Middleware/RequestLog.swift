@@ -1,5 +1,5 @@
 import CoreMetrics
-import HTTPTypes
+package import HTTPTypes
 import Hummingbird
 import Instrumentation
 import Intake
@@ -64,12 +64,14 @@ struct RequestLog: RouterMiddleware {
 }
 
 extension HTTPField.Name {
-  static let requestID: HTTPField.Name = {
-    guard let name = HTTPField.Name("X-Request-ID") else {
-      preconditionFailure("The name is a token.")
-    }
+  static let requestID = token("X-Request-ID")
+  static let forwardedFor = token("X-Forwarded-For")
+
+  /// Makes a name of a literal, which must be a valid token.
+  package static func token(_ name: String) -> HTTPField.Name {
+    guard let name = HTTPField.Name(name) else { preconditionFailure("The name is a token.") }
     return name
-  }()
+  }
 }
 
 /// Counts every request and how long its answer takes, whatever comes of it.

@@ -3,7 +3,7 @@ import Foundation
 package import Hummingbird
 package import LedgerStorage
 package import Logging
-package import PrometheusMetrics
+package import Observability
 package import Subscriptions
 
 /// What Prometheus reads: what the process counts, and how the ledger stands.

@@ -2,9 +2,9 @@ import HTTPTypes
 import Hummingbird
 import HummingbirdCore
 import JSONText
-import Logging
+package import Logging
 import NIOCore
-import Reports
+package import Reports
 import Subscriptions
 
 /// What operators look at.
@@ -145,7 +145,7 @@ extension ReportChoices {
   /// - Throws: A ``Problem`` that names the parameter: for a value that it does not have, and for
   ///   what is nothing to choose of this report, since an answer that left it out would be another
   ///   one.
-  init(of report: Report, from query: Query?) throws {
+  package init(of report: Report, from query: Query?) throws {
     self.init()
     guard let query else { return }
     for parameter in ReportParameter.allCases
@@ -200,7 +200,7 @@ extension Response {
   ///   - file: The file, of which nothing has been sent.
   ///   - name: What a browser calls it; nil: it is not for a browser.
   ///   - logger: Told when there is no end.
-  init(_ file: ReportFile, named name: String? = nil, logger: Logger) {
+  package init(_ file: ReportFile, named name: String? = nil, logger: Logger) {
     let body = ResponseBody { writer in
       do {
         try await writer.write(ByteBuffer(string: file.head))

@@ -1,26 +1,26 @@
-import Reports
+package import Reports
 import ServiceLifecycle
-import Subscriptions
+package import Subscriptions
 import Synchronization
 
 /// Asks reports for the administrator's pages, and for programs.
 ///
 /// Who would wait too long is told so, the report goes on, and its answer is kept for those who ask
 /// again. What nobody was told to come back for is not kept: the next one gets newer numbers.
-final class ReportDesk: Service {
+package final class ReportDesk: Service {
   /// Nobody looks at an empty page for longer than two seconds, what is around the answer included.
-  static let patience: Duration = .milliseconds(1700)
+  package static let patience: Duration = .milliseconds(1700)
   /// So long a number may be out of date, and whoever asked for one has the time to fetch it.
-  static let memory: Duration = .seconds(60)
+  package static let memory: Duration = .seconds(60)
   /// A few megabytes: more than the pages that people look at in a minute.
-  static let mostKept = 64
+  package static let mostKept = 64
   /// So many connections there are for reports.
-  static let mostAtOnce = ReportReader.mostAtOnce
+  package static let mostAtOnce = ReportReader.mostAtOnce
   /// Beyond this there is no use in asking for more.
-  static let mostWaiting = 64
+  package static let mostWaiting = 64
 
   /// How far a question is.
-  enum Outcome: Sendable {
+  package enum Outcome: Sendable {
     case answered(ReportAnswer)
     case failed(any Error)
     /// It is still being counted.
@@ -72,7 +72,7 @@ final class ReportDesk: Service {
   private let state = Mutex(State())
   private let (questions, asked) = AsyncStream.makeStream(of: ReportQuestion.self)
 
-  init(reports: ReportReader, now: @escaping @Sendable () -> Timestamp) {
+  package init(reports: ReportReader, now: @escaping @Sendable () -> Timestamp) {
     self.reports = reports
     self.now = now
   }
@@ -80,12 +80,12 @@ final class ReportDesk: Service {
   /// What each report counts, in full.
   ///
   /// - Throws: What the database says.
-  func definitions() async throws -> [Report: String] { try await reports.definitions() }
+  package func definitions() async throws -> [Report: String] { try await reports.definitions() }
 
   // MARK: Asking
 
   /// Asks, and waits for a while.
-  func outcome(_ question: ReportQuestion, within patience: Duration = patience) async -> Outcome {
+  package func outcome(_ question: ReportQuestion, within patience: Duration = patience) async -> Outcome {
     if !ask(question) { return .failed(Problem.unavailable("Too many reports are being made.")) }
     switch await result(of: question, within: patience) {
     case .success(let answer)?: return .answered(answer)
@@ -159,7 +159,7 @@ final class ReportDesk: Service {
   // MARK: Answering
 
   /// Answers what is asked, a few questions at a time, until the server ends.
-  func run() async throws {
+  package func run() async throws {
     await cancelWhenGracefulShutdown {
       await withTaskGroup(of: Void.self) { group in
         for _ in 0..<Self.mostAtOnce {
@@ -190,13 +190,13 @@ final class ReportDesk: Service {
 }
 
 /// What a page asks of the reports.
-enum ReportQuestion: Hashable, Sendable {
+package enum ReportQuestion: Hashable, Sendable {
   case table(Report, ReportChoices)
   case items(ReportCell, from: Int, limit: Int)
   case weeks(PastWeeks)
 
   /// Asks, however long it takes.
-  func answer(from reports: ReportReader, at now: Timestamp) async throws -> ReportAnswer {
+  package func answer(from reports: ReportReader, at now: Timestamp) async throws -> ReportAnswer {
     switch self {
     case .table(let report, let choices):
       .table(try await reports.table(of: report, choices, at: now))
@@ -208,7 +208,7 @@ enum ReportQuestion: Hashable, Sendable {
 }
 
 /// What the reports answer.
-enum ReportAnswer: Sendable {
+package enum ReportAnswer: Sendable {
   case table(ReportTable)
   case items(ReportCellItems)
 }

@@ -1,19 +1,19 @@
 import JSONText
-import LedgerStorage
-import Subscriptions
+package import LedgerStorage
+package import Subscriptions
 
 /// One entry of the ledger about a charge: what was learned or decided, when, and from where.
-struct ChargeEvent: JSONWritable {
-  let entry: LedgerEntry
-  let source: EntrySource
+package struct ChargeEvent: JSONWritable {
+  package let entry: LedgerEntry
+  package let source: EntrySource
   /// What it says, in words.
-  let sentence: String
+  package let sentence: String
 
   /// - Parameters:
   ///   - entry: The entry.
   ///   - source: Where it comes from.
   ///   - name: The account id behind a key, or a pseudonym.
-  init(_ entry: LedgerEntry, source: EntrySource, name: @escaping (AccountKey) -> String) {
+  package init(_ entry: LedgerEntry, source: EntrySource, name: @escaping (AccountKey) -> String) {
     self.entry = entry
     self.source = source
     sentence = Sentence(name: name).text(for: entry.content)
@@ -59,13 +59,13 @@ extension Ledger {
 
 extension RenewalFinding {
   /// The dates of Apple's words on renewal that the finding rests on.
-  var statusDates: Set<Timestamp> { Set([statusAsOf, switchedOffAt].compactMap(\.self)) }
+  package var statusDates: Set<Timestamp> { Set([statusAsOf, switchedOffAt].compactMap(\.self)) }
 }
 
 extension LedgerEntry.Content {
   /// Whether this is about a charge, or what Apple said at one of the dates on which its decision
   /// rests.
-  func concerns(_ charge: Charge, statusDates: Set<Timestamp>) -> Bool {
+  package func concerns(_ charge: Charge, statusDates: Set<Timestamp>) -> Bool {
     switch self {
     case .evidence(.transaction(let record)): charge.transactions.contains(record.key)
     case .evidence(.renewalStatus(let status, _)): statusDates.contains(status.asOf)
@@ -77,7 +77,7 @@ extension LedgerEntry.Content {
   }
 
   /// The accounts that a sentence about this names.
-  var accounts: [AccountKey] {
+  package var accounts: [AccountKey] {
     switch self {
     case .act(.claim(let claim)): [claim.account]
     case .act(.placement(let placement)): [placement.account].compactMap(\.self)

@@ -3,7 +3,7 @@ import Hummingbird
 import HummingbirdCore
 import JSONText
 import LedgerStorage
-import Subscriptions
+package import Subscriptions
 
 /// Lines: everything that shares one original transaction id.
 struct OriginalTransactionController: Sendable {
@@ -160,7 +160,7 @@ extension RecordedFamily {
   ///
   /// The same function that computes what an account may use computes it: with every charge in one
   /// hand, and every product granting one and the same.
-  func current(in catalogue: Catalogue, at moment: Timestamp) -> Entitlement? {
+  package func current(in catalogue: Catalogue, at moment: Timestamp) -> Entitlement? {
     let holdings = rule.charges.indices.map { line.holding(ofChargeAt: $0, in: rule) }
     let products = rule.charges.map { charge in
       var product =

@@ -1,18 +1,26 @@
 import HTTPTypes
 import Hummingbird
-import HummingbirdCore
-import JSONText
-import LedgerStorage
-import Subscriptions
+package import HummingbirdCore
+package import JSONText
+package import LedgerStorage
+package import Subscriptions
 
 /// Single transactions: whose they are, why, and whether they were delivered.
-struct TransactionController: Sendable {
-  let ledger: Ledger
-  let catalogue: CatalogueCache
-  let now: @Sendable () -> Timestamp
+package struct TransactionController: Sendable {
+  package let ledger: Ledger
+  package let catalogue: CatalogueCache
+  package let now: @Sendable () -> Timestamp
+
+  package init(
+    ledger: Ledger, catalogue: CatalogueCache, now: @escaping @Sendable () -> Timestamp
+  ) {
+    self.ledger = ledger
+    self.catalogue = catalogue
+    self.now = now
+  }
 
   @Sendable
-  func show(_ request: Request, context: APIContext) async throws -> Response {
+  package func show(_ request: Request, context: APIContext) async throws -> Response {
     let (report, family) = try await find(request, context)
     return Response(
       ExplainedTransaction(
@@ -32,7 +40,7 @@ struct TransactionController: Sendable {
 
   /// Notes that an account got what a charge paid for: once, however often it is said.
   @Sendable
-  func acknowledgeDelivery(_ request: Request, context: APIContext) async throws -> Response {
+  package func acknowledgeDelivery(_ request: Request, context: APIContext) async throws -> Response {
     let accountID = try TextField.accountID.checked(
       try await request.json(DeliveryRequest.self).accountID)
     let (report, _) = try await find(request, context)
@@ -53,7 +61,7 @@ struct TransactionController: Sendable {
   /// Finds the charge that a request's transaction id names, or is an alias of.
   ///
   /// - Throws: A ``Problem`` where there is none, or more than one.
-  func find(_ request: Request, _ context: APIContext) async throws
+  package func find(_ request: Request, _ context: APIContext) async throws
     -> (ChargeReport, RecordedFamily)
   {
     let id = TransactionID(try context.parameter(.transactionID))
@@ -119,20 +127,20 @@ private struct Delivery: JSONWritable {
 }
 
 /// What the decision on a charge looked at.
-struct DecisionEvidence: JSONWritable {
+package struct DecisionEvidence: JSONWritable {
   private let charge: Charge
   private let finding: RenewalFinding
   private let renewingAccountID: String?
   private let isProvisional: Bool
 
-  init(on report: ChargeReport, in family: RecordedFamily) {
+  package init(on report: ChargeReport, in family: RecordedFamily) {
     charge = report.charge
     finding = report.recorded.decision.finding
     renewingAccountID = finding.account.map { family.names[$0] ?? "erased" }
     isProvisional = report.recorded.decision.isProvisional
   }
 
-  func write(to json: inout JSONWriter) {
+  package func write(to json: inout JSONWriter) {
     json.object { json in
       json.member("kind", charge.kind)
       json.member("charged_at", charge.date)
@@ -147,7 +155,7 @@ struct DecisionEvidence: JSONWritable {
   }
 
   /// All of it in words.
-  var sentences: String {
+  package var sentences: String {
     var sentences = ["The charge is dated \(charge.date), and \(kind)."]
     sentences.append(
       finding.previous.map {
@@ -215,7 +223,7 @@ extension JSONWriter {
 
 extension ChargeReport {
   /// The end of what was paid for; nil: never, or nothing that lasts.
-  func end(in catalogue: Catalogue) -> Timestamp? {
+  package func end(in catalogue: Catalogue) -> Timestamp? {
     guard charge.end == nil, productType == .nonRenewing else { return charge.end }
     return catalogue.product(charge.productID, at: charge.date)?.period?.end(from: charge.date)
   }

@@ -1,8 +1,7 @@
 import AppStore
+import struct Foundation.UUID
 package import LedgerStorage
 package import Subscriptions
-
-import struct Foundation.UUID
 
 /// To whom a line belongs, from the account that it is bound to now to Apple's acknowledgement.
 extension AppleTeller {

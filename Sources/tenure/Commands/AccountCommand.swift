@@ -1,5 +1,6 @@
 import ArgumentParser
 import BackgroundJobs
+import Bootstrap
 import Foundation
 import HTTPAPI
 import LedgerStorage

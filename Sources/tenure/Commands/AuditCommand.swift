@@ -1,4 +1,5 @@
 import ArgumentParser
+import Bootstrap
 import Foundation
 import LedgerStorage
 import Logging

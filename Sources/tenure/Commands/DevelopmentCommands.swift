@@ -1,9 +1,12 @@
 import AppStore
 import AppStoreSimulator
 import ArgumentParser
+import Development
+import Bootstrap
 import Foundation
+import HTTPAPI
 import Logging
-import PrometheusMetrics
+import Observability
 import Secrets
 import ServiceLifecycle
 import Subscriptions
@@ -138,10 +141,9 @@ private func untilSignalled<Value: Sendable>(
   return await watch.value ? nil : try result.get()
 }
 
-/// What `tenure bench` measures.
-enum BenchSubject: String, CaseIterable, ExpressibleByArgument, Sendable {
-  case reads, submissions, signatures, jobs, polling, `import`, all, growth, reports
-}
+extension BenchSubject: ExpressibleByArgument {}
+
+extension FuzzTarget: ExpressibleByArgument {}
 
 /// How its results are printed.
 enum BenchFormat: String, CaseIterable, ExpressibleByArgument, Sendable {

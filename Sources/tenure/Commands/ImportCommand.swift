@@ -1,6 +1,8 @@
 import ArgumentParser
 import BackgroundJobs
+import Bootstrap
 import Foundation
+import Intake
 import JSONText
 import LedgerStorage
 import Logging

@@ -1,6 +1,6 @@
 import ArgumentParser
 import HTTPAPI
-import PrometheusMetrics
+import Observability
 
 /// `tenure metrics`: what monitoring is set up with.
 struct MetricsCommand: ParsableCommand {

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Bootstrap
 import LedgerStorage
 import Logging
 import Postgres

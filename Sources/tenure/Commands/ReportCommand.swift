@@ -1,4 +1,5 @@
 import ArgumentParser
+import Bootstrap
 import Logging
 import Reports
 import Subscriptions

@@ -2,11 +2,11 @@ import AppStore
 import ArgumentParser
 import AsyncHTTPClient
 import BackgroundJobs
+import Bootstrap
 import HTTPAPI
 import Hummingbird
 import Logging
-import OpenTelemetryTraces
-import PrometheusMetrics
+import Observability
 import ServiceLifecycle
 import UnixSignals
 
@@ -79,52 +79,5 @@ func withProgram(
     // Longer than anything takes that is begun; what is cut off comes again.
     configuration.maximumGracefulShutdownDuration = .seconds(60)
     try await ServiceGroup(configuration: configuration).run()
-  }
-}
-
-/// Puts a program together, and lets go of everything in order however its work ends.
-func withAssembly<Value>(
-  _ settings: Settings, logger: Logger, _ body: (Assembly) async throws -> Value
-) async throws -> Value {
-  try await withDatabase(settings, logger: logger) { database in
-    try await withHTTPClient { client in
-      try await withWebhookSender(to: settings.webhook) { webhook in
-        try await body(
-          try await Assembly(
-            database: database, settings: settings,
-            transport: TracedTransport(HTTPClientTransport(client: client)), webhook: webhook,
-            logger: logger))
-      }
-    }
-  }
-}
-
-/// Makes what asks Apple, and shuts it down however the work ends.
-func withHTTPClient<Value>(_ body: (HTTPClient) async throws -> Value) async throws -> Value {
-  let client = HTTPClient(
-    eventLoopGroupProvider: .singleton, configuration: HTTPClientTransport.clientConfiguration)
-  do {
-    let value = try await body(client)
-    try await client.shutdown()
-    return value
-  } catch {
-    try? await client.shutdown()
-    throw error
-  }
-}
-
-/// Makes what pushes events, where there is a webhook, and shuts it down however the work ends.
-func withWebhookSender<Value>(
-  to receiver: WebhookReceiver?, _ body: (WebhookSender?) async throws -> Value
-) async throws -> Value {
-  guard let receiver else { return try await body(nil) }
-  let sender = WebhookSender(to: receiver)
-  do {
-    let value = try await body(sender)
-    await sender.shutDown()
-    return value
-  } catch {
-    await sender.shutDown()
-    throw error
   }
 }

@@ -1,10 +1,10 @@
 import ArgumentParser
 import BackgroundJobs
+import Bootstrap
 import HTTPAPI
 import Hummingbird
 import Logging
-import OpenTelemetryTraces
-import PrometheusMetrics
+import Observability
 import ServiceLifecycle
 
 /// `tenure work`: the worker.

@@ -1,6 +1,7 @@
 import AppStore
 import BackgroundJobs
 import Foundation
+import HTTPAPI
 import Secrets
 import Subscriptions
 import Synchronization

@@ -1,3 +1,4 @@
+import Bootstrap
 import Foundation
 import JSONText
 import Logging

@@ -8,6 +8,7 @@ import Postgres
 import Subscriptions
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 /// An account's page answers why a customer can't use what she paid for.

@@ -9,6 +9,7 @@ import Postgres
 import Subscriptions
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 /// What can be done from the pages: each act once, with its record.

@@ -7,6 +7,7 @@ import Secrets
 import Subscriptions
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 /// Who gets in, for how long, and whose forms count.

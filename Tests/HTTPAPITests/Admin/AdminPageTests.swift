@@ -9,6 +9,7 @@ import Postgres
 import Subscriptions
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 /// The pages through the real assembly, with a ledger behind them.

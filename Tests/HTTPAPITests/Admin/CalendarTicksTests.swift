@@ -1,6 +1,7 @@
 import Subscriptions
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 struct CalendarTicksTests {

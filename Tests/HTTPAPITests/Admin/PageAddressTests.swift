@@ -1,5 +1,6 @@
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 struct PageAddressTests {

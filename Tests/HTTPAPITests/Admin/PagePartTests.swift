@@ -1,6 +1,7 @@
 import HummingbirdCore
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 /// The links of lists that are shown in parts.

@@ -1,12 +1,14 @@
 import Foundation
 import Testing
 
+@testable import AdminSite
+
 /// What the strict Content-Security-Policy of the pages asks of their templates, and what keeps
 /// whatever callers send from becoming a part of a page.
 struct PageResourceTests {
   private static let folder = URL(filePath: #filePath)
     .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
-    .deletingLastPathComponent().appending(path: "Sources/HTTPAPI/Resources/Admin")
+    .deletingLastPathComponent().appending(path: "Sources/AdminSite/Resources")
 
   private static func text(of name: String) throws -> String {
     try String(contentsOf: folder.appending(path: name), encoding: .utf8)

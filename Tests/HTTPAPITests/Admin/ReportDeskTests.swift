@@ -5,6 +5,7 @@ import Subscriptions
 import Synchronization
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 /// Whoever asks for a report waits a little, and finds it made later.

@@ -7,6 +7,7 @@ import Reports
 import Subscriptions
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 /// The reports as pages, on the ledger whose right answers the reports' own tests work out by hand.

@@ -2,6 +2,7 @@ import HummingbirdCore
 import Subscriptions
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 @testable import Reports
 

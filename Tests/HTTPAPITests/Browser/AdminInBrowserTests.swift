@@ -6,6 +6,7 @@ import Reports
 import Subscriptions
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 /// The administrators' pages as a person uses them, in a real Chromium.

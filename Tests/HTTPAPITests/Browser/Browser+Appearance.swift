@@ -2,6 +2,8 @@ import AppStore
 import Foundation
 import JSONText
 
+@testable import HTTPAPI
+
 /// How the pages are looked at, and what is wrong with what is seen.
 extension Browser {
   /// Sends a command of Chromium's own: <https://chromedevtools.github.io/devtools-protocol>.

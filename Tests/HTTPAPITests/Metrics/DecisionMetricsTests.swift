@@ -4,7 +4,7 @@ import CoreMetrics
 import HTTPTypes
 import JSONText
 import LedgerStorage
-import PrometheusMetrics
+import Observability
 import Subscriptions
 import Testing
 

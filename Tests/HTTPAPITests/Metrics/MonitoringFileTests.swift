@@ -1,5 +1,5 @@
 import Foundation
-import PrometheusMetrics
+import Observability
 import Testing
 import Yams
 

@@ -1,7 +1,7 @@
 import CoreMetrics
 import Testing
 
-@testable import PrometheusMetrics
+@testable import Observability
 
 /// What Prometheus reads is what was counted, in its own format.
 struct PrometheusRegistryTests {

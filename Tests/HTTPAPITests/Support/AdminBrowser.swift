@@ -4,6 +4,7 @@ import HummingbirdTesting
 import NIOCore
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 /// What a browser does with the administrator's pages: it keeps cookies, and sends forms with the

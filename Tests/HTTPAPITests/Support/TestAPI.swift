@@ -16,6 +16,7 @@ import Secrets
 import Subscriptions
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 /// The real assembly over a database of its own, with a stand-in for the network to Apple and the
@@ -91,7 +92,7 @@ struct TestAPI: Sendable {
     let notifications = NotificationIntake(
       ledger: ledger, receipts: receipts, signedData: signedData, serverAPI: serverAPI, apps: apps,
       catalogue: catalogue, sandboxAccess: choices.sandboxAccess, logger: logger, now: now)
-    let api = API(
+    var api = API(
       ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
       entitlements: EntitlementReader(
         ledger: ledger, catalogue: catalogue, sandboxAccess: choices.sandboxAccess),
@@ -106,6 +107,7 @@ struct TestAPI: Sendable {
       serverAPI: serverAPI, receipts: receipts, apps: apps, catalogue: catalogue,
       sandboxAccess: choices.sandboxAccess,
       logger: logger, now: now)
+    api.site = AdminSite(of: api)
     return (api, apple, intake, poll)
   }
 

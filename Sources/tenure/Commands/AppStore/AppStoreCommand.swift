@@ -1,6 +1,8 @@
 import AppStore
 import ArgumentParser
 import BackgroundJobs
+import Bootstrap
+import HTTPAPI
 import Logging
 import Subscriptions
 

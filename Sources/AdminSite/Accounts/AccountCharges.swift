@@ -1,0 +1,257 @@
+import Foundation
+import HTTPAPI
+import LedgerStorage
+import Subscriptions
+
+/// The charges that an account has to do with, as its page shows them.
+///
+/// All of them are counted; lines are only read of those that are shown.
+struct AccountCharges: Sendable {
+  /// Some of the charges of one kind.
+  struct List: Sendable {
+    /// The latest first.
+    let all: [AccountCharge]
+    fileprivate let shown: [AccountCharge]
+    let paging: Paging?
+
+    fileprivate init(_ all: [AccountCharge], part: PagePart) throws {
+      self.all = all
+      (shown, paging) = try part.slice(of: all) { $0.id.anchor }
+    }
+  }
+
+  fileprivate struct Shown: Sendable {
+    var report: ChargeReport
+    /// The end of what was paid for; nil: never, or nothing that lasts.
+    var end: Timestamp?
+    /// By which an administrator placed or released it.
+    var act: AdministratorAct?
+  }
+
+  let ties: AccountTies
+  /// Those that it owns.
+  let owned: List
+  /// Those that its app submitted, and that other accounts own.
+  let claimed: List
+  /// Those on its lines that nobody owns.
+  let unclaimed: List
+  private let account: Account
+  /// The latest lines of which it owns charges.
+  private let lanes: [LineID]
+  private let laneCount: Int
+  private let shown: [Charge.ID: Shown]
+
+  /// More lanes than this are no picture.
+  private static let mostLanes = 12
+
+  /// Which part of each list is asked for.
+  struct Parts: Sendable {
+    var owned: PagePart
+    var claimed: PagePart
+    var unclaimed: PagePart
+  }
+
+  init(of account: Account, parts: Parts, in ledger: Ledger, _ catalogue: Catalogue) async throws {
+    self.account = account
+    ties = try await ledger.ties(of: account.key)
+    owned = try List(ties.charges.filter { $0.owner == account.key }, part: parts.owned)
+    claimed = try List(
+      ties.charges.filter { $0.owner != nil && $0.owner != account.key }, part: parts.claimed)
+    unclaimed = try List(ties.charges.filter { $0.owner == nil }, part: parts.unclaimed)
+    var (lanes, seen): ([LineID], Set<LineID>) = ([], [])
+    for charge in owned.all where seen.insert(charge.id.line).inserted {
+      lanes.append(charge.id.line)
+    }
+    laneCount = lanes.count
+    lanes = Array(lanes.prefix(Self.mostLanes))
+    self.lanes = lanes
+    let wanted =
+      owned.shown + claimed.shown + unclaimed.shown
+      + owned.all.filter { lanes.contains($0.id.line) }
+    shown = try await Self.read(wanted.map(\.id), in: ledger, catalogue)
+  }
+
+  private static func read(_ charges: [Charge.ID], in ledger: Ledger, _ catalogue: Catalogue)
+    async throws -> [Charge.ID: Shown]
+  {
+    var families: [LineID: RecordedFamily] = [:]
+    for family in try await ledger.families(of: Set(charges.map(\.line))) {
+      for line in family.line.heads.keys { families[line] = family }
+    }
+    var shown: [Charge.ID: Shown] = [:]
+    for id in charges where shown[id] == nil {
+      guard let family = families[id.line],
+        let report = ChargeReport(of: id, in: family, catalogue: catalogue)
+      else { continue }
+      shown[id] = Shown(report: report, end: report.end(in: catalogue))
+    }
+    let placed = shown.values.filter { $0.report.recorded.decision.isByAdministrator }
+      .map(\.report.charge.id)
+    let placements = try await ledger.placements(on: Set(placed.map(\.line)))
+    let acts = try await PlacingActs(of: placements, in: ledger)
+    for id in placed {
+      shown[id]?.act = placements.first { $0.entry.content.places(id) }
+        .flatMap(acts.act(behind:))
+    }
+    return shown
+  }
+
+  /// Nil: there are none.
+  func claimedSection(at now: Timestamp) -> ChargeSection? {
+    section(
+      "Claimed, but owned by another account",
+      "Its app submitted these, and the rule or an administrator gave them to somebody else: why, "
+        + "stands with each.",
+      claimed, at: now)
+  }
+
+  /// Nil: there are none.
+  func unclaimedSection(at now: Timestamp) -> ChargeSection? {
+    section(
+      "Owned by nobody",
+      "Charges on original transactions that it owned or submitted something of. They give nobody "
+        + "access until somebody submits them, or an administrator gives them away.",
+      unclaimed, at: now)
+  }
+
+  private func section(_ title: String, _ lead: String, _ list: List, at now: Timestamp)
+    -> ChargeSection?
+  {
+    guard !list.all.isEmpty else { return nil }
+    return ChargeSection(
+      title: title, lead: lead, charges: rows(of: list, at: now), paging: list.paging)
+  }
+
+  func rows(of list: List, at now: Timestamp) -> [AccountChargeRow] {
+    list.shown.compactMap { shown[$0.id] }.map {
+      AccountChargeRow($0.report, end: $0.end, of: account, placedBy: $0.act, at: now)
+    }
+  }
+
+  /// The charge that fulfils an order; nil: the account does not own it.
+  func charge(fulfilling order: UUID) -> AccountCharge? {
+    owned.all.first { $0.orderID == order }
+  }
+
+  /// A lane for each original transaction, the latest first; nil without charges.
+  func timeline(at now: Timestamp) -> TimelinePicture? {
+    let charges = owned.all.filter { lanes.contains($0.id.line) }.compactMap { shown[$0.id] }
+    guard let begin = charges.map(\.report.charge.date).min() else { return nil }
+    let end = max(charges.compactMap(\.end).max() ?? now, now)
+    let margin = Duration.milliseconds((end.milliseconds - begin.milliseconds) / 60)
+    return TimelinePicture(
+      TimelineSketch(
+        id: "charges", title: "The charges of account \(account.id)",
+        description: "\(Count.text(owned.all.count, "charge")) of "
+          + Count.text(laneCount, "original transaction")
+          + (laneCount > lanes.count ? ", of which the latest \(lanes.count) are shown" : "")
+          + ". The list below tells it in words.",
+        from: begin - margin, until: end + margin, now: now,
+        lanes: lanes.map { line in
+          let charges = charges.filter { $0.report.charge.id.line == line }
+          return TimelineSketch.Lane(
+            label: Self.shortened(line.originalTransactionID.rawValue), height: 22,
+            spans: charges.reversed().flatMap { $0.spans(until: end) },
+            marks: charges.compactMap(\.refund))
+        }))
+  }
+
+  /// The last characters tell identifiers apart.
+  private static func shortened(_ text: String) -> String {
+    text.count > 10 ? "…\(text.suffix(9))" : text
+  }
+}
+
+extension AccountCharges.Shown {
+  private var href: String { report.charge.id.href }
+
+  private var text: String {
+    var text = report.charge.date.dayText
+    if let end { text += " to \(end.dayText)" }
+    text += ": \(report.charge.productID), \(Price.text(of: report.transaction))"
+    return report.charge.revocation == nil ? text : text + ", refunded"
+  }
+
+  private var takenBackAt: Timestamp? {
+    [report.charge.revocation?.at, report.charge.supersededAt].compactMap(\.self).min()
+  }
+
+  /// What was paid for, and what of it was taken back.
+  fileprivate func spans(until last: Timestamp) -> [TimelineSketch.Span] {
+    let start = report.charge.date
+    let end = max(end ?? last, start)
+    let ended = max(min(takenBackAt ?? end, end), start)
+    var names = "span-period owner-1"
+    if report.transaction.periodType == .trial { names += " trial" }
+    let span = TimelineSketch.Span(
+      from: start, until: ended, classNames: names,
+      pattern: report.charge.revocation == nil ? nil : .refunded,
+      label: report.charge.productID.rawValue, text: text, href: href)
+    guard ended < end else { return [span] }
+    return [
+      TimelineSketch.Span(
+        from: ended, until: end, classNames: "span-lost", text: text, href: href, inset: 6),
+      span,
+    ]
+  }
+
+  fileprivate var refund: TimelineSketch.Mark? {
+    report.charge.revocation.map {
+      TimelineSketch.Mark(at: $0.at, symbol: .refund, text: text, href: href, offset: 11)
+    }
+  }
+}
+
+extension EntitlementRow {
+  init(_ entitlement: Entitlement) {
+    let line = entitlement.originalTransactionID.flatMap { id in
+      entitlement.environment.map { LineID($0, id) }
+    }
+    self.init(
+      name: entitlement.name, state: Badge(entitlement.state), because: entitlement.inWords,
+      until: entitlement.accessEndsAt.map(Moment.init),
+      isEndless: entitlement.isActive && entitlement.accessEndsAt == nil,
+      productID: entitlement.productID?.rawValue,
+      source: entitlement.originalTransactionID?.rawValue ?? "grant", href: line?.href,
+      isSandbox: entitlement.environment == .sandbox)
+  }
+}
+
+extension Entitlement {
+  /// Where it comes from and how it goes on, in a sentence.
+  var inWords: String {
+    switch source {
+    case .grant: grantInWords
+    case .provisional:
+      "Given until Apple can be asked about what the app submitted."
+    case .appStore: purchaseInWords
+    }
+  }
+
+  private var grantInWords: String {
+    switch state {
+    case .revoked: "An administrator gave it, and took it back\(on(accessEndsAt))."
+    case .expired: "An administrator gave it; it ended\(on(accessEndsAt))."
+    default: "An administrator gave it."
+    }
+  }
+
+  private var purchaseInWords: String {
+    let product = productID?.rawValue ?? "It"
+    switch state {
+    case .active where expiresAt == nil: return "\(product) was bought for good."
+    case .active where willRenew: return "\(product) renews\(on(expiresAt))."
+    case .active: return "\(product) is paid for and does not renew; it ends\(on(expiresAt))."
+    case .inGracePeriod:
+      return "\(product) could not be charged\(on(expiresAt)); access goes on while Apple tries "
+        + "again."
+    case .inBillingRetry:
+      return "\(product) could not be charged\(on(expiresAt)), and Apple tries again: there is no "
+        + "access until it succeeds."
+    case .revoked: return "\(product) was refunded or taken back\(on(accessEndsAt))."
+    case .expired: return "\(product) ended\(on(accessEndsAt ?? expiresAt))."
+    }
+  }
+
+  private func on(_ moment: Timestamp?) -> String { moment.map { " on \($0.dayText)" } ?? "" }
+}

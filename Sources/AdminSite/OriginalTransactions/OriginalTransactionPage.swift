@@ -1,0 +1,360 @@
+import Foundation
+import HTTPAPI
+import Hummingbird
+import HummingbirdCore
+import LedgerStorage
+import Subscriptions
+
+/// The life of an original transaction, as a page.
+struct OriginalTransactionPageController: Sendable {
+  let pages: PageMaker
+  let ledger: Ledger
+  let catalogue: CatalogueCache
+
+  @Sendable
+  func show(_ request: Request, context: APIContext) async throws -> Response {
+    let id = OriginalTransactionID(try context.parameter(.originalTransactionID))
+    let query = FormFields(query: request.uri)
+    let environments = try await ledger.environments(of: id)
+    let wanted = query["environment"].flatMap {
+      Subscriptions.Environment(exactly: $0.rawValue)
+    }
+    // Production first, where both have it; the page links the other.
+    guard let environment = environments.first(where: { $0 == wanted ?? $0 }),
+      let family = try await ledger.family(of: LineID(environment, id))
+    else {
+      throw Problem(
+        .unknownOriginalTransaction, "Original transaction \(id) was never recorded.")
+    }
+    let line = LineID(environment, id)
+    let facts = try await LineFacts(of: family, in: ledger)
+    let (catalogue, now) = (catalogue.catalogue, pages.now())
+    var frame = try await pages.frame(id.rawValue, context)
+    frame.searchText = id.rawValue
+    let state = LineState(of: line, in: family, facts: facts, catalogue: catalogue, at: now)
+    let others = environments.filter { $0 != environment }.map { LineID($0, id) }
+    return pages.response(
+      OriginalTransactionPage(
+        page: frame, isSandbox: environment == .sandbox, verdict: state.verdict,
+        verdictTone: state.tone,
+        properties: state.properties
+          + others.map {
+            Property(label: "Also in", value: $0.environment.rawValue, href: $0.href)
+          },
+        linked: family.line.heads.keys.filter { $0 != line }.sorted().map {
+          PageLink(label: $0.originalTransactionID.rawValue, href: $0.href)
+        },
+        timeline: TimelinePicture(
+          TimelineSketch(
+            LineLife(of: line, in: family, facts: facts, catalogue: catalogue, at: now))),
+        charges: Self.cards(of: family, facts: facts, catalogue: catalogue, at: now),
+        facts: facts.rows),
+      .originalTransaction)
+  }
+
+  private static func cards(
+    of family: RecordedFamily, facts: LineFacts, catalogue: Catalogue, at now: Timestamp
+  ) -> [ChargeCard] {
+    let owners = TimelineOwners(of: family.rule)
+    return family.rule.charges.reversed().compactMap { charge in
+      ChargeReport(of: charge.id, in: family, catalogue: catalogue).map { report in
+        ChargeCard(
+          report, in: family, facts: facts, owner: owners.number(report.recorded.decision.owner),
+          end: report.end(in: catalogue), at: now)
+      }
+    }
+  }
+}
+
+extension ChargeCard {
+  /// - Parameters:
+  ///   - report: The charge.
+  ///   - family: Its line, and those that Apple links.
+  ///   - facts: Their entries.
+  ///   - owner: The number of the charge's owner in the timeline.
+  ///   - end: The end of what was paid for.
+  ///   - now: The present.
+  fileprivate init(
+    _ report: ChargeReport, in family: RecordedFamily, facts: LineFacts, owner: Int,
+    end: Timestamp?, at now: Timestamp
+  ) {
+    let (charge, recorded) = (report.charge, report.recorded)
+    self.init(
+      anchor: charge.id.anchor, transactionID: charge.id.transactionID.rawValue,
+      productID: charge.productID.rawValue,
+      badges: [Badge(charge, end: end, at: now)] + Badge.peculiarities(of: report.transaction),
+      chargedAt: Moment(charge.date), until: end.map(Moment.init),
+      price: Price.text(of: report.transaction), ownerClass: TimelineOwner.ownerClass(owner),
+      letter: TimelineOwner.letter(owner), owner: report.ownerAccountID,
+      ownerHref: report.ownerAccountID.map { PageAddress.account($0) },
+      rule: recorded.decision.rule.rawValue, because: report.because,
+      decidedAt: Moment(recorded.decidedAt), correctedAt: recorded.correctedAt.map(Moment.init),
+      evidence: Self.evidence(of: report, in: family, facts: facts),
+      history: facts.rows(about: charge, statusDates: recorded.decision.finding.statusDates),
+      aliases: charge.aliases.map(\.transactionID.rawValue), transferHref: charge.id.transferHref,
+      releaseHref: charge.id.releaseHref)
+  }
+
+  private static func evidence(
+    of report: ChargeReport, in family: RecordedFamily, facts: LineFacts
+  ) -> [Property] {
+    let finding = report.recorded.decision.finding
+    let evidence = DecisionEvidence(on: report, in: family)
+    var properties = [
+      Property(label: "In words", value: evidence.sentences),
+      Property(label: "Kind", value: report.charge.kind.rawValue),
+      Property(label: "Ground", value: finding.ground.rawValue, isCode: true),
+    ]
+    let decision = report.recorded.decision
+    if let act = facts.placement(of: report.charge, by: decision) {
+      properties.append(
+        Property(
+          label: decision.rule == .administrator ? "Placed by" : "Released by",
+          value: act.administrator, note: act.reason))
+    }
+    if let previous = finding.previous {
+      properties.append(
+        Property(
+          label: "Charge before", value: previous.transactionID.rawValue,
+          href: "#\(previous.anchor)", isCode: true))
+    }
+    if let account = finding.account {
+      properties.append(
+        Property(
+          label: "Was renewing", value: facts.name(account),
+          href: PageAddress.account(facts.name(account)), isCode: true))
+    }
+    if let statusAsOf = finding.statusAsOf {
+      properties.append(Property(label: "Apple's word of", value: Moment(statusAsOf).text))
+    }
+    if let switchedOffAt = finding.switchedOffAt {
+      properties.append(Property(label: "Auto-renew off since", value: Moment(switchedOffAt).text))
+    }
+    if let order = report.orderID {
+      properties.append(
+        Property(label: "Fulfils order", value: order.uuidString.lowercased(), isCode: true))
+    }
+    if let deliveredAt = report.deliveredAt {
+      properties.append(Property(label: "Delivered", value: Moment(deliveredAt).text))
+    }
+    if report.recorded.decision.isProvisional {
+      properties.append(
+        Property(label: "Provisional", value: "A first claim can still change the owner."))
+    }
+    return properties
+  }
+}
+
+/// The template `original-transaction`: its whole life.
+///
+/// The original transaction id is the page's title.
+struct OriginalTransactionPage: Sendable {
+  var page: PageFrame
+  var isSandbox: Bool
+  /// How it stands, in a sentence.
+  var verdict: String
+  /// One of ``Tone``.
+  var verdictTone: String
+  var properties: [Property]
+  /// Lines that Apple links with this one.
+  var linked: [PageLink]
+  var timeline: TimelinePicture
+  /// Latest first.
+  var charges: [ChargeCard]
+  /// Latest first.
+  var facts: [FactRow]
+}
+
+/// A charge, with the decision on it.
+struct ChargeCard: Sendable {
+  /// In the page, for the timeline's links.
+  var anchor: String
+  var transactionID: String
+  var productID: String
+  var badges: [Badge]
+  var chargedAt: Moment
+  var until: Moment?
+  var price: String
+  /// The class of its owner in the timeline, `owner-0` (nobody) to `owner-6`.
+  var ownerClass: String
+  /// Of its owner in the timeline.
+  var letter: String
+  /// Nil: nobody owns it.
+  var owner: String?
+  var ownerHref: String?
+  /// One of the interface's rules.
+  var rule: String
+  /// The decision in a sentence.
+  var because: String
+  var decidedAt: Moment
+  var correctedAt: Moment?
+  /// What the decision looked at.
+  var evidence: [Property]
+  /// What was learned or decided about the charge, in order.
+  var history: [FactRow]
+  var aliases: [String]
+  var transferHref: String
+  var releaseHref: String
+}
+
+/// Something that was learned or decided, and what brought it.
+struct FactRow: Sendable {
+  /// In the page, for the timeline's links; nil: nothing leads here.
+  var anchor: String?
+  /// When it was so, by Apple's word.
+  var at: Moment
+  /// In words.
+  var sentence: String
+  /// The original transaction that it is about; nil: the page's, or none.
+  var subject: PageLink?
+  /// For example `Notification`, `Submission`, `Poll` or `Administrator`.
+  var source: String
+  /// The class of its mark in the timeline, such as `mark-notification`.
+  var sourceClass: String
+  /// For example `DID_RENEW`.
+  var sourceDetail: String?
+  /// The id of the notification or submission.
+  var sourceID: String?
+  var sourceHref: String?
+  /// Why an administrator did it, in his own words; nil: nobody said.
+  var reason: String?
+  /// When it was recorded; nil: with the fact itself.
+  var recordedAt: Moment?
+}
+
+/// How an original transaction stands, in words.
+struct LineState: Sendable {
+  let verdict: String
+  let tone: String
+  let properties: [Property]
+
+  init(
+    of line: LineID, in family: RecordedFamily, facts: LineFacts, catalogue: Catalogue,
+    at now: Timestamp
+  ) {
+    let bindings = Binding.bindings(of: family.rule.charges, decisions: family.rule.decisions)
+    let account = bindings.account(asOf: now)
+    let current = family.current(in: catalogue, at: now)
+    let summary = LineSummary(line: family.line, rule: family.rule)
+    let owner = account.map { "bound to “\(facts.name($0))”" } ?? "bound to nobody"
+    if let current {
+      verdict = "\(current.inWords) It is \(owner)."
+      tone = Badge(current.state).tone
+    } else {
+      verdict = "Nothing of it lasts. It is \(owner)."
+      tone = account == nil ? Tone.warning : Tone.quiet
+    }
+    var properties = [
+      Property(
+        label: "Bound to", value: account.map(facts.name) ?? "nobody",
+        href: account.map { PageAddress.account(facts.name($0)) }, isCode: account != nil),
+      Property(label: "Environment", value: line.environment.rawValue),
+      Property(label: "Charges", value: ChartUnit.count.text(Int64(family.rule.charges.count))),
+    ]
+    if let product = current?.productID ?? summary.latest?.productID {
+      properties.append(Property(label: "Product", value: product.rawValue, isCode: true))
+    }
+    if let paidThrough = summary.paidThrough {
+      properties.append(Property(label: "Paid through", value: Moment(paidThrough).text))
+    }
+    if let autoRenews = summary.autoRenews {
+      properties.append(
+        Property(
+          label: "Auto-renew", value: autoRenews ? "on" : "off",
+          note: summary.autoRenewProductID.map { "to \($0)" }))
+    }
+    if let statusAsOf = summary.statusAsOf {
+      properties.append(
+        Property(label: "Apple's last word on renewal", value: Moment(statusAsOf).text))
+    }
+    self.properties = properties
+  }
+}
+
+/// All entries of a line and of those that Apple links with it, with what brought them and what
+/// Apple was told of it, read once.
+struct LineFacts: Sendable {
+  /// How many tellings of a line are shown, the last ones.
+  private static let mostTellings = 10
+
+  /// In the order in which they were recorded.
+  let events: [ChargeEvent]
+  let names: [AccountKey: String]
+  let sources: SourceWords
+  /// The last one first.
+  private let tellings: [AppleTelling]
+
+  init(of family: RecordedFamily, in ledger: Ledger) async throws {
+    var entries: [HistoryEntry] = []
+    for line in family.line.heads.keys.sorted() {
+      entries += try await ledger.history(of: line)
+    }
+    entries.sort {
+      ($0.entry.recordedAt, $0.entry.line, $0.entry.number)
+        < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
+    }
+    tellings = try await ledger.appleTellings(
+      of: family.line.heads.keys.sorted(), limit: Self.mostTellings)
+    let unnamed = Set(
+      entries.flatMap { $0.entry.content.accounts } + tellings.compactMap(\.account)
+    ).subtracting(family.names.keys)
+    let names = family.names.merging(try await ledger.accountIDs(of: unnamed)) { first, _ in first }
+    events = entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }
+    self.names = names
+    sources = try await SourceWords(of: entries, in: ledger)
+  }
+
+  func name(_ account: AccountKey) -> String { names[account] ?? "erased" }
+
+  /// All of them and what Apple was told, the latest first, with names for links to them.
+  var rows: [FactRow] {
+    var rows: [FactRow] = []
+    var told = tellings[...]
+    for event in events.reversed() {
+      while let telling = told.first, telling.toldAt > event.entry.recordedAt {
+        rows.append(FactRow(telling, name: name))
+        told.removeFirst()
+      }
+      rows.append(sources.fact(event, anchor: Self.anchor(event.entry)))
+    }
+    return rows + told.map { FactRow($0, name: name) }
+  }
+
+  /// What was learned or decided about a charge, in order.
+  func rows(about charge: Charge, statusDates: Set<Timestamp>) -> [FactRow] {
+    events.filter { $0.entry.content.concerns(charge, statusDates: statusDates) }
+      .map { sources.fact($0) }
+  }
+
+  /// What was heard, once for each source: a submission or notification can bring many entries.
+  var messages: [LineLife.Message] {
+    var seen: Set<EntrySource> = []
+    return events.filter { event in
+      event.source.id == nil || seen.insert(event.source).inserted
+    }.map { event in
+      LineLife.Message(
+        source: event.source.kind.symbol, at: event.entry.recordedAt,
+        text: "\(sources.text(of: event.source)), recorded \(Moment(event.entry.recordedAt).text)",
+        href: "#\(Self.anchor(event.entry))")
+    }
+  }
+
+  /// The act by which an administrator placed or released a charge; nil: no administrator did, or
+  /// what he did counts no more.
+  func placement(of charge: Charge, by decision: Decision) -> AdministratorAct? {
+    guard decision.isByAdministrator else { return nil }
+    return events.last { $0.entry.content.places(charge.id) }.flatMap(sources.act(behind:))
+  }
+
+  private static func anchor(_ entry: LedgerEntry) -> String {
+    let line = entry.line.originalTransactionID.rawValue.utf8.map { byte in
+      switch byte {
+      case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+        UInt8(ascii: "A")...UInt8(ascii: "Z"):
+        byte
+      default: UInt8(ascii: "-")
+      }
+    }
+    return "fact-\(String(decoding: line, as: UTF8.self))-\(entry.number)"
+  }
+}

@@ -1,0 +1,297 @@
+import HTTPAPI
+import HTTPTypes
+import Hummingbird
+import HummingbirdCore
+import LedgerStorage
+import Mustache
+import NIOCore
+import NIOHTTP1
+import Subscriptions
+
+/// Makes the administrator's pages: what stands around each, and its HTML.
+struct PageMaker: Sendable {
+  let templates: PageTemplates
+  let ledger: Ledger
+  let now: @Sendable () -> Timestamp
+
+  /// What stands around a page.
+  ///
+  /// - Parameters:
+  ///   - title: In the title bar and as the heading.
+  ///   - current: The address in the navigation that the page belongs to; nil: none.
+  ///   - context: Of the request.
+  /// - Returns: The frame, with the present as the moment that the page is about.
+  /// - Throws: What the database says.
+  func frame(_ title: String, at current: String? = nil, _ context: APIContext) async throws
+    -> PageFrame
+  {
+    var frame = Self.frame(
+      title, at: current, context, parked: try await ledger.parkedCount(upTo: Self.mostCounted))
+    frame.asOf = Moment(now())
+    return frame
+  }
+
+  /// What stands around a page that must not ask the database for anything.
+  static func frame(
+    _ title: String, at current: String? = nil, _ context: APIContext, parked: Int = 0
+  ) -> PageFrame {
+    guard let session = context.admin.session else {
+      return PageFrame(title: title, administrator: nil, csrfToken: "")
+    }
+    return PageFrame(
+      title: title, administrator: session.administrator, csrfToken: session.formToken,
+      navigation: navigation(at: current, parked: parked), flash: context.admin.flash)
+  }
+
+  /// Counting on would take as long as there are more.
+  private static let mostCounted = 1000
+
+  private static func navigation(at current: String?, parked: Int) -> [NavigationGroup] {
+    func item(_ label: String, _ href: String, badge: String? = nil) -> NavigationItem {
+      NavigationItem(label: label, href: href, isCurrent: href == current, badge: badge)
+    }
+    let count = parked >= mostCounted ? "\(mostCounted)+" : "\(parked)"
+    return [
+      NavigationGroup(
+        heading: nil, isAlwaysShown: true, items: [item("Overview", PageAddress.overview)]),
+      NavigationGroup(
+        heading: "To do", isAlwaysShown: true,
+        items: [
+          item("Unclaimed charges", PageAddress.unclaimed),
+          item("Parked", PageAddress.parked, badge: parked > 0 ? count : nil),
+          item("Rejected receipts", PageAddress.rejected),
+        ]),
+      NavigationGroup(
+        heading: "Numbers", isAlwaysShown: true, items: [item("Reports", PageAddress.reports)]),
+    ]
+  }
+
+  /// Answers with a page.
+  func response(
+    _ page: some Sendable, _ template: PageTemplate, status: HTTPResponse.Status = .ok
+  ) -> Response {
+    templates.response(page, template, status: status)
+  }
+
+  /// Answers that something was done, which the page that follows tells once.
+  static func done(_ flash: Flash, then path: String, _ request: Request, _ context: APIContext)
+    -> Response
+  {
+    var response = Response.redirect(to: path, type: .normal)
+    if let session = context.admin.session {
+      response.setCookie(.flash(session.seal(flash), on: request))
+    }
+    return response
+  }
+}
+
+/// The templates of pages, by the names of their files; all others are parts of them.
+enum PageTemplate: String, CaseIterable, Sendable {
+  case account
+  case action
+  case done
+  case drillDown = "drill-down"
+  case error
+  case login
+  case originalTransaction = "original-transaction"
+  case overview
+  case parked
+  case rejected
+  case report
+  case reports
+  case search
+  case unclaimed
+}
+
+/// The templates of the administrator's pages.
+struct PageTemplates: Sendable {
+  /// Those that are built in, read once.
+  static let builtIn = PageTemplates()
+
+  private let library: MustacheLibrary
+
+  /// Reads them all; tests see to it that each can be read.
+  private init() {
+    MustacheContentTypes.register(PageContentType(), named: "PAGE")
+    var library = MustacheLibrary()
+    for (name, bytes) in Self.files {
+      do {
+        try library.register(String(decoding: bytes, as: UTF8.self), named: name)
+      } catch {
+        preconditionFailure("The template \(name) can't be read: \(error)")
+      }
+    }
+    self.library = library
+  }
+
+  /// Makes a page.
+  ///
+  /// - Parameters:
+  ///   - page: What is in it: the structure that the template's name has.
+  ///   - template: How it looks.
+  /// - Returns: The page's HTML.
+  func text(of page: some Sendable, _ template: PageTemplate) -> String {
+    guard let text = library.render(page, withTemplate: template.rawValue) else {
+      preconditionFailure("There is no template \(template.rawValue).")
+    }
+    return text
+  }
+
+  /// Answers with a page.
+  func response(
+    _ page: some Sendable, _ template: PageTemplate, status: HTTPResponse.Status = .ok
+  ) -> Response {
+    Response(
+      status: status, headers: [.contentType: "text/html; charset=utf-8"],
+      body: ResponseBody(byteBuffer: ByteBuffer(string: text(of: page, template))))
+  }
+
+  /// Every template, the parts of pages included.
+  private static let files: [(name: String, bytes: [UInt8])] = [
+    ("account", PackageResources.account_mustache),
+    ("account-charge", PackageResources.account_charge_mustache),
+    ("act-note", PackageResources.act_note_mustache),
+    ("action", PackageResources.action_mustache),
+    ("action-list", PackageResources.action_list_mustache),
+    ("badge", PackageResources.badge_mustache),
+    ("cell", PackageResources.cell_mustache),
+    ("charge-section", PackageResources.charge_section_mustache),
+    ("chart", PackageResources.chart_mustache),
+    ("csrf", PackageResources.csrf_mustache),
+    ("done", PackageResources.done_mustache),
+    ("drill-down", PackageResources.drill_down_mustache),
+    ("error", PackageResources.error_mustache),
+    ("facts", PackageResources.facts_mustache),
+    ("field", PackageResources.field_mustache),
+    ("layout", PackageResources.layout_mustache),
+    ("login", PackageResources.login_mustache),
+    ("moment", PackageResources.moment_mustache),
+    ("original-transaction", PackageResources.original_transaction_mustache),
+    ("overview", PackageResources.overview_mustache),
+    ("paging", PackageResources.paging_mustache),
+    ("parked", PackageResources.parked_mustache),
+    ("properties", PackageResources.properties_mustache),
+    ("rejected", PackageResources.rejected_mustache),
+    ("report", PackageResources.report_mustache),
+    ("reports", PackageResources.reports_mustache),
+    ("search", PackageResources.search_mustache),
+    ("sparkline", PackageResources.sparkline_mustache),
+    ("table", PackageResources.table_mustache),
+    ("tile", PackageResources.tile_mustache),
+    ("timeline", PackageResources.timeline_mustache),
+    ("unclaimed", PackageResources.unclaimed_mustache),
+    ("unclaimed-row", PackageResources.unclaimed_row_mustache),
+  ]
+}
+
+/// Mustache's own escaping looks at whole characters, and so not at every quotation mark.
+private struct PageContentType: MustacheContentType {
+  func escapeText(_ text: String) -> String { PageText.escaped(text) }
+}
+
+/// What holds for every answer under `/admin`, whatever becomes of the request: who is logged in,
+/// the headers that keep the pages safe, and errors as pages.
+struct AdminAnswers: RouterMiddleware {
+  let keys: APIKeys
+  let ledger: Ledger
+  let templates: PageTemplates
+  let now: @Sendable () -> Timestamp
+
+  func handle(
+    _ request: Request, context: APIContext,
+    next: @concurrent (Request, APIContext) async throws -> Response
+  ) async throws -> Response {
+    guard PageAddress.contains(request.uri.path) else { return try await next(request, context) }
+    var context = context
+    let sealed = request.cookie(Cookie.flashName)
+
+    var response: Response
+    do {
+      context.admin.session = try await session(of: request)
+      context.admin.flash = sealed.flatMap { context.admin.session?.flash(sealed: $0) }
+      response = try await next(request, context)
+    } catch let error as HTTPParserError {
+      throw error
+    } catch {
+      response = page(ProblemReporting.problem(error, context), context)
+      if request.method == .head { response = response.createHeadResponse() }
+    }
+    if sealed != nil, response.headers[.contentType]?.hasPrefix("text/html") ?? false {
+      response.setCookie(.flash(nil, on: request))
+    }
+    Self.protect(&response)
+    return response
+  }
+
+  /// The session of a cookie that was signed here and not logged out.
+  private func session(of request: Request) async throws -> AdminSession? {
+    guard !StaticFile.paths.contains(ExactText(request.uri.path)),
+      let cookie = request.cookie(Cookie.sessionName),
+      let session = AdminSession(cookie: cookie, keys: keys, at: now()),
+      try await ledger.isOpen(session: session.id)
+    else { return nil }
+    return session
+  }
+
+  /// What the pages load comes from here, and nothing of them runs or stands anywhere else.
+  private static let policy =
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+    + "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+  private static func protect(_ response: inout Response) {
+    response.headers[.contentSecurityPolicy] = policy
+    if response.headers[.cacheControl] == nil { response.headers[.cacheControl] = "no-store" }
+    response.headers[.referrerPolicy] = "same-origin"
+    response.headers[.xContentTypeOptions] = "nosniff"
+    response.headers[.frameOptions] = "DENY"
+    response.headers[.openerPolicy] = "same-origin"
+    response.headers[.resourcePolicy] = "same-origin"
+  }
+
+  private func page(_ problem: Problem, _ context: APIContext) -> Response {
+    let links =
+      context.admin.session == nil
+      ? [PageLink(label: "Log in", href: PageAddress.login)]
+      : [PageLink(label: "Overview", href: PageAddress.overview)]
+    var response = templates.response(
+      ErrorPage(
+        page: PageMaker.frame(Self.title(of: problem), context), status: problem.status.code,
+        code: problem.code.rawValue, detail: Self.detail(of: problem), links: links),
+      .error, status: problem.status)
+    for field in problem.headers where field.name != .contentType {
+      response.headers[field.name] = field.value
+    }
+    return response
+  }
+
+  private static func title(of problem: Problem) -> String {
+    switch problem.code {
+    case .notFound: "There is no such page"
+    case .forbidden: "This was refused"
+    default: problem.code.title
+    }
+  }
+
+  private static func detail(of problem: Problem) -> String {
+    problem.code == .notFound
+      ? "The search finds accounts, transactions, orders and line items." : problem.detail
+  }
+}
+
+/// The template `error`: why there is no page.
+struct ErrorPage: Sendable {
+  var page: PageFrame
+  var status: Int
+  var code: String
+  var detail: String
+  /// What can be done now.
+  var links: [PageLink]
+}
+
+/// The template `done`: what was done, where there is nothing else to go back to.
+struct DonePage: Sendable {
+  var page: PageFrame
+  var message: String
+  var properties: [Property]
+  var links: [PageLink]
+}

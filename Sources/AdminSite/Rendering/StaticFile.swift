@@ -1,0 +1,56 @@
+import Crypto
+import HTTPAPI
+import HTTPTypes
+import Hummingbird
+import HummingbirdCore
+import NIOCore
+import Subscriptions
+
+/// What the pages load: the style sheet, the script and the icon, and nothing else.
+///
+/// Pages name them by their content, so that a browser that keeps one for a year has the new one as
+/// soon as there is one.
+struct StaticFile: Sendable {
+  static let styleSheet = StaticFile(
+    "/admin/admin.css", PackageResources.admin_css, "text/css; charset=utf-8")
+  static let script = StaticFile(
+    "/admin/admin.js", PackageResources.admin_js, "text/javascript; charset=utf-8")
+  static let icon = StaticFile("/admin/icon.svg", PackageResources.icon_svg, "image/svg+xml")
+  /// Their paths, which need no session.
+  static let paths: Set<ExactText> = [
+    ExactText(styleSheet.path), ExactText(script.path), ExactText(icon.path),
+  ]
+
+  let path: String
+  /// Shared by all answers.
+  private let body: ByteBuffer
+  private let mediaType: String
+  /// Of the content.
+  private let version: String
+
+  private init(_ path: String, _ bytes: [UInt8], _ mediaType: String) {
+    self.path = path
+    body = ByteBuffer(bytes: bytes)
+    self.mediaType = mediaType
+    version = Base64URL.text(of: Array(SHA256.hash(data: bytes).prefix(12)))
+  }
+
+  /// The address of just this content.
+  var href: String { "\(path)?v=\(version)" }
+
+  private var tag: String { "\"\(version)\"" }
+
+  @Sendable
+  func serve(_ request: Request, context: APIContext) async throws -> Response {
+    let isNamed = FormFields(query: request.uri)["v"] == ExactText(version)
+    let headers: HTTPFields = [
+      .contentType: mediaType, .eTag: tag,
+      .cacheControl: isNamed ? "public, max-age=31536000, immutable" : "no-cache",
+    ]
+    if request.headers[.ifNoneMatch].map({ $0.isASCII && ($0 == "*" || $0.contains(tag)) }) ?? false
+    {
+      return Response(status: .notModified, headers: headers)
+    }
+    return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: body))
+  }
+}

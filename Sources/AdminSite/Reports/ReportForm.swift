@@ -1,0 +1,265 @@
+import Foundation
+import HTTPAPI
+import HummingbirdCore
+import Reports
+import Subscriptions
+
+/// What a page's address chooses of a report, and what is wrong with it.
+struct ReportRequest: Sendable {
+  let report: Report
+  /// What was written into the form, whatever it is.
+  let fields: EncodedFields
+  var choices = ReportChoices()
+  /// What is wrong, by the names of the fields.
+  var faults: [String: String] = [:]
+
+  /// The prefix of what a drill-down says of the row.
+  private static let rowPrefix = "row_"
+  private static let column = "cell"
+  private static let empty = "row_without"
+
+  /// Reads a query: a form sends along what is left empty, and a day stands for its end where a
+  /// moment is meant.
+  init(_ report: Report, query: String?, at now: Timestamp) {
+    self.report = report
+    fields = EncodedFields(query ?? "", .html)
+    for parameter in ReportParameter.allCases where parameter != .column {
+      guard let text = fields[parameter.rawValue]?.rawValue, !text.isEmpty else { continue }
+      let name = parameter.rawValue
+      let day = parameter == .knownAt || parameter == .asOf ? CalendarDate(iso8601: text) : nil
+      let end = day.map { Timestamp(endOf: $0, in: choices.timeZone) }
+      // Today is as usual, so that who asks again asks the same.
+      if let day, let end, now <= end,
+        Timestamp(endOf: CalendarDate(daysSince1970: day.daysSince1970 - 1), in: choices.timeZone)
+          < now
+      {
+        continue
+      }
+      let one = PageAddress.report(
+        report.rawValue, choices: [(name, end.map { "\($0)" } ?? text)])
+      do {
+        // One at a time, so that each field has its own fault.
+        let choice = try ReportChoices(of: report, from: Query(URI(one)))
+        take(parameter, from: choice)
+      } catch let problem as Problem {
+        faults[name] = Self.words(of: problem)
+      } catch {
+        faults[name] = "can't be read"
+      }
+    }
+    do {
+      try choices.check(for: report)
+    } catch let fault as ReportFault {
+      note(fault)
+    } catch {
+      faults["from"] = "can't be read"
+    }
+  }
+
+  /// Adds what the reader found wrong.
+  mutating func note(_ fault: ReportFault) { faults[fault.parameter.rawValue] = fault.text }
+
+  // MARK: Addresses
+
+  /// The choices as an address has them; what is as usual is left out.
+  func query(_ choices: ReportChoices) -> [(name: String, value: String)] {
+    report.parameters.compactMap { parameter in
+      choices.text(of: parameter).map { (parameter.rawValue, $0) }
+    }
+  }
+
+  /// Where a number of the report leads to.
+  func href(_ cell: ReportCell) -> String {
+    PageAddress.drillDown(report.rawValue, choices: query(cell))
+  }
+
+  func query(_ cell: ReportCell) -> [(name: String, value: String)] {
+    let row = cell.row.sorted { $0.key < $1.key }
+    let known = row.compactMap { name, value in
+      value.flatMap { $0.isEmpty ? nil : (Self.rowPrefix + name, $0) }
+    }
+    // A reason may be empty, and it may be missing: each is another row.
+    let empty = row.compactMap { name, value in
+      value.map { $0.isEmpty ? name + ":" : nil } ?? name
+    }.compactMap(\.self)
+    return [(Self.column, cell.column)] + query(cell.choices) + known
+      + (empty.isEmpty ? [] : [(Self.empty, empty.joined(separator: ","))])
+  }
+
+  /// The number that an address names.
+  ///
+  /// - Throws: ``ReportFault`` for one that the report does not have.
+  func cell() throws -> ReportCell {
+    var row: [String: String?] = [:]
+    // The names of columns are ASCII, and no other name leads anywhere.
+    for (name, value) in fields.all(beginningWith: Self.rowPrefix)
+    where name.isASCII && Self.rowPrefix + name != Self.empty && !value.isEmpty {
+      if row[name] == nil { row[name] = value }
+    }
+    let empty = fields[Self.empty]?.rawValue ?? ""
+    for name in empty.isASCII ? empty.split(separator: ",") : [] {
+      let isEmpty = name.hasSuffix(":")
+      row.updateValue(isEmpty ? "" : nil, forKey: String(isEmpty ? name.dropLast() : name))
+    }
+    let column = fields[Self.column]?.rawValue ?? ""
+    return try ReportCell(of: report, choices, column: column.isASCII ? column : "", row: row)
+  }
+
+  // MARK: Reading
+
+  private static func words(of problem: Problem) -> String {
+    let name = problem.field.map { "`\($0)` " } ?? ""
+    return problem.detail.hasPrefix(name)
+      ? String(problem.detail.dropFirst(name.count)) : problem.detail
+  }
+
+  private mutating func take(_ parameter: ReportParameter, from other: ReportChoices) {
+    switch parameter {
+    case .from: choices.from = other.from
+    case .to: choices.to = other.to
+    case .bucket: choices.bucket = other.bucket
+    case .timeZone: choices.timeZone = other.timeZone
+    case .product: choices.product = other.product
+    case .environment: choices.environment = other.environment
+    case .includeFamilyShared: choices.includesFamilyShared = other.includesFamilyShared
+    case .includeTrials: choices.includesTrials = other.includesTrials
+    case .includeGrants: choices.includesGrants = other.includesGrants
+    case .byProduct: choices.splitsByProduct = other.splitsByProduct
+    case .reportingCurrency: choices.reportingCurrency = other.reportingCurrency
+    case .knownAt: choices.knownAt = other.knownAt
+    case .asOf: choices.asOf = other.asOf
+    case .days: choices.days = other.days
+    case .period: choices.period = other.period
+    case .includeSandbox: choices.includesSandbox = other.includesSandbox
+    case .column: break
+    }
+  }
+}
+
+extension ReportChoices {
+  /// A choice as an address has it; nil: as usual.
+  func text(of parameter: ReportParameter) -> String? {
+    let usual = ReportChoices()
+    return switch parameter {
+    case .from: from.map { Timestamp($0).dayText }
+    case .to: to.map { Timestamp($0).dayText }
+    case .bucket: bucket?.rawValue
+    case .timeZone: timeZone == usual.timeZone ? nil : timeZone
+    case .product: product
+    case .environment: environment == usual.environment ? nil : environment.rawValue
+    case .includeFamilyShared: includesFamilyShared ? "true" : nil
+    case .includeTrials: includesTrials ? "true" : nil
+    case .includeGrants: includesGrants ? "true" : nil
+    case .byProduct: splitsByProduct.map { "\($0)" }
+    case .reportingCurrency: reportingCurrency
+    case .knownAt: knownAt.map { "\($0)" }
+    case .asOf: asOf.map { "\($0)" }
+    case .days: days == usual.days ? nil : "\(days)"
+    case .period: period.map { "\($0)" }
+    case .includeSandbox: includesSandbox ? "true" : nil
+    case .column: nil
+    }
+  }
+}
+
+extension ReportForm {
+  /// The form of a report: what was chosen of it, and what is wrong with that.
+  init(_ request: ReportRequest) {
+    let report = request.report
+    self.init(
+      action: PageAddress.report(report.rawValue),
+      fields: report.parameters.filter { $0 != .column && $0 != .period }.map { parameter in
+        ReportField(parameter, of: request)
+      }, hidden: [])
+  }
+}
+
+extension ReportField {
+  fileprivate init(_ parameter: ReportParameter, of request: ReportRequest) {
+    let name = parameter.rawValue
+    let sent = request.fields[name] ?? ""
+    let value = sent.rawValue
+    self.init(id: "choice-" + name.replacing("_", with: "-"), name: name, label: parameter.label)
+    fault = request.faults[name]
+    if let values = parameter.values {
+      isSelect = true
+      options = values.map {
+        ReportOption(value: $0.value, label: $0.label, isSelected: ExactText($0.value) == sent)
+      }
+    } else if parameter.isFlag {
+      isCheckbox = true
+      isChecked = sent == "true"
+    } else {
+      isInput = true
+      // What is no day would not be shown by a field for days.
+      let isDay = value.isEmpty || CalendarDate(iso8601: value) != nil
+      type =
+        switch parameter {
+        case .from, .to: isDay ? "date" : "text"
+        case .days: value.allSatisfy(\.isNumber) ? "number" : "text"
+        default: "text"
+        }
+      self.value = parameter == .days && value.isEmpty ? "\(ReportChoices().days)" : value
+    }
+  }
+}
+
+extension ReportParameter {
+  fileprivate var label: String {
+    switch self {
+    case .from: "From"
+    case .to: "To"
+    case .bucket: "Rows"
+    case .timeZone: "Time zone"
+    case .product: "Product"
+    case .environment: "Environment"
+    case .includeFamilyShared: "With family sharing"
+    case .includeTrials: "With trials"
+    case .includeGrants: "With grants"
+    case .byProduct: "Products"
+    case .reportingCurrency: "Converted to"
+    case .knownAt: "As known at (day or time; empty: now)"
+    case .asOf: "As of (day or time; empty: now)"
+    case .days: "Days"
+    case .period: "Period"
+    case .includeSandbox: "With sandbox"
+    case .column: "Column"
+    }
+  }
+
+  fileprivate var isFlag: Bool {
+    switch self {
+    case .includeFamilyShared, .includeTrials, .includeGrants, .includeSandbox: true
+    default: false
+    }
+  }
+
+  /// What there is to choose from; nil: anything can be written.
+  fileprivate var values: [(value: String, label: String)]? {
+    switch self {
+    case .bucket: [("", "as usual"), ("day", "Days"), ("week", "Weeks"), ("month", "Months")]
+    case .environment: [("production", "Production"), ("sandbox", "Sandbox")]
+    case .byProduct: [("", "as usual"), ("false", "all together"), ("true", "one by one")]
+    default: nil
+    }
+  }
+}
+
+extension Timestamp {
+  /// The last moment of a day, as reports tell days apart.
+  ///
+  /// - Parameters:
+  ///   - day: The day.
+  ///   - timeZone: Whose day, by its name in the IANA database; UTC, where there is no such one.
+  init(endOf day: CalendarDate, in timeZone: String) {
+    let midnight = Timestamp(day) + .days(1)
+    let zone = TimeZone(identifier: timeZone)
+    // The offset is that at the midnight of the place, for which a guess is needed first.
+    let offset = [0, 1].reduce(0) { offset, _ in
+      zone?.secondsFromGMT(
+        for: Date(
+          timeIntervalSince1970: Double((midnight - .seconds(offset)).milliseconds) / 1000)) ?? 0
+    }
+    self = midnight - .seconds(offset) - .milliseconds(1)
+  }
+}

@@ -1,0 +1,273 @@
+import Crypto
+import Foundation
+import HTTPAPI
+import HTTPTypes
+import Hummingbird
+import Secrets
+import Subscriptions
+
+/// Who is logged in to the administrator's pages, and until when.
+///
+/// The cookie says whose session it is and when it ends, signed with a key that is made of that
+/// administrator's secret: a key that is removed from the settings, or gets another secret, ends
+/// its sessions. The session's id is listed in the database until the administrator logs out.
+struct AdminSession: Sendable {
+  private static let idLength = 16
+  /// Long enough for a day's work, and short enough that a forgotten browser is none the next day.
+  static let lifetime: Duration = .hours(12)
+
+  /// The name of the key.
+  let administrator: String
+  /// Random.
+  let id: [UInt8]
+  let end: Timestamp
+  /// Whose, until when, and a random number: what the cookie says before its signature.
+  private let claim: String
+  private let key: Secret<SymmetricKey>
+
+  /// What is signed with a session's key; a signature of one kind is none of another.
+  private enum Label: String {
+    case session
+    case form
+    case flash
+  }
+
+  /// Begins a session.
+  init(of administrator: String, key: Secret<SymmetricKey>, at now: Timestamp) {
+    self.administrator = administrator
+    self.key = key
+    let name = Base64URL.text(of: Array(administrator.utf8))
+    end = now + Self.lifetime
+    id = (0..<Self.idLength).map { _ in UInt8.random(in: .min ... .max) }
+    claim = "\(name).\(end.milliseconds).\(Base64URL.text(of: id))"
+  }
+
+  /// Reads what a cookie says; nil if it is forged, over, or of a key that there is not any more.
+  init?(cookie: String, keys: APIKeys, at now: Timestamp) {
+    let parts = cookie.split(separator: ".", omittingEmptySubsequences: false)
+    guard parts.count == 4, let name = Base64URL.bytes(of: parts[0]),
+      let signature = Base64URL.bytes(of: parts[3]), let end = Int64(parts[1]),
+      let id = Base64URL.bytes(of: parts[2]), id.count == Self.idLength
+    else { return nil }
+    let administrator = String(decoding: name, as: UTF8.self)
+    guard let key = keys.sessionKey(ofAdministrator: administrator) else { return nil }
+    self.administrator = administrator
+    self.key = key
+    self.id = id
+    self.end = Timestamp(milliseconds: end)
+    claim = parts[..<3].joined(separator: ".")
+    guard isSignature(signature, of: claim, .session),
+      now.milliseconds < end, end <= (now + Self.lifetime + .clockTolerance).milliseconds
+    else { return nil }
+  }
+
+  /// What the cookie holds.
+  var cookie: String { "\(claim).\(signature(of: claim, .session))" }
+
+  /// What every form of the session sends along.
+  var formToken: String { signature(of: claim, .form) }
+
+  /// Whether a form came from a page of this session; compared in constant time.
+  func isFormToken(_ text: String) -> Bool {
+    Base64URL.bytes(of: text[...]).map { isSignature($0, of: claim, .form) } ?? false
+  }
+
+  // MARK: What is told once
+
+  /// Seals what the next page of the session tells.
+  func seal(_ flash: Flash) -> String {
+    let lines = [flash.tone, flash.message, flash.link?.label, flash.link?.href]
+    let text = Base64URL.text(
+      of: Array(lines.compactMap(\.self).joined(separator: "\n").utf8))
+    return "\(text).\(signature(of: claim + text, .flash))"
+  }
+
+  /// Reads what was sealed; nil for what was not sealed in this session.
+  func flash(sealed: String) -> Flash? {
+    let parts = sealed.split(separator: ".", omittingEmptySubsequences: false)
+    guard parts.count == 2, let signature = Base64URL.bytes(of: parts[1]),
+      isSignature(signature, of: claim + parts[0], .flash),
+      let bytes = Base64URL.bytes(of: parts[0])
+    else { return nil }
+    let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n").map(String.init)
+    guard lines.count == 2 || lines.count == 4 else { return nil }
+    return Flash(
+      message: lines[1], tone: lines[0],
+      link: lines.count == 4 ? PageLink(label: lines[2], href: lines[3]) : nil)
+  }
+
+  // MARK: Signatures
+
+  private func signature(of text: String, _ label: Label) -> String {
+    Base64URL.text(
+      of: Array(
+        HMAC<SHA256>.authenticationCode(for: Self.message(text, label), using: key.revealed)))
+  }
+
+  private func isSignature(_ bytes: [UInt8], of text: String, _ label: Label) -> Bool {
+    HMAC<SHA256>.isValidAuthenticationCode(
+      bytes, authenticating: Self.message(text, label), using: key.revealed)
+  }
+
+  private static func message(_ text: String, _ label: Label) -> [UInt8] {
+    Array("\(label.rawValue)\n\(text)".utf8)
+  }
+}
+
+/// Bytes as text of letters, digits, hyphens and underscores (RFC 4648, section 5).
+enum Base64URL {
+  static func text(of bytes: [UInt8]) -> String {
+    Data(bytes).base64EncodedString().replacing("+", with: "-").replacing("/", with: "_")
+      .replacing("=", with: "")
+  }
+
+  /// Nil for what this does not write.
+  static func bytes(of text: Substring) -> [UInt8]? {
+    guard String(text).isASCII else { return nil }
+    let standard = text.replacing("-", with: "+").replacing("_", with: "/")
+    let padding = String(repeating: "=", count: (4 - standard.utf8.count % 4) % 4)
+    guard let data = Data(base64Encoded: standard + padding), self.text(of: Array(data)) == text
+    else { return nil }
+    return Array(data)
+  }
+}
+
+extension Request {
+  /// The value of a cookie of ours: visible ASCII; nil for any other.
+  func cookie(_ name: String) -> String? {
+    let prefix = Array("\(name)=".utf8)
+    for field in headers[values: .cookie] {
+      for pair in field.utf8.split(separator: UInt8(ascii: ";")) {
+        let pair = pair.drop { $0 == UInt8(ascii: " ") }
+        guard pair.starts(with: prefix) else { continue }
+        let value = pair.dropFirst(prefix.count)
+        guard value.allSatisfy({ (0x21...0x7E).contains($0) }) else { return nil }
+        return String(Substring(value))
+      }
+    }
+    return nil
+  }
+}
+
+extension Cookie {
+  static let sessionName = "tenure_admin"
+  static let flashName = "tenure_admin_told"
+
+  /// Holds a session; nil: it is over.
+  static func session(_ session: AdminSession?, on request: Request) -> Cookie {
+    admin(
+      sessionName, session?.cookie,
+      lifetime: AdminSession.lifetime, on: request)
+  }
+
+  /// Holds what the next page tells; nil: it was told.
+  static func flash(_ sealed: String?, on request: Request) -> Cookie {
+    admin(flashName, sealed, lifetime: .minutes(1), on: request)
+  }
+
+  /// Lax and not strict, so that a link in a ticket leads to its page; what changes anything has
+  /// the form's token beside it.
+  private static func admin(
+    _ name: String, _ value: String?, lifetime: Duration, on request: Request
+  ) -> Cookie {
+    Cookie(
+      name: name, value: value ?? "", maxAge: value == nil ? 0 : Int(lifetime.components.seconds),
+      path: PageAddress.overview, secure: request.isSecure, httpOnly: true, sameSite: .lax)
+  }
+}
+
+/// What the administrator's pages know of a request.
+struct AdminContext: Sendable {
+  /// Nil: nobody is logged in.
+  var session: AdminSession?
+  /// What the last action did, to be told now.
+  var flash: Flash?
+  /// What was sent, once it was checked that it came from a page of ours.
+  var form = FormFields()
+}
+
+extension APIContext {
+  var admin: AdminContext {
+    get { site as? AdminContext ?? AdminContext() }
+    set { site = newValue }
+  }
+}
+
+/// Lets only administrators pass who are logged in, and only forms that came from their pages.
+struct LoggedIn: RouterMiddleware {
+  func handle(
+    _ request: Request, context: APIContext,
+    next: @concurrent (Request, APIContext) async throws -> Response
+  ) async throws -> Response {
+    let isReading = request.method == .get || request.method == .head
+    guard let session = context.admin.session else {
+      guard isReading else { return .redirect(to: PageAddress.loginAfterForm, type: .normal) }
+      let path = PageAddress.isOurs(request.uri.string) ? request.uri.string : nil
+      return .redirect(to: PageAddress.login(returnTo: path), type: .normal)
+    }
+    var context = context
+    context.caller = APIKeys.Caller(name: session.administrator, role: .admin)
+    guard !isReading else { return try await next(request, context) }
+    guard request.isFromOurPages else { throw Problem.foreignForm }
+    context.admin.form = try await request.form()
+    guard let token = context.admin.form["csrf"], session.isFormToken(token.rawValue) else {
+      throw Problem.foreignForm
+    }
+    return try await next(request, context)
+  }
+}
+
+extension Problem {
+  /// Says the same whatever was missing.
+  static var foreignForm: Problem {
+    Problem(
+      .forbidden,
+      "The form did not come from a page of this session. Nothing was done: go back, load the "
+        + "page again, and send it once more.")
+  }
+}
+
+extension Request {
+  /// Whether a form can have come from a page of ours, as far as the browser says.
+  ///
+  /// Browsers name the origin of every form that is sent; what names none, or where the browser
+  /// says that it came from the same origin, may pass: it has to have the session's token all the
+  /// same. A proxy may give the name under which it was called in `X-Forwarded-Host`, which no page
+  /// of somebody else's can make a browser send.
+  var isFromOurPages: Bool {
+    // Names of hosts are ASCII in every field: what is not is no page of ours.
+    let said = [HTTPField.Name.secFetchSite, .origin, .forwardedHost].compactMap { headers[$0] }
+    guard (said + [head.authority ?? ""]).allSatisfy(\.isASCII) else { return false }
+    if let site = headers[.secFetchSite], site != "same-origin", site != "none" { return false }
+    guard let origin = headers[.origin] else { return true }
+    guard let end = origin.firstRange(of: "://") else { return false }
+    let host = Self.withoutUsualPort(origin[end.upperBound...])
+    let forwarded = headers[.forwardedHost]?.split(separator: ",").first
+      .map { $0.filter { !$0.isWhitespace } }
+    return [head.authority, forwarded].compactMap(\.self).contains {
+      Self.withoutUsualPort($0[...]) == host
+    }
+  }
+
+  /// Whether the browser came by HTTPS; that is for the proxy to say which ends it.
+  var isSecure: Bool {
+    headers[.forwardedProto].flatMap { $0.isASCII ? $0 : nil }?.split(separator: ",").first
+      .map { $0.filter { !$0.isWhitespace }.lowercased() == "https" } ?? (head.scheme == "https")
+  }
+
+  private static func withoutUsualPort(_ host: Substring) -> String {
+    let host = host.lowercased()
+    return [":443", ":80"].first(where: host.hasSuffix).map { String(host.dropLast($0.count)) }
+      ?? host
+  }
+}
+
+extension HTTPField.Name {
+  static let secFetchSite = token("Sec-Fetch-Site")
+  static let forwardedHost = token("X-Forwarded-Host")
+  static let forwardedProto = token("X-Forwarded-Proto")
+  static let frameOptions = token("X-Frame-Options")
+  static let referrerPolicy = token("Referrer-Policy")
+  static let openerPolicy = token("Cross-Origin-Opener-Policy")
+  static let resourcePolicy = token("Cross-Origin-Resource-Policy")
+}

@@ -1,0 +1,317 @@
+import AdminSite
+package import AppStore
+package import AsyncHTTPClient
+package import BackgroundJobs
+import CoreMetrics
+import Foundation
+package import HTTPAPI
+package import Intake
+package import LedgerStorage
+package import Logging
+package import Observability
+package import Postgres
+package import Reports
+package import ServiceLifecycle
+package import Subscriptions
+import Tracing
+
+/// The programs put together: one place for `serve`, `work`, the demo and the benchmarks.
+package struct Assembly: Sendable {
+  package let ledger: Ledger
+  package let catalogue: CatalogueCache
+  package let intake: SubmissionIntake
+  package let notifications: NotificationIntake
+  /// What asks Apple how lines stand.
+  package let poll: LinePoll
+  /// What tells Apple of owners and of what became of purchases.
+  package let teller: AppleTeller
+  package let entitlements: EntitlementReader
+  /// What verifies signed transactions and notifications.
+  package let signedData: SignedDataVerifier
+  /// What asks the App Store Server API; nil without a key for it.
+  package let serverAPI: AppStoreServerAPI?
+  /// What pushes events; nil without a webhook.
+  package let webhook: WebhookSender?
+  package let reports: ReportReader
+  /// The apps whose notification histories can be read.
+  package let histories: [Heartbeat.Subject]
+  private let schema: SchemaMigrator
+  private let settings: Settings
+  private let logger: Logger
+  private let clock: WorkClock
+
+  /// - Parameters:
+  ///   - database: Open, its schema up to date.
+  ///   - settings: Checked.
+  ///   - transport: The way to Apple.
+  ///   - webhook: What pushes events; nil: they are not pushed.
+  ///   - logger: The program's.
+  ///   - clock: The time; nil: what the settings say. The demo has one that runs fast.
+  /// - Throws: ``SettingError``, or what the database says.
+  package init(
+    database: ConnectionPool, settings: Settings, transport: any AppStoreTransport,
+    webhook: WebhookSender? = nil, logger: Logger, clock: WorkClock? = nil
+  ) async throws {
+    let clock = clock ?? settings.clock
+    let now = clock.now
+    let apps = try settings.appStoreApps()
+    histories =
+      settings.serverAPIKey == nil || settings.pollsPerHour == 0
+      ? []
+      : apps.all.flatMap { app in
+        Environment.allCases.map { Heartbeat.Subject(bundleID: app.bundleID, environment: $0) }
+      }
+    let receipts = ReceiptVerifier(
+      transport: transport, endpoints: settings.verifyReceipt, apps: apps,
+      timeout: settings.appStoreTimeout, logger: logger, now: now)
+    signedData = SignedDataVerifier(
+      roots: settings.trustedRoots, apps: apps, acceptsXcode: settings.acceptsXcode, now: now)
+    let signedData = signedData
+    serverAPI = settings.serverAPIKey.map { key in
+      AppStoreServerAPI(
+        transport: transport, addresses: settings.serverAPIAddresses, key: key,
+        verifier: signedData, timeout: settings.appStoreTimeout, logger: logger, now: now)
+    }
+    if !settings.unread.isEmpty {
+      logger.warning(
+        "What is set is no setting: a name may be misspelt",
+        metadata: ["names": "\(settings.unread.joined(separator: " "))"])
+    }
+    if settings.acceptsXcode {
+      logger.warning(
+        """
+        What Xcode made is accepted, as of the sandbox, and Apple did not sign it: anybody can \
+        make it. TENURE_APPSTORE_ACCEPT_XCODE is for development only
+        """)
+    }
+    if settings.isClockSet {
+      logger.warning("The time is what the file of TENURE_CLOCK_FILE says: for development only")
+    }
+    self.webhook = webhook
+    ledger = Ledger(
+      database: database, orderLifetime: settings.orderExpiry, tellings: settings.tellings)
+    catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
+    intake = SubmissionIntake(
+      ledger: ledger, receipts: receipts, signedData: signedData, catalogue: catalogue,
+      sandboxAccess: settings.sandboxAccess,
+      provisionalAccess: settings.provisionalAccess.map {
+        ProvisionalAccess(
+          receipts: LocalReceiptVerifier(
+            roots: settings.trustedReceiptRoots, apps: apps, acceptsXcode: settings.acceptsXcode),
+          longest: $0)
+      },
+      logger: logger, now: now)
+    notifications = NotificationIntake(
+      ledger: ledger, receipts: receipts, signedData: signedData, serverAPI: serverAPI, apps: apps,
+      catalogue: catalogue, sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
+    teller = AppleTeller(
+      ledger: ledger, serverAPI: serverAPI, apps: apps, catalogue: catalogue,
+      sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
+    poll = LinePoll(
+      ledger: ledger, serverAPI: serverAPI, receipts: receipts, apps: apps, catalogue: catalogue,
+      sandboxAccess: settings.sandboxAccess, logger: logger, now: now)
+    let changes = ledger.changes
+    let replica = settings.readDatabaseURL.map { url in
+      var configuration = ConnectionPool.Configuration(uri: url)
+      configuration.usesPreparedStatements = settings.usesPreparedStatements
+      return ReadReplica(
+        configuration: configuration, primary: database, changes: changes,
+        staleness: settings.readMaxStaleness, logger: logger)
+    }
+    entitlements = EntitlementReader(
+      ledger: ledger, catalogue: catalogue, sandboxAccess: settings.sandboxAccess,
+      replica: replica)
+    if try await ledger.publish(settings.sandboxAccess, at: now()) {
+      logger.notice("The view current_entitlement follows this program's TENURE_SANDBOX_ACCESS now")
+    }
+    // On connections of their own: what waits behind a report would wait for seconds.
+    reports = ReportReader(
+      database: ConnectionPool(
+        configuration: ReportReader.configuration(like: database.configuration), logger: logger))
+    schema = SchemaMigrator(database: database, logger: logger)
+    self.settings = settings
+    self.logger = logger
+    self.clock = clock
+  }
+
+  package func api(keys: APIKeys) -> API {
+    var api = API(
+      ledger: ledger, intake: intake, notifications: notifications, catalogue: catalogue,
+      entitlements: entitlements, reports: reports, schema: schema, keys: keys, logger: logger,
+      now: clock.now)
+    api.site = AdminSite(of: api)
+    return api
+  }
+
+  /// What shows the process and the ledger to Prometheus where there is no API.
+  package func metricsPage(of registry: PrometheusRegistry) -> MetricsPage {
+    MetricsPage(registry: registry, ledger: ledger, logger: logger, now: clock.now)
+  }
+
+  /// What every server runs beside its API.
+  package func heartbeat() -> Heartbeat {
+    Heartbeat(ledger: ledger, subjects: histories, logger: logger, now: clock.now)
+  }
+
+  /// What notices that the schema is brought further beside this program.
+  package func schemaWatch(ending: SchemaWatch.Ending) -> SchemaWatch {
+    SchemaWatch(schema: schema, ending: ending, logger: logger)
+  }
+
+  /// What a server runs that has a replica to ask.
+  package var replicaWatch: [any Service] {
+    entitlements.replica.map { [ReplicaWatch(replica: $0)] } ?? []
+  }
+
+  /// Tells workers apart that hold jobs: in containers, hosts and process ids can be the same.
+  private static var workerName: String {
+    let process = ProcessInfo.processInfo
+    return "\(process.hostName)-\(process.processIdentifier)-\(UUID().uuidString.prefix(8))"
+  }
+
+  /// The worker, and what runs beside it.
+  package func worker() -> [any Service] {
+    // Whoever may not ask Apple need not look at what there is to ask.
+    let slots =
+      settings.pollsPerHour > 0
+      ? Worker.slots : Worker.slots.filter { $0.key != .polls && $0.key != .sandboxPolls }
+    let worker = Worker(
+      tools: jobTools, name: Self.workerName, slots: slots, budget: appleBudget,
+      recurring: recurringJobs, logger: logger, clock: clock)
+    guard webhook != nil else { return [worker] }
+    return [EventPusher(ledger: ledger, logger: logger, now: clock.now), worker]
+  }
+
+  /// What jobs are done with.
+  package var jobTools: JobTools {
+    let (catalogue, sandboxAccess) = (catalogue, settings.sandboxAccess)
+    return JobTools(
+      ledger: ledger, submissions: intake, notifications: notifications, poll: poll, teller: teller,
+      webhook: webhook, eventRetention: settings.eventRetention,
+      rawRetention: settings.rawRetention,
+      terms: { catalogue.terms(sandboxAccess) })
+  }
+
+  /// What Apple is asked and told in an hour at the most, by all programs together.
+  private var appleBudget: JobBudget {
+    .apple(pollsPerHour: settings.pollsPerHour, in: ledger, now: clock.now)
+  }
+
+  /// One pass over what is due to be polled; `patience` is how long it may wait for the budget.
+  package func pollPass(patience: Duration) -> PollPass {
+    PollPass(
+      tools: jobTools, budget: appleBudget, name: Self.workerName, patience: patience,
+      logger: logger, now: clock.now)
+  }
+
+  /// What workers do again and again, without being told by anybody.
+  private var recurringJobs: [Job.Task] {
+    [.trimEvents, .foldMovements] + (settings.rawRetention.isEndless ? [] : [.ageOut])
+      + histories.map { .compareNotifications(bundleID: $0.bundleID, $0.environment) }
+  }
+}
+
+/// Follows the replica for as long as a program runs.
+package struct ReplicaWatch: Service {
+  package let replica: ReadReplica
+
+  package func run() async throws {
+    await cancelWhenGracefulShutdown { await replica.run() }
+  }
+}
+
+/// Keeps the catalogue fresh for as long as a program runs.
+package struct CatalogueRefresh: Service {
+  package let catalogue: CatalogueCache
+
+  package init(catalogue: CatalogueCache) { self.catalogue = catalogue }
+
+  package func run() async throws {
+    await cancelWhenGracefulShutdown { await catalogue.run() }
+  }
+}
+
+/// Puts a program together, and lets go of everything in order however its work ends.
+package func withAssembly<Value>(
+  _ settings: Settings, logger: Logger, _ body: (Assembly) async throws -> Value
+) async throws -> Value {
+  try await withDatabase(settings, logger: logger) { database in
+    try await withHTTPClient { client in
+      try await withWebhookSender(to: settings.webhook) { webhook in
+        try await body(
+          try await Assembly(
+            database: database, settings: settings,
+            transport: TracedTransport(HTTPClientTransport(client: client)), webhook: webhook,
+            logger: logger))
+      }
+    }
+  }
+}
+
+/// Makes what asks Apple, and shuts it down however the work ends.
+package func withHTTPClient<Value>(_ body: (HTTPClient) async throws -> Value) async throws -> Value {
+  let client = HTTPClient(
+    eventLoopGroupProvider: .singleton, configuration: HTTPClientTransport.clientConfiguration)
+  do {
+    let value = try await body(client)
+    try await client.shutdown()
+    return value
+  } catch {
+    try? await client.shutdown()
+    throw error
+  }
+}
+
+/// Makes what pushes events, where there is a webhook, and shuts it down however the work ends.
+package func withWebhookSender<Value>(
+  to receiver: WebhookReceiver?, _ body: (WebhookSender?) async throws -> Value
+) async throws -> Value {
+  guard let receiver else { return try await body(nil) }
+  let sender = WebhookSender(to: receiver)
+  do {
+    let value = try await body(sender)
+    await sender.shutDown()
+    return value
+  } catch {
+    await sender.shutDown()
+    throw error
+  }
+}
+
+extension Timestamp {
+  /// The system's clock.
+  package static var now: Timestamp {
+    Timestamp(milliseconds: Int64((Date().timeIntervalSince1970 * 1000).rounded(.down)))
+  }
+}
+
+extension PrometheusRegistry {
+  /// Counts whatever this process does from now on; once, before anything is made that counts.
+  ///
+  /// - Returns: Where it is counted.
+  @discardableResult
+  package static func bootstrapTenure() -> PrometheusRegistry {
+    let registry = PrometheusRegistry()
+    MetricsSystem.bootstrap(registry)
+    return registry
+  }
+}
+
+extension SpanExporter {
+  /// Makes spans of whatever this process does from now on, where somebody wants them; once, before
+  /// anything is made that looks for a tracer.
+  ///
+  /// - Parameters:
+  ///   - settings: Where they go; nil: there are none.
+  ///   - program: Which of the programs this is.
+  ///   - logger: The program's.
+  /// - Returns: What sends them. It begins first, and so ends last.
+  package static func bootstrapTenure(_ settings: TraceSettings?, from program: String, logger: Logger)
+    -> [any Service]
+  {
+    guard let settings else { return [] }
+    let exporter = SpanExporter(to: settings.collector, from: program, logger: logger)
+    InstrumentationSystem.bootstrap(OpenTelemetryTracer(exporter: exporter, ratio: settings.ratio))
+    return [exporter]
+  }
+}

@@ -1,0 +1,394 @@
+import Bootstrap
+import Foundation
+import Logging
+import Postgres
+import Secrets
+import ServiceLifecycle
+import Synchronization
+import UnixSignals
+import tenure
+
+/// A whole run of benchmarks: everything that it starts is gone when it ends, however it ends.
+struct BenchRun: Sendable {
+  let subject: BenchSubject
+  let databaseURL: Secret<String>?
+  /// Nil: as many as is usual for the subject.
+  let accounts: Int?
+  let seconds: Int
+  let rounds: Int
+  /// Nil: as many as is usual for the subject.
+  let subscriptions: Int?
+  let polls: Int
+  let lines: Int
+  /// Where the database of the reports is kept; nil: nowhere.
+  let databaseDirectory: URL?
+  let logger: Logger
+
+  /// What one transaction writes need not go through the log; everything else is as usual.
+  private static let reportsSettings = ["wal_level": "minimal", "max_wal_senders": "0"]
+
+  /// A quarter of the memory for PostgreSQL, as its manual advises.
+  private static let memorySettings = [
+    "shared_buffers": "\(ProcessInfo.processInfo.physicalMemory / 4 / 1024)kB"
+  ]
+
+  /// Measures, until it is done or told to stop by SIGINT or SIGTERM.
+  ///
+  /// - Returns: The results; nil if it was told to stop.
+  func run() async throws -> BenchReport? {
+    let task = MeasuringTask { try await measure() }
+    let group = ServiceGroup(
+      configuration: .init(
+        services: [.init(service: task, successTerminationBehavior: .gracefullyShutdownGroup)],
+        cancellationSignals: [.sigint, .sigterm], logger: logger))
+    do {
+      try await group.run()
+    } catch is CancellationError {
+      return nil
+    }
+    return task.report
+  }
+
+  private func measure() async throws -> BenchReport {
+    if subject == .reports { return try await measureReports() }
+    if subject == .growth { return BenchReport(results: try await measureGrowth()) }
+    var results: [BenchResult] = []
+    if subject == .signatures || subject == .all {
+      let benchmark = SignatureBenchmark(seconds: seconds, rounds: rounds, logger: logger)
+      results += try await benchmark.run()
+    }
+    if [.reads, .submissions, .all].contains(subject) {
+      results += try await withDatabase { try await measure(on: $0, in: $1) }
+    }
+    if subject == .jobs || subject == .all {
+      results += try await withDatabase { database, directory in
+        let benchmark = JobBenchmark(
+          database: database, seconds: seconds, rounds: rounds, directory: directory,
+          logger: logger)
+        return [try await benchmark.run()]
+      }
+    }
+    if subject == .polling || subject == .all {
+      results += try await withDatabase { database, _ in
+        try await PollingBenchmark(
+          database: database, subscriptions: subscriptions ?? PollingBenchmark.subscriptions,
+          polls: polls, logger: logger
+        ).run()
+      }
+    }
+    if subject == .import || subject == .all {
+      results += try await withDatabase { database, directory in
+        let benchmark = ImportBenchmark(
+          database: database, lines: lines, rounds: rounds, directory: directory, logger: logger)
+        return [try await benchmark.run()]
+      }
+    }
+    return BenchReport(results: results)
+  }
+
+  private func measureReports() async throws -> BenchReport {
+    try await withDatabase(keptIn: databaseDirectory, settings: Self.reportsSettings) {
+      database, directory in
+      let (results, answers) = try await ReportsBenchmark(
+        database: database, subscriptions: subscriptions ?? ReportsBenchmark.subscriptions,
+        seconds: seconds, rounds: rounds, directory: directory, logger: logger
+      ).run()
+      return BenchReport(results: results, answers: answers)
+    }
+  }
+
+  private func measureGrowth() async throws -> [BenchResult] {
+    let accounts = accounts ?? GrowthBenchmark.accounts
+    return try await withDatabase { many, directory in
+      try await withDatabase(beside: "few") { few, _ in
+        try await GrowthBenchmark(
+          many: .init(database: many, accounts: SampleAccounts(count: accounts)),
+          few: .init(
+            database: few,
+            accounts: SampleAccounts(count: max(1, accounts / GrowthBenchmark.growth))),
+          seconds: seconds, rounds: rounds, directory: directory, logger: logger
+        ).run()
+      }
+    }
+  }
+
+  /// Makes a database for some of the benchmarks, and removes it afterwards unless it is kept.
+  private func withDatabase<Value>(
+    beside name: String? = nil, keptIn place: URL? = nil, settings: [String: String] = [:],
+    _ body: (BenchDatabase, _ directory: URL) async throws -> Value
+  ) async throws -> Value {
+    let process = ProcessInfo.processInfo.processIdentifier
+    let directory = FileManager.default.temporaryDirectory
+      .appending(path: "tenure-bench-\(process)\(name.map { "-" + $0 } ?? "")")
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: directory) }
+    let database = try await BenchDatabase.create(
+      url: databaseURL, in: place ?? directory, isKept: place != nil,
+      settings: settings.merging(Self.memorySettings) { given, _ in given }, logger: logger)
+    do {
+      let results = try await body(database, directory)
+      await database.remove()
+      return results
+    } catch {
+      // Also when this task is cancelled, removing has to happen to its end.
+      await Task { await database.remove() }.value
+      throw error
+    }
+  }
+
+  private func measure(on database: BenchDatabase, in directory: URL) async throws
+    -> [BenchResult]
+  {
+    let accounts = SampleAccounts(count: accounts ?? SampleAccounts.usualCount)
+    try await accounts.fill(database, logger: logger)
+    var results: [BenchResult] = []
+    if subject != .submissions {
+      let benchmark = ReadBenchmark(
+        database: database, accounts: accounts, seconds: seconds, rounds: rounds,
+        directory: directory, logger: logger)
+      results += try await benchmark.run()
+    }
+    if subject != .reads {
+      let benchmark = SubmissionBenchmark(
+        database: database, seconds: seconds, rounds: rounds, logger: logger)
+      results.append(try await benchmark.run())
+    }
+    return results
+  }
+}
+
+/// Work that the service group cancels on a signal, and whose end ends the group.
+private final class MeasuringTask: Service {
+  private let work: @Sendable () async throws -> BenchReport
+  private let found = Mutex<BenchReport>(BenchReport(results: []))
+
+  init(_ work: @escaping @Sendable () async throws -> BenchReport) {
+    self.work = work
+  }
+
+  var report: BenchReport { found.withLock { $0 } }
+
+  func run() async throws {
+    let report = try await work()
+    found.withLock { $0 = report }
+  }
+}
+
+/// Results as they are printed.
+struct BenchReport: Sendable {
+  var results: [BenchResult]
+  var answers: [AnswerTime] = []
+
+  /// What has a limit of its own and kept it, all of it.
+  var isMet: Bool { answers.allSatisfy(\.isMet) }
+
+  private enum Item: Encodable {
+    case result(BenchResult)
+    case answer(AnswerTime)
+
+    func encode(to encoder: any Encoder) throws {
+      switch self {
+      case .result(let result): try result.encode(to: encoder)
+      case .answer(let answer): try answer.encode(to: encoder)
+      }
+    }
+  }
+
+  /// For programs: an array of objects, each with its rounds, or with the times of its answers.
+  ///
+  /// - Throws: What the encoder throws for a figure that is no number.
+  var json: String {
+    get throws {
+      let encoder = JSONEncoder()
+      encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
+      let items = results.map(Item.result) + answers.map(Item.answer)
+      return String(decoding: try encoder.encode(items), as: UTF8.self)
+    }
+  }
+
+  /// For people: a line for each result, and below, what the limits are.
+  var table: String {
+    [answers.isEmpty ? nil : answersTable, results.isEmpty ? nil : resultsTable]
+      .compactMap(\.self).joined(separator: "\n\n")
+  }
+
+  private var answersTable: String {
+    let header = ["", "cold ms", "warm ms", "there after ms", "", "limit"]
+    let limit = Self.whole(AnswerTime.limit / .milliseconds(1))
+    let rows = answers.map { answer in
+      [
+        answer.name, Self.whole(answer.cold / .milliseconds(1)),
+        Self.whole(answer.warm / .milliseconds(1)),
+        Self.whole(answer.answeredAfter / .milliseconds(1)), answer.outcome,
+        answer.isMet ? "met" : "missed",
+      ]
+    }
+    let missed = answers.count { !$0.isMet }
+    return Self.lines([header] + rows)
+      + "\n\n\(missed) of \(answers.count) missed: each is to be answered, or said to be worked "
+      + "on, within \(limit) ms when it is asked for the first time."
+  }
+
+  private var resultsTable: String {
+    let header = [
+      "", "per second", "limit", "ratio", "goal", "", "p50 ms", "p99 ms", "memory MB",
+      "database MB",
+    ]
+    let notes = results.map { "\($0.name): the limit is \($0.limitName)." }
+    return ([Self.lines([header] + results.map(Self.cells)), ""] + notes).joined(separator: "\n")
+  }
+
+  /// Rows in columns, the first of them to the left.
+  private static func lines(_ rows: [[String]]) -> String {
+    let widths = (rows.first ?? []).indices.map { column in
+      rows.map { $0[column].count }.max() ?? 0
+    }
+    return rows.map { row in
+      zip(row, widths).enumerated().map { column, cell in
+        let padding = String(repeating: " ", count: cell.1 - cell.0.count)
+        return column == 0 ? cell.0 + padding : padding + cell.0
+      }.joined(separator: "  ")
+    }.joined(separator: "\n")
+  }
+
+  private static func cells(_ result: BenchResult) -> [String] {
+    [
+      result.name, whole(result.perSecond), whole(result.limitPerSecond),
+      decimal(result.ratio, digits: 2), result.goal.map { "≥ " + decimal($0, digits: 2) } ?? "–",
+      result.isMet.map { $0 ? "met" : "missed" } ?? "",
+      result.p50Milliseconds.map { decimal($0, digits: 2) } ?? "–",
+      result.p99Milliseconds.map { decimal($0, digits: 2) } ?? "–",
+      result.memory.map { whole(Double($0) / 1_000_000) } ?? "–",
+      result.database.map { whole(Double($0) / 1_000_000) } ?? "–",
+    ]
+  }
+
+  private static func whole(_ value: Double) -> String {
+    let digits = String(Int(value.rounded()))
+    var grouped = ""
+    for (index, digit) in digits.enumerated() {
+      if index > 0, (digits.count - index).isMultiple(of: 3) { grouped.append(",") }
+      grouped.append(digit)
+    }
+    return grouped
+  }
+
+  private static func decimal(_ value: Double, digits: Int) -> String {
+    value.formatted(
+      .number.precision(.fractionLength(digits)).grouping(.never)
+        .locale(Locale(identifier: "en_US_POSIX")))
+  }
+}
+
+/// What one round of a benchmark found.
+struct Measurement: Sendable {
+  /// How many a second.
+  var rate: Double
+  /// The time within which half of them were done; nil where it was not measured.
+  var p50: Duration?
+  /// The time within which 99 of a hundred were done.
+  var p99: Duration?
+}
+
+/// A benchmark's result beside its limit, both measured in the same run, round after round.
+struct BenchResult: Sendable, Encodable {
+  let name: String
+  let limitName: String
+  /// The share of the limit that is aimed at; nil for what is measured for comparison.
+  let goal: Double?
+  /// In bytes: the most that the measured process needed; nil where that says nothing.
+  let memory: Int?
+  /// In bytes: how large the database is; nil where that says nothing.
+  let database: Int?
+  private let rounds: [Round]
+
+  private struct Round: Sendable, Encodable {
+    var perSecond: Double
+    var limitPerSecond: Double
+    var p50Milliseconds: Double?
+    var p99Milliseconds: Double?
+
+    enum CodingKeys: String, CodingKey {
+      case perSecond = "per_second"
+      case limitPerSecond = "limit_per_second"
+      case p50Milliseconds = "p50_ms"
+      case p99Milliseconds = "p99_ms"
+    }
+  }
+
+  /// - Parameters:
+  ///   - name: What was measured.
+  ///   - limitName: What it is compared with.
+  ///   - goal: The share of the limit that is aimed at, if any is.
+  ///   - rounds: Each round's figure and limit; at least one.
+  ///   - memory: In bytes, if it was measured.
+  ///   - database: In bytes, if it was measured.
+  init(
+    name: String, limitName: String, goal: Double?,
+    rounds: [(measured: Measurement, limit: Measurement)], memory: Int? = nil,
+    database: Int? = nil
+  ) {
+    precondition(!rounds.isEmpty, "A result has at least one round.")
+    self.name = name
+    self.limitName = limitName
+    self.goal = goal
+    self.memory = memory
+    self.database = database
+    self.rounds = rounds.map { measured, limit in
+      Round(
+        perSecond: measured.rate, limitPerSecond: limit.rate,
+        p50Milliseconds: measured.p50.map { $0 / .milliseconds(1) },
+        p99Milliseconds: measured.p99.map { $0 / .milliseconds(1) })
+    }
+  }
+
+  var perSecond: Double { median(rounds.map(\.perSecond)) }
+  var limitPerSecond: Double { median(rounds.map(\.limitPerSecond)) }
+  var ratio: Double { perSecond / limitPerSecond }
+  /// Nil where nothing is aimed at.
+  var isMet: Bool? { goal.map { ratio >= $0 } }
+  var p50Milliseconds: Double? { median(rounds.compactMap(\.p50Milliseconds)) }
+  var p99Milliseconds: Double? { median(rounds.compactMap(\.p99Milliseconds)) }
+
+  enum CodingKeys: String, CodingKey {
+    case name, limit, goal, ratio, met, rounds
+    case perSecond = "per_second"
+    case limitPerSecond = "limit_per_second"
+    case p50Milliseconds = "p50_ms"
+    case p99Milliseconds = "p99_ms"
+    case memory = "memory_bytes"
+    case database = "database_bytes"
+  }
+
+  func encode(to encoder: any Encoder) throws {
+    var result = encoder.container(keyedBy: CodingKeys.self)
+    try result.encode(name, forKey: .name)
+    try result.encode(perSecond, forKey: .perSecond)
+    try result.encode(limitName, forKey: .limit)
+    try result.encode(limitPerSecond, forKey: .limitPerSecond)
+    try result.encode(ratio, forKey: .ratio)
+    try result.encodeIfPresent(goal, forKey: .goal)
+    try result.encodeIfPresent(isMet, forKey: .met)
+    try result.encodeIfPresent(p50Milliseconds, forKey: .p50Milliseconds)
+    try result.encodeIfPresent(p99Milliseconds, forKey: .p99Milliseconds)
+    try result.encodeIfPresent(memory, forKey: .memory)
+    try result.encodeIfPresent(database, forKey: .database)
+    try result.encode(rounds, forKey: .rounds)
+  }
+}
+
+/// The middle one, or the mean of the two in the middle.
+private func median(_ values: [Double]) -> Double {
+  let sorted = values.sorted()
+  let middle = sorted.count / 2
+  return sorted.count.isMultiple(of: 2) ? (sorted[middle - 1] + sorted[middle]) / 2 : sorted[middle]
+}
+
+private func median(_ values: [Double]) -> Double? {
+  values.isEmpty ? nil : median(values) as Double
+}
+
+/// What `tenure bench` measures.
+package enum BenchSubject: String, CaseIterable, Sendable {
+  case reads, submissions, signatures, jobs, polling, `import`, all, growth, reports
+}

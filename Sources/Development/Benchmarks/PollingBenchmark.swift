@@ -1,0 +1,229 @@
+import AppStoreSimulator
+import BackgroundJobs
+import Bootstrap
+import Foundation
+import LedgerStorage
+import Logging
+import Postgres
+import Subscriptions
+
+/// How fast subscriptions whose period has ended are found and planned, and how fast Apple is asked
+/// about them and its answers, each a renewal, are recorded; beside the bare SQL of the writes.
+///
+/// Apple is simulated in this process: what it answers is signed anew for each poll, and verified.
+/// What the hours of Apple's real limits allow is not waited for.
+struct PollingBenchmark: Sendable {
+  /// How many subscriptions are due, unless told otherwise.
+  static let subscriptions = 100_000
+  private static let planningName = "subscriptions planned"
+  private static let planningLimit = "one INSERT … SELECT of as many jobs"
+  private static let pollingName = "subscriptions polled"
+  private static let pollingLimit = """
+    the rows that one poll writes, in one round trip and commit, with nothing read and no Apple; \
+    the memory is that of the worker and of the simulated App Store, which signs in its process
+    """
+  private static let lane = Job.Lane.polls
+  private static let concurrency = Worker.slots[lane] ?? 1
+  /// How many are filled in with one transaction.
+  private static let chunk = 20_000
+  /// How many subscriptions are kept for the limit, at the most.
+  private static let mostForLimit = 20_000
+  private static let deadline: Duration = .seconds(3600)
+  /// How much faster time passes for Apple's limits of 50 requests a second, so that they are no
+  /// limits.
+  private static let speed = 100.0
+  /// How soon after the period's end Apple is asked.
+  private static let delay: Duration = .hours(1)
+  /// By then everything that was planned is due.
+  private static let patience: Duration = .hours(1)
+  /// What a subscription of a month ago has no more, or Apple's limits need; jobs are planned here.
+  private static let leftOut: Set<String> = [
+    "apple_budget", "event", "job", "submission_exchange", "submission_payload",
+    "told_entitlement",
+  ]
+
+  let database: BenchDatabase
+  let subscriptions: Int
+  let polls: Int
+  let logger: Logger
+
+  func run() async throws -> [BenchResult] {
+    try await database.withPool { pool in
+      let clock = SimulatedClock(start: .now, speed: Self.speed)
+      let shop = try await SampleShop(
+        database: pool, boughtAt: clock.now - .seconds(10), logger: logger, now: { clock.now })
+      let stage = Stage(
+        shop: shop, database: pool, lines: subscriptions, spare: min(polls, Self.mostForLimit),
+        logger: logger)
+      let marks = try await stage.fill()
+      clock.advance(by: .days(30) + Self.delay)
+      let writes = try await stage.writesOfAPoll(marks)
+      ProcessMemory.resetPeak()
+      let plannedBare = try await stage.planBare()
+      let planned = try await stage.plan()
+      clock.advance(by: Self.patience)
+      let polled = try await stage.poll(polls)
+      let memory = ProcessMemory.peak(of: ProcessInfo.processInfo.processIdentifier)
+      let size = try await stage.size()
+      let limit = try await stage.write(writes)
+      return [
+        BenchResult(
+          name: Self.planningName, limitName: Self.planningLimit, goal: nil,
+          rounds: [(planned, plannedBare)]),
+        BenchResult(
+          name: Self.pollingName, limitName: Self.pollingLimit, goal: nil,
+          rounds: [(polled, limit)], memory: memory, database: size),
+      ]
+    }
+  }
+
+  /// The database with its subscriptions, and what is done with them one after the other.
+  private struct Stage: Sendable {
+    let shop: SampleShop
+    let database: ConnectionPool
+    /// How many subscriptions are due.
+    let lines: Int
+    /// How many more there are for the limit.
+    let spare: Int
+    let logger: Logger
+
+    private var spareNumbers: ClosedRange<Int> {
+      SampleCustomer.numbers(lines + 1...lines + spare)
+    }
+
+    // MARK: Filling
+
+    /// Writes the subscriptions as the programs have written one.
+    ///
+    /// - Returns: Where the customer's number stands in that one's rows.
+    func fill() async throws -> [CopiedRows.Mark] {
+      let moment = try await CopiedRows.Moment.now(in: database)
+      let marks = try await shop.subscribe(SampleCustomer(0))
+      let rows = try await CopiedRows(
+        since: moment, marks: marks, without: PollingBenchmark.leftOut, in: database)
+      logger.notice("Filling the database", metadata: ["subscriptions": "\(lines)"])
+      for first in stride(from: 1, through: lines + spare, by: PollingBenchmark.chunk) {
+        let last = min(first + PollingBenchmark.chunk - 1, lines + spare)
+        _ = try await database.batch(
+          rows.insert(SampleCustomer.numbers(first...last)), deadline: PollingBenchmark.deadline)
+      }
+      try await forgetJobs()
+      try await database.runScript(
+        "DELETE FROM tenure.event; DELETE FROM tenure.told_entitlement")
+      try await vacuum()
+      return marks
+    }
+
+    private func vacuum() async throws {
+      try await database.runScript("VACUUM (ANALYZE)", deadline: PollingBenchmark.deadline)
+      try await database.runScript("CHECKPOINT", deadline: PollingBenchmark.deadline)
+    }
+
+    private func forgetJobs() async throws {
+      _ = try await database.execute(
+        "DELETE FROM tenure.job", deadline: PollingBenchmark.deadline)
+    }
+
+    // MARK: The limit
+
+    /// Polls one subscription, and reads what that has written.
+    func writesOfAPoll(_ marks: [CopiedRows.Mark]) async throws -> CopiedRows {
+      let moment = try await CopiedRows.Moment.now(in: database)
+      try await shop.assembly.ledger.seed([.pollLine(SampleCustomer(0).line)], at: shop.now())
+      _ = try await shop.work([PollingBenchmark.lane: 1]) {
+        try await database.query("SELECT EXISTS (SELECT FROM tenure.history_revision)")
+          .decodeOnly(Bool.self)
+      }
+      let writes = try await CopiedRows(
+        since: moment, marks: marks, without: ["apple_budget"], in: database)
+      guard writes.count(in: "store_transaction") > 0, writes.count(in: "job") > 0 else {
+        throw BenchError.wrongAnswer("a poll has found no renewal")
+      }
+      try await forgetJobs()
+      return writes
+    }
+
+    /// Writes the rows of a poll for each of the spare subscriptions, and nothing else.
+    func write(_ writes: CopiedRows) async throws -> Measurement {
+      try await Load.measure(
+        Array(spareNumbers), concurrency: PollingBenchmark.concurrency
+      ) { number in
+        _ = try await database.withTransaction { try await $0.commit(with: writes.upsert(number)) }
+      }
+    }
+
+    // MARK: Planning
+
+    /// Puts a job for each subscription into the queue with one statement, and removes them again.
+    func planBare() async throws -> Measurement {
+      let start = ContinuousClock.now
+      let count = try await database.execute(
+        """
+        INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
+        SELECT 'poll_line', environment || '/' || original_transaction_id,
+          \(PollingBenchmark.lane.rawValue), 0, now(), now()
+        FROM tenure.original_transaction
+        """, deadline: PollingBenchmark.deadline)
+      let elapsed = .now - start
+      try await forgetJobs()
+      try await vacuum()
+      return Measurement(rate: Double(count) / (elapsed / .seconds(1)))
+    }
+
+    /// Lets the worker find and plan them, as it does after an upgrade.
+    func plan() async throws -> Measurement {
+      logger.notice("Planning", metadata: ["subscriptions": "\(lines)"])
+      try await shop.assembly.ledger.seed([.survey], at: shop.now())
+      let elapsed = try await shop.work([.upkeep: 1]) {
+        try await Task.sleep(for: .milliseconds(100))
+        return try await plannedCount() > lines + spare
+      }
+      try await database.execute("DELETE FROM tenure.job WHERE kind = 'survey'")
+      // These are for the limit.
+      let (first, last) = (
+        SampleCustomer(number: spareNumbers.lowerBound),
+        SampleCustomer(number: spareNumbers.upperBound)
+      )
+      if let first, let last {
+        try await database.execute(
+          """
+          DELETE FROM tenure.job WHERE kind = 'poll_line'
+            AND subject BETWEEN \(Job.Task.pollLine(first.line).subject)
+              AND \(Job.Task.pollLine(last.line).subject)
+          """)
+      }
+      return Measurement(rate: Double(lines + spare) / (elapsed / .seconds(1)))
+    }
+
+    private func plannedCount() async throws -> Int {
+      try await database.query("SELECT count(*) FROM tenure.job WHERE kind = 'poll_line'")
+        .decodeOnly(Int.self)
+    }
+
+    // MARK: Polling
+
+    /// Lets the worker poll so many of them, the most urgent first.
+    func poll(_ count: Int) async throws -> Measurement {
+      logger.notice("Polling", metadata: ["polls": "\(count)"])
+      let before = (polls: shop.appStore.polls, revisions: try await revisions())
+      let elapsed = try await shop.work([PollingBenchmark.lane: PollingBenchmark.concurrency]) {
+        shop.appStore.polls - before.polls >= count
+      }
+      let recorded = try await revisions() - before.revisions
+      guard recorded >= count else {
+        throw BenchError.wrongAnswer("of \(count) polls \(recorded) were recorded")
+      }
+      return Measurement(rate: Double(count) / (elapsed / .seconds(1)))
+    }
+
+    private func revisions() async throws -> Int {
+      try await database.query("SELECT count(*) FROM tenure.history_revision")
+        .decodeOnly(Int.self)
+    }
+
+    /// In bytes.
+    func size() async throws -> Int {
+      try await database.query("SELECT pg_database_size(current_database())").decodeOnly(Int.self)
+    }
+  }
+}

@@ -1,0 +1,198 @@
+import Bootstrap
+import Foundation
+import Intake
+import LedgerStorage
+import Logging
+import Postgres
+import Subscriptions
+
+/// The accounts that the benchmarks find in the database, each with one running subscription.
+struct SampleAccounts: Sendable {
+  /// The product that they hold, and the one that benchmarks buy.
+  static let productID: ProductID = "bench.monthly"
+  /// What it lets its owner use.
+  static let entitlement = "premium"
+  /// How many there are, unless told otherwise.
+  static let usualCount = 1_000_000
+  /// Account ids are numbers of ten digits, so that pgbench can draw them, too.
+  private static let first = 1_000_000_000
+  /// Filling takes about ten seconds per million accounts, and several times that on a slow disk.
+  private static let deadline: Duration = .seconds(1800)
+
+  let count: Int
+
+  /// The account ids.
+  var numbers: ClosedRange<Int> { Self.first...(Self.first + count - 1) }
+
+  /// Fills the database.
+  ///
+  /// Only the tables that are read for an answer or written by a submission have a row of each
+  /// account; there is no ledger behind these holdings.
+  func fill(_ database: BenchDatabase, logger: Logger) async throws {
+    logger.notice("Filling the database", metadata: ["accounts": "\(count)"])
+    try await database.withPool { try await insert(into: $0) }
+  }
+
+  private func insert(into database: ConnectionPool) async throws {
+    try await Self.describeProduct(in: database)
+    for statement in statements {
+      _ = try await database.execute(statement, deadline: Self.deadline)
+    }
+    let tables = "account, tenure.account_by_key, tenure.account_by_token, tenure.holding"
+    try await database.runScript(
+      "VACUUM (ANALYZE) tenure.\(tables), tenure.account_grant", deadline: Self.deadline)
+    try await database.runScript("CHECKPOINT", deadline: Self.deadline)
+  }
+
+  /// Puts the product into the catalogue.
+  static func describeProduct(in database: ConnectionPool) async throws {
+    _ = try await Ledger(database: database).describe(
+      Product(
+        id: productID, validFrom: .now, type: .autoRenewable, entitlements: [entitlement],
+        subscriptionGroup: "bench", level: 1, period: CalendarPeriod(months: 1)))
+  }
+
+  private var statements: [SQL] {
+    [
+      """
+      INSERT INTO tenure.account (account_id, account_key, app_account_token, created_at)
+      SELECT number::text, gen_random_uuid(), gen_random_uuid(), now()
+      FROM generate_series(\(numbers.lowerBound), \(numbers.upperBound)) AS number
+      """,
+      """
+      INSERT INTO tenure.account_by_key (account_key, account_id, app_account_token)
+      SELECT account_key, account_id, app_account_token FROM tenure.account
+      """,
+      """
+      INSERT INTO tenure.account_by_token (app_account_token, account_key)
+      SELECT app_account_token, account_key FROM tenure.account
+      """,
+      """
+      INSERT INTO tenure.holding (account_id, environment, original_transaction_id,
+        transaction_id, product_id, product_type, period_type, starts_at, ends_at, auto_renews,
+        phase)
+      SELECT number::text, 'production', (number + 100000000000000)::text,
+        (number + 200000000000000)::text, \(Self.productID.rawValue), 'auto_renewable', 'normal',
+        now() - interval '10 days', now() + interval '20 days', true, 'undisturbed'
+      FROM generate_series(\(numbers.lowerBound), \(numbers.upperBound)) AS number
+      """,
+    ]
+  }
+}
+
+/// A customer of the benchmarks, with a subscription of his own.
+///
+/// Everything that is his has his number in its name, so that his rows can be copied for others.
+struct SampleCustomer: Sendable {
+  /// The smallest number; none of ``SampleAccounts`` or ``SampleSubmission``.
+  private static let first = 6_000_000_000
+  /// The beginning of UUIDs that end with a number.
+  private static let accountMark = "00000000-0000-4000-8000-00"
+  private static let tokenMark = "00000000-0000-4000-8001-00"
+  private static let submissionMark = "00000000-0000-4000-8002-00"
+  private static let orderMark = "00000000-0000-4000-8003-00"
+  private static let secondAccountMark = "00000000-0000-4000-8004-00"
+  private static let secondTokenMark = "00000000-0000-4000-8005-00"
+
+  /// Of ten digits.
+  let number: Int
+
+  /// - Parameter index: From 0 on.
+  init(_ index: Int) {
+    number = Self.first + index
+  }
+
+  /// - Parameter number: The customer's, if it is one's.
+  init?(number: Int) {
+    guard number >= Self.first else { return nil }
+    self.number = number
+  }
+
+  static func numbers(_ indices: ClosedRange<Int>) -> ClosedRange<Int> {
+    first + indices.lowerBound...first + indices.upperBound
+  }
+
+  var accountID: String { String(number) }
+  /// Another account that the same person has.
+  var secondAccountID: String { accountID + "-2" }
+  var originalTransactionID: OriginalTransactionID { .init(rawValue: "30000\(number)") }
+  var line: LineID { LineID(.production, originalTransactionID) }
+
+  /// Makes the customer's account.
+  ///
+  /// - Parameters:
+  ///   - isSecond: Whether it is the other one.
+  ///   - database: Where.
+  ///   - moment: Since when it is there.
+  /// - Throws: `PostgresError`.
+  func insertAccount(
+    isSecond: Bool = false, in database: ConnectionPool, at moment: Timestamp = .now
+  ) async throws {
+    let accountID = isSecond ? secondAccountID : self.accountID
+    let key = (isSecond ? Self.secondAccountMark : Self.accountMark) + String(number)
+    let token = (isSecond ? Self.secondTokenMark : Self.tokenMark) + String(number)
+    try await database.batch([
+      """
+      INSERT INTO tenure.account (account_id, account_key, app_account_token, created_at)
+      VALUES (\(accountID), \(key)::uuid, \(token)::uuid, \(moment))
+      """,
+      """
+      INSERT INTO tenure.account_by_key (account_key, account_id, app_account_token)
+      SELECT account_key, account_id, app_account_token FROM tenure.account
+      WHERE account_id = \(accountID)
+      """,
+      """
+      INSERT INTO tenure.account_by_token (app_account_token, account_key)
+      SELECT app_account_token, account_key FROM tenure.account WHERE account_id = \(accountID)
+      """,
+    ])
+  }
+
+  /// Buys and submits what StoreKit has signed; the account is made before that.
+  ///
+  /// - Parameters:
+  ///   - appStore: Where it is bought.
+  ///   - intake: Where it is submitted.
+  ///   - database: Behind the intake.
+  /// - Returns: Where the customer's number stands in the rows that are written.
+  /// - Throws: ``BenchError/wrongAnswer(_:)``, or what the database says.
+  func subscribe(
+    at appStore: SampleAppStore, with intake: SubmissionIntake, in database: ConnectionPool
+  ) async throws -> [CopiedRows.Mark] {
+    try await insertAccount(in: database)
+    let answer = try await intake.submit(
+      SubmissionRequest(
+        accountID: accountID,
+        payload: .signedData(
+          transactions: [appStore.transaction(of: self, period: 0)],
+          renewalInfo: [appStore.renewalInfo(of: self, period: 0)])))
+    guard case .verified(let verified) = answer, verified.transactions.first?.isNewlyOwned == true
+    else { throw BenchError.wrongAnswer("customer \(number): \(answer)") }
+    return [
+      CopiedRows.Mark(text: accountID),
+      CopiedRows.Mark(
+        text: verified.id.uuidString.lowercased(), prefix: Self.submissionMark),
+    ]
+  }
+
+  /// Opens an order; the account is made before that.
+  ///
+  /// - Parameters:
+  ///   - ledger: Where.
+  ///   - now: When.
+  ///   - database: Behind the ledger.
+  /// - Returns: Where the customer's number stands in the rows that are written.
+  /// - Throws: What the database says.
+  func openOrder(
+    in ledger: Ledger, at now: Timestamp, in database: ConnectionPool
+  ) async throws -> [CopiedRows.Mark] {
+    try await insertAccount(in: database)
+    let order = try await ledger.openOrder(
+      accountID: accountID, productID: SampleAccounts.productID, at: now)
+    return [
+      CopiedRows.Mark(text: accountID),
+      CopiedRows.Mark(
+        text: order.order.id.uuidString.lowercased(), prefix: Self.orderMark),
+    ]
+  }
+}

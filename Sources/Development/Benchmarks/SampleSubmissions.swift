@@ -1,0 +1,286 @@
+import AppStore
+import AppStoreSimulator
+import Bootstrap
+import Crypto
+import Foundation
+import Intake
+import JSONText
+import LedgerStorage
+import Postgres
+import Secrets
+import Subscriptions
+import Synchronization
+
+/// One submission of a benchmark: a new customer, with an Apple ID of his own, sends the receipt of
+/// the subscription that he has just bought.
+struct SampleSubmission: Sendable {
+  static let bundleID = "com.example.tenure"
+
+  /// Unlike any other's, with ten digits.
+  let number: Int
+  /// The order that was opened before the purchase; nil for a customer who is seen for the first
+  /// time.
+  let orderID: UUID?
+  /// What the account is known by where it exists before the submission.
+  let accountKey = UUID()
+  let appAccountToken = UUID()
+
+  var accountID: String { String(number) }
+  var originalTransactionID: String { "30000\(number)" }
+  var transactionID: String { "40000\(number)" }
+  var webOrderLineItemID: String { "50000\(number)" }
+  var receiptData: String { String(number) + Self.receiptRest }
+
+  /// What an app's receipt consists of beside its number: as long as one with a single purchase,
+  /// and like that nothing that could be compressed.
+  private static let receiptRest: String = {
+    let bytes = (0..<3000).map { _ in UInt8.random(in: .min ... .max) }
+    return "00" + Data(bytes).base64EncodedString()
+  }()
+
+  var request: SubmissionRequest {
+    SubmissionRequest(accountID: accountID, payload: .receipt(receiptData), orderID: orderID)
+  }
+
+  /// Makes samples, for half of which an order has been opened.
+  ///
+  /// - Parameters:
+  ///   - numbers: Never used before.
+  ///   - database: Where the orders are opened.
+  /// - Returns: A sample for each number.
+  /// - Throws: `PostgresError`.
+  static func prepare(_ numbers: Range<Int>, in database: ConnectionPool) async throws
+    -> [SampleSubmission]
+  {
+    let samples = numbers.map {
+      SampleSubmission(number: $0, orderID: $0.isMultiple(of: 2) ? UUID() : nil)
+    }
+    try await openOrders(of: samples.filter { $0.orderID != nil }, in: database)
+    return samples
+  }
+
+  /// Opens the orders, with their accounts, all at once.
+  private static func openOrders(of samples: [SampleSubmission], in database: ConnectionPool)
+    async throws
+  {
+    let (ids, keys) = (samples.map(\.accountID), samples.map(\.accountKey))
+    let (tokens, orders) = (samples.map(\.appAccountToken), samples.compactMap(\.orderID))
+    try await database.batch([
+      """
+      INSERT INTO tenure.account (account_id, account_key, app_account_token, created_at)
+      SELECT id, key, token, now() FROM unnest(\(ids), \(keys), \(tokens)) AS new (id, key, token)
+      """,
+      """
+      INSERT INTO tenure.account_by_key (account_key, account_id, app_account_token)
+      SELECT key, id, token FROM unnest(\(keys), \(ids), \(tokens)) AS new (key, id, token)
+      """,
+      """
+      INSERT INTO tenure.account_by_token (app_account_token, account_key)
+      SELECT token, key FROM unnest(\(tokens), \(keys)) AS new (token, key)
+      """,
+      """
+      INSERT INTO tenure.purchase_order (account_key, order_id, product_id, status, created_at)
+      SELECT key, id, \(SampleAccounts.productID.rawValue), 'open', now()
+      FROM unnest(\(keys), \(orders)) AS new (key, id)
+      """,
+      """
+      INSERT INTO tenure.purchase_order_account (order_id, account_key)
+      SELECT id, key FROM unnest(\(orders), \(keys)) AS new (id, key)
+      """,
+    ])
+  }
+}
+
+/// Apple, with its answers at hand: what verifyReceipt would say about each sample's receipt.
+struct PreparedAppStore: AppStoreTransport {
+  /// Where the receipt begins in a request's body.
+  private static let receiptKey = Array(#""receipt-data":""#.utf8)
+  /// The digits of a sample's number, with which its receipt begins.
+  private static let numberLength = 10
+
+  private let purchasedAt: Timestamp
+
+  init() {
+    // A few seconds before the receipt is sent.
+    purchasedAt = .now - .seconds(10)
+  }
+
+  func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
+    guard let key = request.body.firstRange(of: Self.receiptKey),
+      let number = Int(
+        String(
+          decoding: request.body[key.upperBound...].prefix(Self.numberLength), as: UTF8.self))
+    else { throw AppStoreTransportError(.connectionFailed, detail: "this is no sample's receipt") }
+    return AppStoreResponse(
+      status: 200, headers: [HTTPHeader("Content-Type", "application/json")],
+      body: answer(about: SampleSubmission(number: number, orderID: nil)))
+  }
+
+  /// The answer about a sample's receipt, with all that Apple's answers have.
+  func answer(about sample: SampleSubmission) -> [UInt8] {
+    let product = SampleAccounts.productID
+    let item = """
+      {"quantity":"1","product_id":"\(product)","transaction_id":"\(sample.transactionID)",\
+      "original_transaction_id":"\(sample.originalTransactionID)",\
+      \(date("purchase_date", purchasedAt)),\(date("original_purchase_date", purchasedAt)),\
+      \(date("expires_date", purchasedAt + .days(30))),\
+      "web_order_line_item_id":"\(sample.webOrderLineItemID)","is_trial_period":"false",\
+      "is_in_intro_offer_period":"false","in_app_ownership_type":"PURCHASED",\
+      "subscription_group_identifier":"20500001"}
+      """
+    let answer = """
+      {"environment":"Production","receipt":{"receipt_type":"Production","adam_id":1234567890,\
+      "app_item_id":1234567890,"bundle_id":"\(SampleSubmission.bundleID)",\
+      "application_version":"1","download_id":500000000000000000,\
+      "version_external_identifier":850000000,\(date("receipt_creation_date", purchasedAt)),\
+      \(date("request_date", .now)),\(date("original_purchase_date", purchasedAt)),\
+      "original_application_version":"1","in_app":[\(item)]},\
+      "latest_receipt_info":[\(item)],"latest_receipt":"\(sample.receiptData)",\
+      "pending_renewal_info":[{"auto_renew_product_id":"\(product)","product_id":"\(product)",\
+      "original_transaction_id":"\(sample.originalTransactionID)","auto_renew_status":"1"}],\
+      "status":0}
+      """
+    return Array(answer.utf8)
+  }
+
+  /// A date as Apple writes it, three times. (The third is not read by anybody, and in UTC here.)
+  private func date(_ name: String, _ moment: Timestamp) -> String {
+    let text = moment.description.prefix(19).replacing("T", with: " ")
+    return """
+      "\(name)":"\(text) Etc/GMT","\(name)_ms":"\(moment.milliseconds)",\
+      "\(name)_pst":"\(text) America/Los_Angeles"
+      """
+  }
+}
+
+/// The App Store Server API as a simulated Apple in this process answers and signs it, for any of
+/// the ``SampleCustomer``s, whose subscriptions are renewed as long as time goes on.
+///
+/// It keeps nothing about anybody: a million customers need no memory of it.
+struct SampleAppStore: AppStoreTransport {
+  private static let period: Duration = .days(30)
+  private static let appAppleID: JSONValue = 1_234_567_890
+  private static let group = "20345678"
+
+  /// When everybody bought.
+  let boughtAt: Timestamp
+  let key: ServerAPIKey
+  let trustedRoots: TrustedRoots
+  private let signer: SimulatedSigner
+  private let counter = Counter()
+  private let now: @Sendable () -> Timestamp
+
+  /// - Parameters:
+  ///   - boughtAt: When everybody bought.
+  ///   - now: The clock by which subscriptions are renewed.
+  /// - Throws: What the cryptographic library throws; it has no reason to.
+  init(boughtAt: Timestamp, now: @escaping @Sendable () -> Timestamp) throws {
+    self.boughtAt = boughtAt
+    self.now = now
+    signer = try SimulatedSigner()
+    trustedRoots = try TrustedRoots(pem: signer.rootCertificatePEM)
+    key = try ServerAPIKey(
+      issuerID: "57246542-96fe-1a63-e053-0824d011072a", keyID: "2X9R4HXF34",
+      privateKey: Secret(P256.Signing.PrivateKey().pemRepresentation))
+  }
+
+  /// How often it was asked where a subscription stands: once for each poll.
+  var polls: Int { counter.count.withLock { $0 } }
+
+  private final class Counter: Sendable {
+    let count = Mutex(0)
+  }
+
+  func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
+    let parts = request.url.split(separator: "?")[0].split(separator: "/")
+    guard let customer = parts.last.flatMap({ Int($0.suffix(10)) }).flatMap(SampleCustomer.init)
+    else { throw AppStoreTransportError(.connectionFailed, detail: "nobody asks about this here") }
+    let answer: JSONValue =
+      switch parts.dropLast().last {
+      case "history": history(of: customer)
+      case "subscriptions": statuses(of: customer)
+      default:
+        throw AppStoreTransportError(.connectionFailed, detail: "nobody asks for this here")
+      }
+    if parts.dropLast().last == "subscriptions" { counter.count.withLock { $0 += 1 } }
+    return AppStoreResponse(
+      status: 200, headers: [HTTPHeader("Content-Type", "application/json")], body: answer.bytes)
+  }
+
+  // MARK: Answers
+
+  /// How many times a subscription was renewed by now.
+  private var renewals: Int {
+    max(0, Int((now() - boughtAt) / Self.period))
+  }
+
+  private func history(of customer: SampleCustomer) -> JSONValue {
+    [
+      "appAppleId": Self.appAppleID, "bundleId": .string(SampleSubmission.bundleID),
+      "environment": "Production", "hasMore": false,
+      "revision": .string("\(now().milliseconds)_\(customer.number)"),
+      "signedTransactions": .array([.string(transaction(of: customer, period: renewals))]),
+    ]
+  }
+
+  private func statuses(of customer: SampleCustomer) -> JSONValue {
+    [
+      "appAppleId": Self.appAppleID, "bundleId": .string(SampleSubmission.bundleID),
+      "environment": "Production",
+      "data": [
+        [
+          "subscriptionGroupIdentifier": .string(Self.group),
+          "lastTransactions": [
+            [
+              "originalTransactionId": .string(customer.originalTransactionID.rawValue),
+              "status": 1,
+              "signedTransactionInfo": .string(transaction(of: customer, period: renewals)),
+              "signedRenewalInfo": .string(renewalInfo(of: customer, period: renewals)),
+            ]
+          ],
+        ]
+      ],
+    ]
+  }
+
+  /// A charge as Apple signs it.
+  ///
+  /// - Parameters:
+  ///   - customer: Whose.
+  ///   - period: 0: the purchase; otherwise a renewal.
+  /// - Returns: The JWS.
+  func transaction(of customer: SampleCustomer, period: Int) -> String {
+    let start = boughtAt + Self.period * period
+    return signer.sign([
+      "transactionId": .string("\(40_000 + period)\(customer.number)"),
+      "originalTransactionId": .string(customer.originalTransactionID.rawValue),
+      "webOrderLineItemId": .string("\(50_000 + period)\(customer.number)"),
+      "bundleId": .string(SampleSubmission.bundleID),
+      "productId": .string(SampleAccounts.productID.rawValue),
+      "subscriptionGroupIdentifier": .string(Self.group),
+      "purchaseDate": milliseconds(start),
+      "originalPurchaseDate": milliseconds(boughtAt),
+      "expiresDate": milliseconds(start + Self.period), "quantity": 1,
+      "type": "Auto-Renewable Subscription", "inAppOwnershipType": "PURCHASED",
+      "signedDate": milliseconds(now()), "environment": "Production",
+      "transactionReason": period == 0 ? "PURCHASE" : "RENEWAL", "storefront": "USA",
+      "storefrontId": "143441", "price": 9990, "currency": "USD",
+    ])
+  }
+
+  func renewalInfo(of customer: SampleCustomer, period: Int) -> String {
+    let product = JSONValue.string(SampleAccounts.productID.rawValue)
+    return signer.sign([
+      "originalTransactionId": .string(customer.originalTransactionID.rawValue),
+      "autoRenewProductId": product, "productId": product, "autoRenewStatus": 1,
+      "renewalPrice": 9990, "currency": "USD", "signedDate": milliseconds(now()),
+      "environment": "Production",
+      "recentSubscriptionStartDate": milliseconds(boughtAt),
+      "renewalDate": milliseconds(boughtAt + Self.period * (period + 1)),
+    ])
+  }
+
+  private func milliseconds(_ moment: Timestamp) -> JSONValue {
+    .integer(moment.milliseconds)
+  }
+}

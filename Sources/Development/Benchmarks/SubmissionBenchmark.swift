@@ -1,0 +1,116 @@
+import Bootstrap
+import Foundation
+import Intake
+import LedgerStorage
+import Logging
+import Postgres
+import Subscriptions
+
+/// How many submissions a second are decided with Apple's answer at hand, beside the bare SQL of
+/// one submission with nothing in between.
+struct SubmissionBenchmark: Sendable {
+  private static let name = "submissions decided"
+  private static let limitName =
+    "the same statements in three pipelined batches (store; load; write and answer), with no logic"
+  /// The share of the limit that is wanted.
+  private static let goal = 0.4
+  private static let concurrency = 32
+  /// How many are done on either side until statements are prepared and the rate is known.
+  private static let warmUp = 500
+  /// Samples' numbers have ten digits, and are none of ``SampleAccounts``.
+  private static let firstNumber = 5_000_000_000
+
+  let database: BenchDatabase
+  let seconds: Int
+  let rounds: Int
+  let logger: Logger
+
+  func run() async throws -> BenchResult {
+    try await database.withPool { pool in
+      let appStore = PreparedAppStore()
+      let intake = try await Assembly(
+        database: pool, settings: try await settings(), transport: appStore, logger: logger
+      ).intake
+      let bare = BareSubmission(database: pool, appStore: appStore)
+      var samples = Samples(database: pool, next: Self.firstNumber)
+
+      func measured(_ count: Int) async throws -> Measurement {
+        try await Load.measure(try await samples.take(count), concurrency: Self.concurrency) {
+          try Self.check(try await intake.submit($0.request), of: $0)
+        }
+      }
+      func limit(_ count: Int) async throws -> Measurement {
+        try await Load.measure(
+          try await samples.take(count), concurrency: Self.concurrency, bare.perform)
+      }
+
+      let (limitCount, count) = (
+        self.count(after: try await limit(Self.warmUp)),
+        self.count(after: try await measured(Self.warmUp))
+      )
+      var figures: [(measured: Measurement, limit: Measurement)] = []
+      for round in 1...rounds {
+        logger.notice("Submissions", metadata: ["round": "\(round) of \(rounds)"])
+        let limit = try await limit(limitCount)
+        figures.append((try await measured(count), limit))
+      }
+      return BenchResult(
+        name: Self.name, limitName: Self.limitName, goal: Self.goal, rounds: figures)
+    }
+  }
+
+  /// Numbers that were not used yet, with their orders.
+  private struct Samples {
+    let database: ConnectionPool
+    var next: Int
+
+    mutating func take(_ count: Int) async throws -> [SampleSubmission] {
+      defer { next += count }
+      return try await SampleSubmission.prepare(next..<next + count, in: database)
+    }
+  }
+
+  /// How many keep a round busy as long as was asked, at a rate that was measured.
+  private func count(after measurement: Measurement) -> Int {
+    max(Self.warmUp, Int(measurement.rate * Double(seconds)))
+  }
+
+  private func settings() async throws -> Settings {
+    try Settings(
+      await SettingSource(
+        flags: [
+          "TENURE_BUNDLE_IDS": SampleSubmission.bundleID,
+          "TENURE_APPSTORE_SHARED_SECRET": "0123456789abcdef0123456789abcdef",
+        ], environment: [:]))
+  }
+
+  /// Makes sure that what is counted are decisions, and the right ones.
+  private static func check(_ answer: SubmissionAnswer, of sample: SampleSubmission) throws {
+    guard case .verified(let verified) = answer, verified.transactions.count == 1,
+      verified.transactions[0].isNewlyOwned,
+      verified.order?.order.id == sample.orderID, verified.order?.order.status != .open,
+      verified.entitlements.contains(where: { $0.isActive })
+    else { throw BenchError.wrongAnswer("submission \(sample.number): \(answer)") }
+  }
+}
+
+/// The limit of ``SubmissionBenchmark``: the statements that one submission sends, with values made
+/// up, in as few round trips as there can be, and nothing of ours in between.
+///
+/// A test compares the rows that it leaves behind with those of a submission that was really taken.
+struct BareSubmission: Sendable {
+  let database: ConnectionPool
+  let appStore: PreparedAppStore
+
+  /// - Throws: `PostgresError`.
+  @Sendable
+  func perform(_ sample: SampleSubmission) async throws {
+    let statements = BareStatements(
+      sample, answer: appStore.answer(about: sample), at: .now)
+    try await database.batch(statements.store)
+    try await database.withTransaction { transaction in
+      try await transaction.batch(statements.load)
+      try await transaction.commit(with: statements.write + statements.answer)
+    }
+  }
+}

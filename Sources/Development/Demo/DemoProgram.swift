@@ -1,0 +1,377 @@
+import AppStore
+import AppStoreSimulator
+import AsyncHTTPClient
+import BackgroundJobs
+import Bootstrap
+import Foundation
+import HTTPAPI
+import Hummingbird
+import LedgerStorage
+import Logging
+import Postgres
+import PrivatePostgres
+import Secrets
+import ServiceLifecycle
+import Subscriptions
+import Synchronization
+import UnixSignals
+import tenure
+
+/// Everything that the demo is made of, started and stopped in order.
+struct DemoProgram {
+  /// The API's port; nil: the usual one or a free one.
+  let port: Int?
+  /// How many live through a year after the story; 0: nobody.
+  let customers: Int
+  /// Whether to end after the story.
+  let exits: Bool
+  let logger: Logger
+
+  /// - Returns: Whether everything came out as it has to.
+  func run() async throws -> Bool {
+    StoryPrinter().line("Starting a private PostgreSQL, a simulated App Store and Tenure …")
+    return try await withOwnServer { postgres, directory in
+      try await withDatabase(await postgres.uri()) { database in
+        try await withAppStore { simulation, simulatorPort in
+          // The stories are about what nobody hears of, too: so nobody asks.
+          let settings = try DemoSettings(
+            in: directory, simulation: simulation, port: simulatorPort, pollsPerHour: 0)
+          return try await withHTTPClient { client in
+            try await tell(
+              database, simulation, simulatorPort, settings, client,
+              year: { try await liveThroughYear(in: postgres, directory) },
+              showingYear: { try await showYear(in: postgres, directory, to: $0, $1) })
+          }
+        }
+      }
+    }
+  }
+
+  private func tell(
+    _ database: ConnectionPool, _ simulation: AppStoreSimulation, _ simulatorPort: Int,
+    _ files: DemoSettings, _ client: HTTPClient,
+    year: @escaping @Sendable () async throws -> YearComparison?,
+    showingYear: @escaping DemoStory.ShowingYear
+  ) async throws -> Bool {
+    let keys = DemoKeys()
+    let settings = try await files.read(keys: keys)
+    let transport = HTTPClientTransport(client: client)
+    let network = DemoNetwork(transport: transport)
+    let assembly = try await Assembly(
+      database: database, settings: settings, transport: network, logger: logger,
+      clock: .jumping { simulation.now })
+    let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: port)
+    guard let serverAPI = assembly.serverAPI else {
+      preconditionFailure("The demo's settings have a key for the App Store Server API.")
+    }
+    let story = DemoStory(
+      simulation: simulation, network: network, ledger: assembly.ledger, server: server,
+      client: client, sender: NotificationSender(simulation: simulation, transport: transport),
+      serverAPI: serverAPI, keys: keys, simulatorPort: simulatorPort, settingsPath: files.path,
+      year: year, showingYear: showingYear, exits: exits)
+    let services: [any Service] =
+      [server, CatalogueRefresh(catalogue: assembly.catalogue)] + assembly.worker()
+    // Stopped from the end: first the story, then what it is about.
+    let group = ServiceGroup(
+      configuration: ServiceGroupConfiguration(
+        services: services.map { .init(service: $0) } + [
+          .init(service: story, successTerminationBehavior: .gracefullyShutdownGroup)
+        ],
+        gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
+    try await group.run()
+    return story.isAsExpected
+  }
+
+  // MARK: What is started and stopped
+
+  /// A PostgreSQL of this demo's own, which is gone afterwards, however the demo ends.
+  private func withOwnServer(
+    _ body: (PrivatePostgres, _ directory: URL) async throws -> Bool
+  ) async throws -> Bool {
+    let directory = FileManager.default.temporaryDirectory
+      .appending(path: "tenure-demo-\(ProcessInfo.processInfo.processIdentifier)")
+    let server = try await PrivatePostgres.start(
+      in: directory, options: .temporary, logger: logger)
+    do {
+      let result = try await body(server, directory)
+      await server.stop()
+      return result
+    } catch {
+      await server.stop()
+      throw error
+    }
+  }
+
+  /// Works on an empty database with a schema.
+  private func withDatabase<Value>(
+    _ uri: String, _ body: (ConnectionPool) async throws -> Value
+  ) async throws -> Value {
+    let pool = ConnectionPool(configuration: .init(uri: Secret(uri)), logger: logger)
+    return try await Database(pool: pool, server: nil).use { database in
+      _ = try await SchemaMigrator(database: database, logger: logger).migrate()
+      return try await body(database)
+    }
+  }
+
+  /// Lets customers live through a year, with a database, an App Store and a server of their own.
+  private func liveThroughYear(
+    in postgres: PrivatePostgres, _ directory: URL
+  ) async throws -> YearComparison? {
+    guard customers > 0 else { return nil }
+    try await withDatabase(await postgres.uri()) {
+      try await SchemaMigrator.createDatabase(Self.yearName, on: $0)
+    }
+    let files = directory.appending(path: Self.yearName)
+    try FileManager.default.createDirectory(at: files, withIntermediateDirectories: true)
+    return try await withDatabase(await postgres.uri(database: Self.yearName)) { database in
+      let diary = YearDiary(printer: StoryPrinter())
+      let comparison = try await yearWorld.live(in: database, directory: files) { diary.note($0) }
+      diary.close(comparison)
+      return comparison
+    }
+  }
+
+  /// Shows the year's pages, if there was one, while something goes on.
+  private func showYear(
+    in postgres: PrivatePostgres, _ directory: URL, to keys: DemoKeys,
+    _ body: @escaping @Sendable (String?) async throws -> Void
+  ) async throws {
+    guard customers > 0 else { return try await body(nil) }
+    let files = directory.appending(path: Self.yearName)
+    try await withDatabase(await postgres.uri(database: Self.yearName)) { database in
+      try await yearWorld.show(database, directory: files, to: keys) { try await body($0) }
+    }
+  }
+
+  /// Of the year's database, and of the directory of its files.
+  private static let yearName = "year"
+
+  private var yearWorld: YearWorld {
+    YearWorld(plan: YearPlan(seed: 1, customers: customers), logger: logger)
+  }
+
+  /// Apple, from some years ago on; it outlives the program, which may be asking it.
+  private func withAppStore(
+    _ body: (AppStoreSimulation, _ port: Int) async throws -> Bool
+  ) async throws -> Bool {
+    let (today, time) = Timestamp.now.dayAndTime
+    let start = Timestamp(
+      today.adding(months: -DemoStory.monthsBeforeNow), millisecondOfDay: time)
+    let simulation = try AppStoreSimulation(
+      configuration: AppStoreSimulation.Configuration(
+        seed: 1, start: start, speed: 1, apps: [DemoCatalogue.app],
+        renewalLead: .hours(22) ... .hours(22)))
+    let server = AppStoreSimulatorServer(simulation: simulation, logger: logger)
+    let group = ServiceGroup(services: [server], logger: logger)
+    return try await withThrowingTaskGroup { tasks in
+      tasks.addTask { try await group.run() }
+      do {
+        let result = try await body(simulation, server.port)
+        await group.triggerGracefulShutdown()
+        try await tasks.waitForAll()
+        return result
+      } catch {
+        await group.triggerGracefulShutdown()
+        _ = await tasks.nextResult()
+        throw error
+      }
+    }
+  }
+}
+
+/// The API on a fixed port or, where that is taken and nobody asked for it, on a free one.
+struct DemoServer: Service {
+  static let host = "127.0.0.1"
+  /// The port that people would try first.
+  private static let usualPort = 8080
+
+  private let api: API
+  private let wantedPort: Int?
+  private let ports = AsyncStream.makeStream(of: Int.self)
+
+  /// - Parameters:
+  ///   - api: What is served.
+  ///   - port: Nil: the usual one or, if that is taken, a free one.
+  init(api: API, port: Int?) {
+    self.api = api
+    wantedPort = port
+  }
+
+  /// The port on which the server listens; waits until it does.
+  ///
+  /// - Throws: `CancellationError` if it never will.
+  var port: Int {
+    get async throws {
+      for await port in ports.stream { return port }
+      throw CancellationError()
+    }
+  }
+
+  func run() async throws {
+    defer { ports.continuation.finish() }
+    do {
+      try await serve(at: wantedPort ?? Self.usualPort)
+    } catch {
+      let fault = SettingError(
+        listeningOn: Self.host, named: "--host", port: wantedPort ?? Self.usualPort,
+        named: "--port", error)
+      guard let fault else { throw error }
+      guard wantedPort == nil else { throw fault }
+      try await serve(at: 0)
+    }
+  }
+
+  private func serve(at port: Int) async throws {
+    let listening = ports.continuation
+    try await api.application(host: Self.host, port: port) { listening.yield($0) }.run()
+  }
+}
+
+/// What an operator would configure of the App Store, in files: other commands can read them, too.
+struct DemoSettings {
+  /// The file of settings, for `--config`.
+  let path: String
+  /// The same by their names, for the environment of a program.
+  let values: [String: String]
+
+  /// - Parameters:
+  ///   - directory: Where everything of this demo is, which goes with it.
+  ///   - simulation: The App Store.
+  ///   - port: Where it answers.
+  ///   - pollsPerHour: How often Apple may be asked.
+  /// - Throws: Why the files can't be written.
+  init(
+    in directory: URL, simulation: AppStoreSimulation, port: Int, pollsPerHour: Int = 144_000
+  ) throws {
+    func write(_ text: String, to name: String) throws -> String {
+      let file = directory.appending(path: name)
+      try Data(text.utf8).write(to: file)
+      return file.path(percentEncoded: false)
+    }
+    let app = DemoCatalogue.app
+    let appStore = "http://\(DemoServer.host):\(port)"
+    let key = simulation.apiKey
+    values = [
+      "TENURE_APPS": "\(app.bundleID):\(app.appAppleID):\(app.sharedSecret)",
+      "TENURE_APPSTORE_VERIFY_RECEIPT_URL": "\(appStore)/verifyReceipt",
+      "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL": "\(appStore)/sandbox/verifyReceipt",
+      "TENURE_APPSTORE_API_URL": appStore,
+      "TENURE_APPSTORE_SANDBOX_API_URL": "\(appStore)/sandbox",
+      "TENURE_APPSTORE_ISSUER_ID": key.issuerID,
+      "TENURE_APPSTORE_KEY_ID": key.keyID,
+      "TENURE_APPSTORE_PRIVATE_KEY": try write(key.privateKeyPEM, to: "app-store-key.p8"),
+      "TENURE_APPSTORE_ROOT_CERTIFICATES": try write(
+        simulation.rootCertificatePEM, to: "root.pem"),
+      "TENURE_POLLS_PER_HOUR": "\(pollsPerHour)",
+    ]
+    path = try write(
+      values.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)\n" }.joined(), to: "settings")
+  }
+
+  /// Reads them, and nothing of the environment.
+  func read(keys: DemoKeys) async throws -> Settings {
+    try Settings(
+      await SettingSource(
+        flags: ["TENURE_API_KEYS": keys.setting], environment: [:], file: path))
+  }
+}
+
+/// The two API keys of one demo.
+struct DemoKeys: Sendable {
+  let app = secret("app")
+  let admin = secret("admin")
+
+  /// The keys as they are configured.
+  var setting: String { "app:app:\(app),admin:admin:\(admin)" }
+
+  /// A secret that nobody takes for one to keep.
+  private static func secret(_ role: String) -> String {
+    "demo-\(role)-\(UUID().uuidString.lowercased().prefix(8))"
+  }
+}
+
+/// The way from Tenure to the simulated App Store, on which what concerns one receipt can get lost
+/// or stuck.
+///
+/// Faults of Apple's own are the simulation's; these are the network's, and meet one receipt while
+/// others pass.
+final class DemoNetwork: AppStoreTransport {
+  /// An answer of Apple's that is under way for as long as the story wants.
+  struct StuckAnswer: Sendable {
+    /// Apple has answered; the answer is as of now.
+    let isGiven = Latch()
+    /// It may arrive.
+    let mayArrive = Latch()
+  }
+
+  private enum Trouble {
+    case nothingPasses
+    case isStuck(StuckAnswer)
+  }
+
+  private let transport: any AppStoreTransport
+  private let troubles = Mutex<[String: Trouble]>([:])
+
+  init(transport: any AppStoreTransport) {
+    self.transport = transport
+  }
+
+  /// Lets no request about a receipt through.
+  func cut(_ receipt: String) {
+    troubles.withLock { $0[receipt] = .nothingPasses }
+  }
+
+  /// Lets one request about a receipt through and holds its answer; further requests are lost.
+  func hold(_ receipt: String) -> StuckAnswer {
+    let answer = StuckAnswer()
+    troubles.withLock { $0[receipt] = .isStuck(answer) }
+    return answer
+  }
+
+  /// Ends all trouble about a receipt.
+  func mend(_ receipt: String) {
+    troubles.withLock { $0[receipt] = nil }
+  }
+
+  func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
+    switch takeTrouble(with: String(decoding: request.body, as: UTF8.self)) {
+    case nil: return try await transport.send(request)
+    case .nothingPasses:
+      throw AppStoreTransportError(.connectionLost, detail: "the demo has cut it")
+    case .isStuck(let answer):
+      let response = try await transport.send(request)
+      answer.isGiven.open()
+      await answer.mayArrive.wait()
+      return response
+    }
+  }
+
+  private func takeTrouble(with body: String) -> Trouble? {
+    troubles.withLock { troubles in
+      guard let receipt = troubles.keys.first(where: body.contains) else { return nil }
+      let trouble = troubles[receipt]
+      troubles[receipt] = .nothingPasses
+      return trouble
+    }
+  }
+}
+
+/// Something to wait for that happens once.
+struct Latch: Sendable {
+  private let stream: AsyncStream<Never>
+  private let continuation: AsyncStream<Never>.Continuation
+
+  init() {
+    (stream, continuation) = AsyncStream.makeStream()
+  }
+
+  /// Lets everybody pass from now on.
+  func open() {
+    continuation.finish()
+  }
+
+  /// Waits until it is open, or the task is cancelled.
+  func wait() async {
+    for await _ in stream {}
+  }
+}

@@ -1,0 +1,471 @@
+import AppStore
+import AppStoreSimulator
+import AsyncHTTPClient
+import Bootstrap
+import Foundation
+import LedgerStorage
+import Logging
+import Postgres
+import Secrets
+import Subscriptions
+import tenure
+
+/// The day on which a team moves in, and the week after it, with everything that can go wrong.
+///
+/// Notifications are switched on, owners of running subscriptions are imported, Apple confirms
+/// them, and the old backend's answers are compared. Then a week passes on a fast clock: Apple
+/// renews, people change their minds, new customers buy; the schema gets its next version while
+/// everybody is served, the database is lost to a standby, a worker is killed. In the end everybody
+/// has the access that is right, and nobody else.
+struct Rehearsal {
+  let plan: RehearsalPlan
+  let executable: URL
+  let logger: Logger
+  private let printer = StoryPrinter()
+
+  init(_ plan: RehearsalPlan, executable: URL, logger: Logger) {
+    self.plan = plan
+    self.executable = executable
+    self.logger = logger
+  }
+
+  /// A command of the program that did not do what it has to.
+  struct Failure: Error, CustomStringConvertible {
+    let description: String
+  }
+
+  /// - Returns: Whether everything came out as it has to.
+  /// - Throws: What kept it from being played.
+  func run() async throws -> Bool {
+    let directory = FileManager.default.temporaryDirectory
+      .appending(path: "tenure-rehearsal-\(ProcessInfo.processInfo.processIdentifier)")
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    let result: Result<Bool, any Error>
+    do {
+      result = .success(try await run(in: directory))
+    } catch {
+      result = .failure(error)
+    }
+    // In a task of its own: a cancelled one removes no files.
+    _ = await Task { try? FileManager.default.removeItem(at: directory) }.value
+    return try result.get()
+  }
+
+  private func run(in directory: URL) async throws -> Bool {
+    let servers = try await RehearsalServers.start(in: directory, logger: logger)
+    do {
+      let result = try await run(on: servers, in: directory)
+      await servers.stop()
+      return result
+    } catch {
+      // In a task of its own: a cancelled one would not wait for the servers' end.
+      await Task { await servers.stop() }.value
+      throw error
+    }
+  }
+
+  private func run(on servers: RehearsalServers, in directory: URL) async throws -> Bool {
+    printer.heading("1", "Before the switch: \(plan.owners) customers of another backend")
+    let simulation = try AppStoreSimulation(
+      configuration: .init(
+        seed: plan.seed, start: plan.past, speed: 0, apps: [DemoCatalogue.app]))
+    let owners = try RehearsalOwners(plan, in: simulation)
+    printer.event(
+      simulation.now,
+      "Each bought something in the last months; Apple renewed it, or it has ended.")
+    let appStore = AppStoreSimulatorServer(simulation: simulation, logger: logger)
+    return try await withServices([appStore], logger: logger) {
+      let hand = ClockHand(in: directory)
+      try hand.move(to: simulation.now)
+      let environment = try DemoSettings(
+        in: directory, simulation: simulation, port: try await appStore.port
+      ).values.merging([
+        "DATABASE_URL": servers.url, "TENURE_CLOCK_FILE": hand.path,
+        "TENURE_LOG_LEVEL": "error",
+      ]) { $1 }
+      let migration = try await ChildProcess.run(
+        executable, ["migrate"], environment: environment, in: directory)
+      try Self.check(migration, "tenure migrate")
+      let programs = try await RehearsalPrograms(
+        executable, environment: environment, in: directory)
+      do {
+        let result = try await play(
+          Stage(
+            simulation: simulation, owners: owners, servers: servers, programs: programs,
+            hand: hand, directory: directory))
+        await programs.stop()
+        return result
+      } catch {
+        await programs.stop()
+        throw error
+      }
+    }
+  }
+
+  /// What the play needs.
+  private struct Stage {
+    let simulation: AppStoreSimulation
+    let owners: RehearsalOwners
+    let servers: RehearsalServers
+    let programs: RehearsalPrograms
+    let hand: ClockHand
+    let directory: URL
+  }
+
+  private func play(_ stage: Stage) async throws -> Bool {
+    var configuration = ConnectionPool.Configuration(uri: Secret(stage.servers.url))
+    // The rehearsal itself outlasts the failover that it is about.
+    configuration.outageTimeout = .seconds(60)
+    configuration.acquireTimeout = .seconds(60)
+    let pool = ConnectionPool(configuration: configuration, logger: logger)
+    return try await Database(pool: pool, server: nil).use { database in
+      let ledger = Ledger(database: database)
+      return try await withHTTPClient { client in
+        var tenure = TenureClient(
+          client: client, baseURL: stage.programs.url, key: stage.programs.secret)
+        tenure.patience = .seconds(120)
+        try await DemoCatalogue.describe(to: tenure)
+        let sender = NotificationSender(
+          simulation: stage.simulation, transport: HTTPClientTransport(client: client))
+        // From now on: Apple charges renewals early, of which an answer from before tells nothing.
+        try stage.simulation.setNotificationTargets(
+          [NotificationTarget(.v2, url: tenure.notificationURL)])
+        try await moveIn(stage, ledger, sender)
+        printer.heading("3", "The week after it, on a fast clock")
+        let week = try Year(
+          plan.week.beginning(at: stage.simulation.now), simulation: stage.simulation,
+          tenure: tenure, sender: sender, ledger: ledger, clockHand: stage.hand.move,
+          leaseStep: .minutes(1), residents: stage.owners.residents)
+        try await compareWithOldBackend(stage, week)
+        return try await live(week, stage, tenure, ledger, database)
+      }
+    }
+  }
+
+  // MARK: Moving in
+
+  private func moveIn(
+    _ stage: Stage, _ ledger: Ledger, _ sender: NotificationSender
+  ) async throws {
+    printer.heading("2", "Monday: moving in")
+    let file = stage.directory.appending(path: "owners.csv")
+    try stage.owners.writeOwners(of: stage.simulation, to: file)
+    let path = file.path(percentEncoded: false)
+    let asOf = ["--as-of", "\(stage.simulation.now)"]
+    try Self.check(
+      await stage.programs.run(["import", path, "--dry-run"] + asOf), "tenure import --dry-run")
+    var begin = ContinuousClock.now
+    let outcome = try await stage.programs.run(["import", path] + asOf)
+    try Self.check(outcome, "tenure import")
+    printer.event(
+      stage.simulation.now,
+      "tenure import took \(plan.owners) owners over in \(Self.seconds(since: begin)) seconds.")
+    begin = ContinuousClock.now
+    try await waitForApple(stage, ledger, sender)
+    try Self.check(await stage.programs.run(["import", "--status"]), "tenure import --status")
+    printer.event(
+      stage.simulation.now,
+      "Apple has confirmed them all, asked no faster than it allows: by the simulated clock in "
+        + "\((stage.simulation.now - plan.switchDay) / .minutes(1)) minutes, in reality in "
+        + "\(Self.seconds(since: begin)) seconds.")
+  }
+
+  /// Waits until Apple has confirmed every owner, and delivers its notifications.
+  ///
+  /// The clock advances by what the budget allows for the confirmations seen, so that the workers
+  /// confirm as fast as they can and the simulated time is what it would take with Apple.
+  private func waitForApple(
+    _ stage: Stage, _ ledger: Ledger, _ sender: NotificationSender
+  ) async throws {
+    var (waiting, end) = (plan.owners, ContinuousClock.now + Self.confirmationLimit)
+    var progressLine = RehearsalProgress(total: plan.owners)
+    while true {
+      _ = try await sender.deliverDueNotifications()
+      let progress = try await ledger.importProgress()
+      let isOver = progress.waiting == 0
+      if isOver, try await !ledger.hasBacklog(at: stage.simulation.now) { return }
+      guard ContinuousClock.now < end else {
+        throw Failure(
+          description: isOver
+            ? "Nobody ends what Apple's notifications tell."
+            : "Nobody asks Apple about \(progress.waiting) imported lines.")
+      }
+      if let line = progressLine.line(waiting: progress.waiting, at: .now) {
+        printer.remark(line)
+      }
+      if !isOver {
+        let confirmed = max(0, waiting - progress.waiting)
+        stage.simulation.advance(
+          by: confirmed > 0
+            ? .hours(1) * (Double(confirmed) / Double(Self.pollsPerHour)) : Self.clockStep)
+        try stage.hand.move(to: stage.simulation.now)
+        if confirmed == 0 { ledger.wakeWorkers() }
+      }
+      if progress.waiting < waiting {
+        (waiting, end) = (progress.waiting, .now + Self.confirmationLimit)
+      }
+      try await Task.sleep(for: Self.confirmationPause)
+    }
+  }
+
+  /// What a program asks of Apple in an hour, unless a setting says otherwise.
+  private static let pollsPerHour = 144_000
+  /// How far the clock advances where nothing was confirmed: what failed is due again by then.
+  private static let clockStep: Duration = .seconds(15)
+  /// The time between two counts, which read every imported line.
+  private static let confirmationPause: Duration = .milliseconds(500)
+  /// How long, in reality, the number of those who wait may stay the same.
+  private static let confirmationLimit: Duration = .seconds(120)
+
+  /// The old backend still runs: what it says of everybody is what Tenure says.
+  private func compareWithOldBackend(_ stage: Stage, _ week: Year) async throws {
+    week.oracle.hear()
+    let file = stage.directory.appending(path: "answers.csv")
+    let truth = week.oracle.accounts(
+      of: week.residents.map(\.appleID), at: stage.simulation.now)
+    try stage.owners.writeAnswers(truth, to: file)
+    let outcome = try await stage.programs.run([
+      "compare", file.path(percentEncoded: false), "--format", "csv",
+    ])
+    try Self.check(outcome, "tenure compare")
+    printer.check(
+      true, "tenure compare finds no difference: what the old backend says, Tenure says.")
+  }
+
+  // MARK: The week
+
+  private func live(
+    _ week: Year, _ stage: Stage, _ tenure: TenureClient, _ ledger: Ledger,
+    _ database: ConnectionPool
+  ) async throws -> Bool {
+    let probe = RehearsalProbe(tenure, owners: stage.owners, seed: plan.seed)
+    let probing = Task { await probe.ask() }
+    defer { probing.cancel() }
+    let incidents = RehearsalIncidents(
+      plan, servers: stage.servers, programs: stage.programs, tenure: tenure, database: database,
+      printer: printer, logger: logger)
+    let diary = YearDiary(printer: printer)
+    var random = SplitMix64(seed: plan.seed &+ 1)
+    var changes = 0
+    do {
+      try await week.live { week in
+        if week.now < week.plan.rest { changes += stage.owners.act(in: stage.simulation, &random) }
+        try await incidents.begin(at: week.now)
+      }
+    } catch {
+      try? await incidents.end()
+      throw error
+    }
+    try await incidents.end()
+    probing.cancel()
+    await probing.value
+    let comparison = try await week.compare(with: ledger)
+    printer.heading("4", "What has come of it")
+    let faults = await probe.faults
+    printer.check(
+      faults.isEmpty,
+      "\(await probe.answers) times somebody was asked about whose access nothing changes, all the "
+        + "week long: \(faults.count) wrong answers. The longest wait was "
+        + "\(await probe.longestWait.inMilliseconds) ms.")
+    for fault in faults.prefix(Self.toldFaults) { printer.remark("✗ \(fault)") }
+    let isComplete = await incidents.isComplete
+    printer.remark(
+      "\(changes) of the owners changed their minds: switched renewal off, or were refunded.")
+    printer.check(
+      isComplete, "The schema was upgraded, the database lost, a worker killed.")
+    diary.close(comparison)
+    return comparison.isClean && faults.isEmpty && isComplete
+  }
+
+  private static let toldFaults = 20
+
+  /// - Throws: ``Failure`` with what the program said, unless all is well.
+  private static func check(_ outcome: ChildProcess.Outcome, _ what: String) throws {
+    guard outcome.status != 0 else { return }
+    throw Failure(
+      description: "\(what) ended with \(outcome.status): \(outcome.errors.suffix(2000))"
+        + "\(outcome.output.suffix(2000))")
+  }
+
+  private static func seconds(since begin: ContinuousClock.Instant) -> Int64 {
+    (ContinuousClock.now - begin).components.seconds
+  }
+}
+
+extension YearPlan {
+  /// The same, from another moment on.
+  fileprivate func beginning(at moment: Timestamp) -> YearPlan {
+    var plan = self
+    plan.start = moment
+    return plan
+  }
+}
+
+/// Who takes part in a rehearsal, and when things go wrong.
+struct RehearsalPlan: Sendable {
+  /// The same seed gives the same lives.
+  var seed: UInt64
+  /// Who was a customer of the old backend.
+  var owners: Int
+  /// Who comes in the week after the switch.
+  var newcomers: Int
+
+  /// A Monday, in the morning.
+  let switchDay = Timestamp(CalendarDate(year: 2025, month: 1, day: 6)) + .hours(8)
+  /// When the first of the owners bought.
+  var past: Timestamp { switchDay - .days(100) }
+
+  /// Wednesday: the schema's next version, while everybody is served.
+  var upgrade: Timestamp { switchDay + .days(2) }
+  /// Thursday: the database is lost.
+  var failover: Timestamp { switchDay + .days(3) }
+  /// Friday: a worker is killed.
+  var murder: Timestamp { switchDay + .days(4) }
+
+  /// How the week is lived, and the time after it in which what is late arrives.
+  var week: YearPlan {
+    var plan = YearPlan(seed: seed, customers: newcomers, start: switchDay)
+    plan.length = CalendarPeriod(days: 7 + Int(YearPlan.restLength / .days(1)))
+    // Whoever opens an order and gets no answer opens another one, and nobody names the first.
+    plan.opensOrders = false
+    plan.firstVisits = .days(5)
+    plan.hoursBetweenVisits = 6...72
+    plan.hasBadDays = false
+    return plan
+  }
+}
+
+/// What goes wrong in the week, each thing while the programs have work to do.
+actor RehearsalIncidents {
+  private enum Incident {
+    case upgrade, failover, murder
+  }
+
+  private let servers: RehearsalServers
+  private let programs: RehearsalPrograms
+  private let tenure: TenureClient
+  private let database: ConnectionPool
+  private let printer: StoryPrinter
+  private let logger: Logger
+  private var coming: ArraySlice<(at: Timestamp, what: Incident)>
+  private var current: Task<Void, any Error>?
+
+  init(
+    _ plan: RehearsalPlan, servers: RehearsalServers, programs: RehearsalPrograms,
+    tenure: TenureClient, database: ConnectionPool, printer: StoryPrinter, logger: Logger
+  ) {
+    self.servers = servers
+    self.programs = programs
+    self.tenure = tenure
+    self.database = database
+    self.printer = printer
+    self.logger = logger
+    coming = [(plan.upgrade, .upgrade), (plan.failover, .failover), (plan.murder, .murder)]
+  }
+
+  /// Whether everything has gone wrong that was to go wrong.
+  var isComplete: Bool { coming.isEmpty && current == nil }
+
+  /// Begins what is due, and goes on at once.
+  ///
+  /// - Throws: What the one before ended with.
+  func begin(at moment: Timestamp) async throws {
+    try await end()
+    guard let next = coming.first, next.at <= moment else { return }
+    coming.removeFirst()
+    current = Task { try await happen(next.what, at: moment) }
+  }
+
+  /// Waits until what has begun is over.
+  func end() async throws {
+    try await current?.value
+    current = nil
+  }
+
+  /// A step of the schema that programs of the current version keep working with.
+  private static let nextVersion = SchemaStep(
+    version: SchemaMigrator.currentVersion + 1, servesSince: SchemaMigrator.currentVersion,
+    sql: """
+      -- part: transaction
+      ALTER TABLE tenure.submission ADD COLUMN rehearsed_at timestamptz;
+      -- part: index
+      CREATE INDEX CONCURRENTLY IF NOT EXISTS submission_rehearsed
+          ON tenure.submission (received_at) WHERE rehearsed_at IS NOT NULL;
+      """)
+
+  private func happen(_ incident: Incident, at moment: Timestamp) async throws {
+    let begin = ContinuousClock.now
+    switch incident {
+    case .upgrade:
+      let upgrade = SchemaMigrator(
+        database: database, logger: logger, steps: [Self.nextVersion])
+      guard try await upgrade.migrate() == SchemaMigrator.currentVersion,
+        try await upgrade.version() == SchemaMigrator.currentVersion + 1
+      else { throw Rehearsal.Failure(description: "The schema was not upgraded.") }
+      let upgraded = Self.milliseconds(since: begin)
+      try await programs.replaceAll()
+      printer.event(
+        moment,
+        "The schema got its next version in \(upgraded) ms, while the programs went on; then they "
+          + "were replaced, one after the other.")
+    case .failover:
+      try await servers.failOver()
+      let promoted = Self.milliseconds(since: begin)
+      // A write that was acknowledged.
+      _ = try await tenure.account("witness")
+      printer.event(
+        moment,
+        "The database was killed; its standby took over after \(promoted) ms, and the first write "
+          + "was acknowledged \(Self.milliseconds(since: begin)) ms after the loss.")
+    case .murder:
+      try await programs.killWorker()
+      printer.event(moment, "A worker was killed in the middle of its work; another one goes on.")
+    }
+  }
+
+  private static func milliseconds(since begin: ContinuousClock.Instant) -> Int64 {
+    (ContinuousClock.now - begin).inMilliseconds
+  }
+}
+
+/// Asks all the time whether those have access who always have, and those have none who never do.
+actor RehearsalProbe {
+  private static let pause: Duration = .milliseconds(5)
+
+  private let tenure: TenureClient
+  private let owners: RehearsalOwners
+  private var random: SplitMix64
+  private(set) var answers = 0
+  /// One sentence for each wrong answer.
+  private(set) var faults: [String] = []
+  private(set) var longestWait: Duration = .zero
+
+  init(_ tenure: TenureClient, owners: RehearsalOwners, seed: UInt64) {
+    self.tenure = tenure
+    self.owners = owners
+    random = SplitMix64(seed: seed)
+  }
+
+  /// Asks until the task is cancelled.
+  func ask() async {
+    while !Task.isCancelled {
+      let isSteady = random.chance(0.7)
+      guard let account = random.choice(of: isSteady ? owners.steady : owners.former) else {
+        return
+      }
+      let begin = ContinuousClock.now
+      do {
+        let found = try await tenure.entitlements(of: account)
+        longestWait = max(longestWait, ContinuousClock.now - begin)
+        answers += 1
+        if found.isEmpty == isSteady {
+          faults.append("\(account) \(isSteady ? "lost" : "gained") access for a moment")
+        }
+      } catch {
+        guard !Task.isCancelled else { return }
+        faults.append("\(account) got no answer: \(error)")
+      }
+      try? await Task.sleep(for: Self.pause)
+    }
+  }
+}

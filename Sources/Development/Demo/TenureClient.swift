@@ -1,0 +1,355 @@
+import AsyncHTTPClient
+import Foundation
+import struct Foundation.UUID
+import NIOCore
+import NIOHTTP1
+import Subscriptions
+
+/// Tenure as an app's own server sees it: an address and a key.
+struct TenureClient: Sendable {
+  /// Longer than any answer takes, and a limit for a server that hangs.
+  private static let timeout = TimeAmount.seconds(60)
+  /// Far above the largest answer.
+  private static let answerLimitBytes = 4 * 1024 * 1024
+  /// Between a call without an answer and the next.
+  private static let pause = Duration.milliseconds(20)
+
+  /// As many as an answer may have.
+  private static let pageLength = 1000
+
+  let client: HTTPClient
+  let baseURL: String
+  let key: String
+  /// How long a call is repeated that gets no answer, or the answer that it may work later.
+  ///
+  /// A server that was killed needs a moment to start again, and one whose database was killed, to
+  /// find the next. No time at all: never.
+  var patience = Duration.zero
+
+  /// An answer that nobody expected.
+  struct Failure: Error, CustomStringConvertible {
+    let description: String
+  }
+
+  // MARK: What app servers ask
+
+  /// Makes an account known, and hears which token its purchases should carry.
+  func account(_ id: String) async throws -> Account {
+    try await send(.PUT, "/v1/accounts/\(id)")
+  }
+
+  func openOrder(of account: String, for product: ProductID) async throws -> Order {
+    try await send(
+      .POST, "/v1/orders",
+      body: ["account_id": account, "product_id": product.rawValue])
+  }
+
+  func order(_ id: String) async throws -> Order {
+    try await send(.GET, "/v1/orders/\(id)")
+  }
+
+  func submit(_ receipt: ReceiptSubmission) async throws -> Submission {
+    try await send(.POST, "/v1/receipts", body: receipt)
+  }
+
+  /// Submits what StoreKit 2 gave to the app.
+  func submit(_ signed: SignedSubmission) async throws -> Submission {
+    try await send(.POST, "/v1/receipts", body: signed)
+  }
+
+  func submission(_ id: String) async throws -> Submission {
+    try await send(.GET, "/v1/receipts/\(id)")
+  }
+
+  /// What an account may use: now, or as of another moment.
+  func entitlements(of account: String, at moment: Timestamp? = nil) async throws
+    -> [Entitlement]
+  {
+    let query = moment.map { "&at=\($0)" } ?? ""
+    let path = "/v1/accounts/\(account)/entitlements?active=true\(query)"
+    return try await send(.GET, path, as: Entitlements.self).entitlements
+  }
+
+  /// Whatever an account owns.
+  func transactions(of account: String) async throws -> [Transaction] {
+    var transactions: [Transaction] = []
+    var after = ""
+    while true {
+      let path = "/v1/accounts/\(account)/transactions?limit=\(Self.pageLength)\(after)"
+      let page = try await send(.GET, path, as: Transactions.self)
+      transactions += page.transactions
+      guard let next = page.next else { return transactions }
+      after = "&after=\(next)"
+    }
+  }
+
+  func transaction(_ id: TransactionID) async throws -> Transaction {
+    try await send(.GET, "/v1/transactions/\(id)")
+  }
+
+  func line(_ id: OriginalTransactionID) async throws -> Line {
+    try await send(.GET, "/v1/original-transactions/\(id)")
+  }
+
+  /// Says that a consumable was handed out, and hears whether that was the first time.
+  func acknowledgeDelivery(of id: TransactionID, to account: String) async throws -> Bool {
+    try await send(
+      .POST, "/v1/transactions/\(id)/delivery", body: ["account_id": account], as: Delivery.self
+    ).isFirst
+  }
+
+  /// The changes behind a place in the feed; nil: from its beginning.
+  func events(after cursor: String?) async throws -> FeedPage {
+    let place = cursor.map { "&after=\($0)" } ?? ""
+    return try await send(.GET, "/v1/events?limit=\(Self.pageLength)\(place)")
+  }
+
+  // MARK: What administrators ask
+
+  func describe(_ product: ProductID, as description: ProductDescription) async throws {
+    _ = try await send(.PUT, "/v1/products/\(product)", body: description, as: Described.self)
+  }
+
+  // MARK: What Apple sends, and others try to
+
+  var notificationURL: String { baseURL + "/v1/appstore/notifications" }
+
+  /// Posts what may be a notification, as anybody can, and hears the status of the answer.
+  func postNotification(_ body: String) async throws -> UInt {
+    var request = HTTPClientRequest(url: notificationURL)
+    request.method = .POST
+    request.body = .bytes(ByteBuffer(string: body))
+    return try await client.execute(request, timeout: Self.timeout).status.code
+  }
+
+  // MARK: Sending
+
+  private func send<Answer: Decodable>(
+    _ method: HTTPMethod, _ path: String, body: (any Encodable)? = nil,
+    as type: Answer.Type = Answer.self
+  ) async throws -> Answer {
+    var request = HTTPClientRequest(url: baseURL + path)
+    request.method = method
+    request.headers.add(name: "Authorization", value: "Bearer \(key)")
+    if let body {
+      request.headers.add(name: "Content-Type", value: "application/json")
+      request.body = .bytes(ByteBuffer(bytes: try JSONEncoder().encode(body)))
+    }
+    let (status, answer) = try await repeatedly(request)
+    guard (200..<300).contains(status.code) else {
+      throw Failure(
+        description: "\(method) \(path) was answered with \(status.code): "
+          + String(decoding: answer, as: UTF8.self))
+    }
+    return try JSONDecoder().decode(Answer.self, from: answer)
+  }
+
+  /// Sends a request until it is answered: whether one without an answer was heard is not known.
+  private func repeatedly(_ request: HTTPClientRequest) async throws
+    -> (HTTPResponseStatus, Data)
+  {
+    let end = ContinuousClock.now + patience
+    while true {
+      do {
+        let response = try await client.execute(request, timeout: Self.timeout)
+        let body = try await response.body.collect(upTo: Self.answerLimitBytes)
+        guard response.status == .serviceUnavailable, ContinuousClock.now < end else {
+          return (response.status, Data(body.readableBytesView))
+        }
+        try await Task.sleep(for: Self.pause)
+      } catch {
+        guard ContinuousClock.now < end else { throw error }
+        try await Task.sleep(for: Self.pause)
+      }
+    }
+  }
+}
+
+/// What the story sends, and reads of the answers: the interface has more.
+extension TenureClient {
+  struct ReceiptSubmission: Encodable, Sendable {
+    var accountID: String
+    var receiptData: String
+    var transactionID: String?
+    var orderID: String?
+    var restore = false
+
+    enum CodingKeys: String, CodingKey {
+      case accountID = "account_id"
+      case receiptData = "receipt_data"
+      case transactionID = "transaction_id"
+      case orderID = "order_id"
+      case restore
+    }
+  }
+
+  struct SignedSubmission: Encodable, Sendable {
+    var accountID: String
+    var signedTransactions: [String]
+    var signedRenewalInfo: [String]?
+    var orderID: String?
+    var restore = false
+
+    enum CodingKeys: String, CodingKey {
+      case accountID = "account_id"
+      case signedTransactions = "signed_transactions"
+      case signedRenewalInfo = "signed_renewal_info"
+      case orderID = "order_id"
+      case restore
+    }
+  }
+
+  struct Account: Decodable, Sendable {
+    var appAccountToken: UUID
+
+    enum CodingKeys: String, CodingKey {
+      case appAccountToken = "app_account_token"
+    }
+  }
+
+  struct ProductDescription: Encodable {
+    var type: ProductType
+    var entitlements: [String]
+    var group: String?
+    var level: Int?
+    var period: String?
+    var priceMilliunits: Int64
+    var currency: String
+
+    enum CodingKeys: String, CodingKey {
+      case type, entitlements, level, period, currency
+      case group = "subscription_group"
+      case priceMilliunits = "price_milliunits"
+    }
+  }
+
+  struct Submission: Decodable, Sendable {
+    var id: String
+    var status: String
+    var transactions: [Transaction]?
+    var order: Order?
+    var warnings: [String]?
+
+    enum CodingKeys: String, CodingKey {
+      case id = "submission_id"
+      case status, transactions, order, warnings
+    }
+
+    var isPending: Bool { status == "pending" }
+    var newlyOwned: [Transaction] { (transactions ?? []).filter(\.isNewlyOwned) }
+  }
+
+  struct Transaction: Decodable, Sendable {
+    struct Decision: Decodable, Sendable {
+      var rule: Subscriptions.Decision.Rule
+      var because: String
+      var correctedAt: String?
+
+      enum CodingKeys: String, CodingKey {
+        case rule, because
+        case correctedAt = "corrected_at"
+      }
+    }
+
+    var id: TransactionID
+    var productID: ProductID
+    var owner: String?
+    var decision: Decision
+    var isNewlyOwned: Bool
+    var revokedAt: String?
+    var aliases: [TransactionID]
+    /// What the ledger has about it; nil in answers to submissions.
+    var history: [HistoryEntry]?
+
+    enum CodingKeys: String, CodingKey {
+      case id = "transaction_id"
+      case productID = "product_id"
+      case owner = "owner_account_id"
+      case isNewlyOwned = "newly_owned"
+      case revokedAt = "revoked_at"
+      case decision, aliases, history
+    }
+  }
+
+  struct HistoryEntry: Decodable, Sendable {
+    var number: Int
+  }
+
+  struct Order: Decodable, Sendable {
+    var id: String
+    var status: PurchaseOrder.Status
+    var transactionID: TransactionID?
+
+    enum CodingKeys: String, CodingKey {
+      case id = "order_id"
+      case transactionID = "transaction_id"
+      case status
+    }
+  }
+
+  struct Entitlement: Decodable, Sendable {
+    var name: String
+    /// Nil where nothing is bought any more.
+    var productID: ProductID?
+    var expiresAt: String?
+    /// Later than what is paid, in a grace period.
+    var accessEndsAt: String?
+
+    enum CodingKeys: String, CodingKey {
+      case name = "entitlement"
+      case productID = "product_id"
+      case expiresAt = "expires_at"
+      case accessEndsAt = "access_ends_at"
+    }
+  }
+
+  struct FeedPage: Decodable {
+    var events: [Event]
+    var next: String
+  }
+
+  struct Event: Decodable {
+    struct Details: Decodable {
+      var entitlement: Entitlement?
+    }
+
+    var id: String
+    var type: String
+    var account: String?
+    var data: Details
+
+    enum CodingKeys: String, CodingKey {
+      case account = "account_id"
+      case id, type, data
+    }
+  }
+
+  struct Entitlements: Decodable {
+    var entitlements: [Entitlement]
+  }
+
+  struct Transactions: Decodable {
+    var transactions: [Transaction]
+    var next: String?
+  }
+
+  struct Line: Decodable, Sendable {
+    var account: String?
+    var isAutoRenewing: Bool
+
+    enum CodingKeys: String, CodingKey {
+      case account = "account_id"
+      case isAutoRenewing = "auto_renewing"
+    }
+  }
+
+  struct Delivery: Decodable {
+    var isFirst: Bool
+
+    enum CodingKeys: String, CodingKey {
+      case isFirst = "first"
+    }
+  }
+
+  struct Described: Decodable {}
+}

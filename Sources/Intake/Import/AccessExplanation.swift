@@ -1,0 +1,95 @@
+package import LedgerStorage
+package import Subscriptions
+
+/// Says why an account does not have an entitlement, from what the ledger knows.
+package struct AccessExplanation: Sendable {
+  /// So many lines of an account are looked at: whoever has more has other reasons too.
+  private static let mostLines = 20
+
+  package let ledger: Ledger
+  package let terms: AccessTerms
+
+  /// The sentence for an entitlement that is not active.
+  package func sentence(
+    for entitlement: String, of accountID: String, among entitlements: [Entitlement]
+  ) async throws -> String {
+    let products = terms.catalogue.products.filter {
+      $0.entitlements.contains(ExactText(entitlement))
+    }
+    guard !products.isEmpty else { return "No product of the catalogue grants \(entitlement)." }
+    guard let account = try await ledger.account(accountID) else {
+      return "The account was never seen: nothing was imported or submitted for it."
+    }
+    let had = entitlements.first { ExactText($0.name) == ExactText(entitlement) }
+    var best: Reason?
+    for line in try await ledger.lines(of: account.key).prefix(Self.mostLines) {
+      guard let family = try await ledger.family(of: line) else { continue }
+      let reason = reason(
+        family, line, account: account, granting: Set(products.map(\.id)), had: had)
+      if reason.rank < best?.rank ?? .max { best = reason }
+    }
+    return best?.sentence ?? had.map(Self.sentence)
+      ?? "Nothing was imported or submitted for the account."
+  }
+
+  /// Why one line gives nothing; of several lines the one with the lowest rank says most.
+  private struct Reason {
+    var rank: Int
+    var sentence: String
+
+    init(_ rank: Int, _ sentence: String) {
+      self.rank = rank
+      self.sentence = sentence
+    }
+  }
+
+  private func reason(
+    _ family: RecordedFamily, _ line: LineID, account: Account, granting products: Set<ProductID>,
+    had: Entitlement?
+  ) -> Reason {
+    guard !family.rule.charges.isEmpty else {
+      return Reason(0, "\(line) was imported, and Apple has told nothing of it yet.")
+    }
+    guard let latest = family.rule.charges.last(where: { products.contains($0.productID) }) else {
+      let ids = Set(family.rule.charges.map(\.productID)).sorted()
+      if let unknown = ids.first(where: { terms.catalogue[$0] == nil }) {
+        return Reason(6, "Product \(unknown) is not in the catalogue.")
+      }
+      let names = ids.map(\.rawValue).joined(separator: ", ")
+      return Reason(7, "None of the products of \(line) grants it: \(names).")
+    }
+    let transaction = "Transaction \(latest.id.transactionID) of \(line)"
+    guard let decision = family.line.decisions[latest.id]?.decision else {
+      return Reason(7, "\(transaction) is not decided.")
+    }
+    guard let owner = decision.owner else {
+      return Reason(1, "\(transaction) is nobody's: \(family.explanation(of: decision))")
+    }
+    guard owner == account.key else {
+      let name = family.names[owner] ?? "an erased account"
+      return Reason(
+        2, "\(transaction) belongs to “\(name)”: \(family.explanation(of: decision))")
+    }
+    if let revocation = latest.revocation {
+      return Reason(3, "\(transaction) was refunded on \(revocation.at).")
+    }
+    if !terms.grantsAccess(in: latest.id.line.environment, to: account.id) {
+      return Reason(4, "\(transaction) is of the sandbox, which grants this account nothing.")
+    }
+    if let had, had.transactionID == latest.id.transactionID {
+      return Reason(5, Self.sentence(for: had))
+    }
+    return Reason(5, latest.end.map { "\(transaction) expired on \($0)." } ?? "It is over.")
+  }
+
+  /// Why what the account had is not active.
+  private static func sentence(for entitlement: Entitlement) -> String {
+    let transaction = entitlement.transactionID.map { "Transaction \($0)" } ?? "The grant"
+    let end = entitlement.accessEndsAt.map { " on \($0)" } ?? ""
+    return switch entitlement.state {
+    case .revoked: "\(transaction) was refunded or taken back\(end)."
+    case .inBillingRetry: "\(transaction) expired\(end), and Apple is trying to charge."
+    case .expired, .active, .inGracePeriod: "\(transaction) expired\(end)."
+    }
+  }
+}

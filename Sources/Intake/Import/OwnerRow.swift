@@ -1,0 +1,105 @@
+import Foundation
+package import LedgerStorage
+package import Subscriptions
+
+/// A line of what `tenure import` reads and `tenure export owners` writes.
+package enum OwnerRow {
+  package static let columns: [RowFile.Column] = [
+    RowFile.Column("environment"),
+    RowFile.Column("original_transaction_id"),
+    RowFile.Column("account_id", "account"),
+    RowFile.Column("transaction_id", isNeeded: false),
+    RowFile.Column("receipt_data", "receipt", isNeeded: false),
+    RowFile.Column("bundle_id", isNeeded: false),
+  ]
+
+  private static let longestID = 128
+  private static let longestAccountID = 255
+  private static let longestBundleID = 255
+  private static let longestReceipt = 16 * 1024 * 1024
+
+  /// Reads the values of a row.
+  package static func owner(
+    _ values: [String?], asOf moment: Timestamp
+  ) -> Result<ImportedOwner, RowFault> {
+    func fault(_ code: String, _ reason: String) -> Result<ImportedOwner, RowFault> {
+      .failure(RowFault(code: code, reason: reason))
+    }
+    for (column, value) in zip(columns, values) where column.isNeeded && value == nil {
+      return fault("missing_value", "The line has no \(column.names[0]).")
+    }
+    guard let environment = Environment(exactly: (values[0] ?? "").lowercased()) else {
+      return fault(
+        "unknown_environment",
+        "The environment is production or sandbox, and not “\((values[0] ?? "").quotable)”.")
+    }
+    guard let id = values[1], isID(id) else {
+      return fault(
+        "invalid_original_transaction_id",
+        "“\((values[1] ?? "").quotable)” is no original transaction id of Apple's: "
+          + "a spreadsheet may have made a number of it.")
+    }
+    guard let account = values[2], account.utf8.count <= Self.longestAccountID,
+      !account.unicodeScalars.contains(where: { $0.properties.generalCategory == .control })
+    else {
+      return fault(
+        "invalid_account_id",
+        "An account id has at most \(Self.longestAccountID) bytes, and no control characters.")
+    }
+    if let transaction = values[3], !isID(transaction) {
+      return fault(
+        "invalid_transaction_id", "“\(transaction.quotable)” is no transaction id of Apple's.")
+    }
+    if let receipt = values[4], !isReceipt(receipt) {
+      return fault("invalid_receipt", "The receipt is not in base64, or too long.")
+    }
+    if let bundleID = values[5],
+      bundleID.utf8.count > Self.longestBundleID
+        || !bundleID.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+    {
+      return fault("invalid_bundle_id", "“\(bundleID.quotable)” is no bundle id.")
+    }
+    return .success(
+      ImportedOwner(
+        line: LineID(environment, OriginalTransactionID(id)), accountID: account, asOf: moment,
+        bundleID: values[5], transactionID: values[3].map { TransactionID($0) }, receipt: values[4])
+    )
+  }
+
+  /// Digits, as Apple's are; letters and hyphens, for nobody knows what comes.
+  private static func isID(_ text: String) -> Bool {
+    (1...longestID).contains(text.utf8.count)
+      && text.utf8.allSatisfy { byte in
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+          UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "-"):
+          true
+        default: false
+        }
+      }
+  }
+
+  private static func isReceipt(_ text: String) -> Bool {
+    (1...longestReceipt).contains(text.utf8.count)
+      && text.utf8.allSatisfy { byte in
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+          UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "+"), UInt8(ascii: "/"),
+          UInt8(ascii: "="):
+          true
+        default: false
+        }
+      }
+  }
+}
+
+extension String {
+  /// The beginning of a text that somebody sent, fit for a message of one line.
+  package var quotable: String {
+    let start = unicodeScalars.prefix(40).map { scalar in
+      scalar.properties.isWhitespace || scalar.properties.generalCategory == .control
+        ? " " : scalar
+    }
+    return String(String.UnicodeScalarView(start)) + (start.count < unicodeScalars.count ? "…" : "")
+  }
+}

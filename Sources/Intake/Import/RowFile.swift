@@ -1,0 +1,306 @@
+import AppStore
+package import Foundation
+import JSONText
+import Subscriptions
+
+/// A row of a file that somebody moves in with: the values of the wanted columns, as text.
+package struct FileRow: Hashable, Sendable {
+  /// The number of its first line in the file, from 1.
+  package var line: Int
+  /// In the order of the wanted columns; nil for what is missing, or empty and not to be told from
+  /// that.
+  package var values: Result<[String?], RowFault>
+}
+
+/// Why a row, or what it says, can't be used.
+package struct RowFault: Error, Hashable, Sendable {
+  /// For programs.
+  package var code: String
+  /// For people, in a sentence.
+  package var reason: String
+}
+
+/// Why a whole file can't be read.
+package struct FileFault: Error, Hashable, CustomStringConvertible {
+  package let description: String
+}
+
+/// Reads a file of rows from its beginning to its end, with little memory: CSV with a line of names
+/// (RFC 4180), or JSON lines.
+///
+/// Which of the two it is, its first character says: JSON begins with a brace. What is wrong with
+/// one row is that row's fault; the file goes on behind the next line's end.
+package struct RowFile {
+  /// A column with the names that it may have in a file.
+  package struct Column: Sendable {
+    package var names: [String]
+    package var isNeeded: Bool
+    /// Whether an empty value says something else than a missing one: it is an empty text then.
+    package var keepsEmpty: Bool
+
+    package init(_ names: String..., isNeeded: Bool = true, keepsEmpty: Bool = false) {
+      self.names = names
+      self.isNeeded = isNeeded
+      self.keepsEmpty = keepsEmpty
+    }
+
+    /// What a text in the column says; nil: no more than if it were not there.
+    fileprivate func value(_ text: String) -> String? {
+      text.isEmpty && !keepsEmpty ? nil : text
+    }
+  }
+
+  /// A row is no longer than this: receipts of 16 MiB are the longest that are taken.
+  package static let longestRow = 20 * 1024 * 1024
+
+  private static let (quote, comma) = (UInt8(ascii: "\""), UInt8(ascii: ","))
+  private static let (lineFeed, carriageReturn) = (UInt8(ascii: "\n"), UInt8(ascii: "\r"))
+
+  private let columns: [Column]
+  private var bytes: FileBytes
+  /// Where the wanted columns stand; nil: the file is JSON lines.
+  private var positions: [Int?]?
+  private var width = 0
+  /// The number of the line that comes next.
+  private var line = 1
+
+  /// Opens a file and reads the names of its columns.
+  ///
+  /// - Parameters:
+  ///   - bytes: The file.
+  ///   - columns: What is wanted of it.
+  /// - Throws: ``FileFault`` if there is nothing of that in it.
+  package init(_ bytes: FileBytes, columns: [Column]) throws {
+    self.columns = columns
+    self.bytes = bytes
+    try self.bytes.skipByteOrderMark()
+    while let next = try self.bytes.peek(), next == Self.lineFeed || next == Self.carriageReturn {
+      skipLineEnd()
+    }
+    guard let first = try self.bytes.peek() else {
+      throw FileFault(description: "The file is empty.")
+    }
+    guard first != UInt8(ascii: "{") else { return }
+    switch try csvRow() {
+    case .failure(let fault):
+      throw FileFault(description: "The first line can't be read: \(fault.reason)")
+    case .success(let names): try read(names: names ?? [])
+    }
+  }
+
+  /// How far the file was read, in bytes.
+  package var bytesRead: Int { bytes.bytesRead }
+
+  /// Reads the next row; nil at the end.
+  ///
+  /// - Throws: What the file system says.
+  package mutating func next() throws -> FileRow? {
+    while let byte = try bytes.peek() {
+      if byte == Self.lineFeed || byte == Self.carriageReturn {
+        skipLineEnd()
+        continue
+      }
+      let number = line
+      guard let positions else { return FileRow(line: number, values: try jsonRow()) }
+      switch try csvRow() {
+      case .failure(let fault): return FileRow(line: number, values: .failure(fault))
+      case .success(nil): return nil
+      case .success(let fields?):
+        guard fields.count == width else {
+          return FileRow(
+            line: number,
+            values: .failure(
+              .unreadable(
+                "it has \(fields.count == 1 ? "one field" : "\(fields.count) fields"), "
+                  + "the first line names \(width)")))
+        }
+        return FileRow(
+          line: number,
+          values: .success(
+            zip(columns, positions).map { column, position in
+              position.map { fields[$0] }.flatMap { column.value($0) }
+            }))
+      }
+    }
+    return nil
+  }
+
+  // MARK: CSV
+
+  private mutating func read(names: [String]) throws {
+    if names.count == 1,
+      let separator = ";\t|".utf8.first(where: { names[0].utf8.contains($0) })
+    {
+      let word = separator == UInt8(ascii: "\t") ? "tabs" : "“\(Unicode.Scalar(separator))”"
+      throw FileFault(
+        description: "The fields are separated by \(word): separate them by commas.")
+    }
+    let names = names.map { ExactText($0.trimmingCharacters(in: .whitespaces).lowercased()) }
+    positions = try columns.map { column in
+      let wanted = column.names.map(ExactText.init(_:))
+      let found = names.indices.filter { wanted.contains(names[$0]) }
+      guard found.count <= 1 else {
+        throw FileFault(description: "The first line names \(column.names[0]) twice.")
+      }
+      guard !found.isEmpty || !column.isNeeded else {
+        throw FileFault(
+          description: "The first line must name the columns, and does not name "
+            + "\(column.names[0]).")
+      }
+      return found.first
+    }
+    width = names.count
+  }
+
+  /// Reads fields up to the line's end; nil at the file's.
+  private mutating func csvRow() throws -> Result<[String]?, RowFault> {
+    var (fields, field): ([String], [UInt8]) = ([], [])
+    var fault: String?
+    var (isQuoted, wasQuoted, length) = (false, false, 0)
+    func text(_ bytes: [UInt8]) -> String? { String(validating: bytes, as: UTF8.self) }
+    guard try bytes.peek() != nil else { return .success(nil) }
+    while true {
+      let byte = try bytes.next()
+      length += 1
+      if length > Self.longestRow {
+        if fault == nil { fault = "it is longer than \(Self.longestRow) bytes" }
+        isQuoted = false
+        field = []
+      }
+      if isQuoted {
+        guard let byte else {
+          fault = fault ?? "a quote is not closed"
+          break
+        }
+        if byte == Self.quote {
+          if try bytes.peek() == Self.quote {
+            _ = try bytes.next()
+            field.append(Self.quote)
+          } else {
+            (isQuoted, wasQuoted) = (false, true)
+          }
+        } else {
+          if byte == Self.lineFeed { line += 1 }
+          field.append(byte)
+        }
+        continue
+      }
+      switch byte {
+      case Self.comma?, Self.lineFeed?, Self.carriageReturn?, nil:
+        if let text = text(field) {
+          fields.append(text)
+        } else {
+          fault = fault ?? "it is not in UTF-8"
+        }
+        (field, wasQuoted) = ([], false)
+        guard byte != Self.comma else { continue }
+        if byte == Self.carriageReturn, try bytes.peek() == Self.lineFeed { _ = try bytes.next() }
+        line += 1
+        return fault.map { .failure(.unreadable($0)) } ?? .success(fields)
+      case Self.quote? where field.isEmpty && !wasQuoted: isQuoted = true
+      case Self.quote?: fault = fault ?? "there is a quote inside a field without quotes"
+      case let byte?:
+        if wasQuoted { fault = fault ?? "there is text behind a closing quote" }
+        field.append(byte)
+      }
+    }
+    return .failure(.unreadable(fault ?? "it can't be read"))
+  }
+
+  private mutating func skipLineEnd() {
+    guard let byte = try? bytes.next() else { return }
+    if byte == Self.carriageReturn, (try? bytes.peek()) == Self.lineFeed { _ = try? bytes.next() }
+    line += 1
+  }
+
+  // MARK: JSON lines
+
+  private mutating func jsonRow() throws -> Result<[String?], RowFault> {
+    var text: [UInt8] = []
+    var isTooLong = false
+    while let byte = try bytes.next(), byte != Self.lineFeed {
+      if text.count < Self.longestRow { text.append(byte) } else { isTooLong = true }
+    }
+    line += 1
+    guard !isTooLong else {
+      return .failure(.unreadable("it is longer than \(Self.longestRow) bytes"))
+    }
+    let value: JSONValue
+    do {
+      value = try JSONValue(parsing: text)
+    } catch {
+      return .failure(.unreadable("it is no JSON and \(error)"))
+    }
+    guard case .object = value else {
+      return .failure(.unreadable("it is JSON, but no object"))
+    }
+    var values: [String?] = []
+    for column in columns {
+      var found: String?
+      for name in column.names {
+        switch value[name] {
+        case .string(let text)?: found = column.value(text)
+        case .integer(let number)?: found = "\(number)"
+        case .bool(let flag)?: found = "\(flag)"
+        case .null?:
+          found = column.value("")
+          continue
+        case nil: continue
+        default: return .failure(.unreadable("\(name) is neither text nor a number"))
+        }
+        break
+      }
+      values.append(found)
+    }
+    return .success(values)
+  }
+}
+
+extension RowFault {
+  package static func unreadable(_ why: String) -> RowFault {
+    RowFault(code: "unreadable", reason: "The line can't be read: \(why).")
+  }
+}
+
+/// The bytes of a file, one after the other, read in large pieces.
+package struct FileBytes {
+  private static let pieceBytes = 1 << 20
+
+  private let file: FileHandle
+  private var piece: [UInt8] = []
+  private var position = 0
+  private var isAtEnd = false
+  /// How many bytes were taken.
+  private(set) var bytesRead = 0
+
+  package init(_ file: FileHandle) { self.file = file }
+
+  /// The next byte, which stays; nil at the end.
+  package mutating func peek() throws -> UInt8? {
+    if position < piece.count { return piece[position] }
+    return try refill() ? piece[position] : nil
+  }
+
+  /// Takes the next byte; nil at the end.
+  package mutating func next() throws -> UInt8? {
+    if position == piece.count, try !refill() { return nil }
+    position += 1
+    bytesRead += 1
+    return piece[position - 1]
+  }
+
+  package mutating func skipByteOrderMark() throws {
+    guard try peek() != nil, piece.starts(with: [0xEF, 0xBB, 0xBF]) else { return }
+    for _ in 0..<3 { _ = try next() }
+  }
+
+  private mutating func refill() throws -> Bool {
+    guard !isAtEnd, let data = try file.read(upToCount: Self.pieceBytes), !data.isEmpty else {
+      isAtEnd = true
+      return false
+    }
+    piece = Array(data)
+    position = 0
+    return true
+  }
+}

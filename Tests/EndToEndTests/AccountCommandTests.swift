@@ -1,0 +1,160 @@
+import Foundation
+import LedgerStorage
+import Postgres
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import Development
+@testable import tenure
+
+@Suite("tenure account and tenure charge")
+struct AccountCommandTests {
+  private static func run(
+    _ arguments: [String], _ database: ConnectionPool, in directory: URL,
+    settings: [String: String] = [:]
+  ) async throws -> ChildProcess.Outcome {
+    try await ChildProcess.run(
+      try TenureProgram.executable, arguments,
+      environment: ["DATABASE_URL": database.uri].merging(settings) { $1 },
+      in: directory)
+  }
+
+  @Test("what is logged is objects, where the settings say so")
+  func logs() async throws {
+    try await withScratchDatabase { database in
+      _ = try await Ledger(database: database).findOrCreateAccount("anna", at: .now)
+      try await withTemporaryDirectory { directory in
+        let settings = ["TENURE_LOG_FORMAT": "json", "TENURE_LOG_LEVEL": "debug"]
+        for (arguments, status) in [
+          (["account", "grant", "anna", "gold"], Int32(0)), (["charge", "release", "1"], 1),
+        ] {
+          let outcome = try await Self.run(
+            arguments + ["--reason", "asked"], database, in: directory, settings: settings)
+          #expect(outcome.status == status, "\(outcome.errors)")
+          var lines = outcome.errors.split(separator: "\n")
+          // Whoever ran it is told in words why it failed.
+          if status != 0 { lines.removeLast() }
+          #expect(!lines.isEmpty)
+          for line in lines {
+            let object = try? JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any]
+            #expect(object?["message"] != nil, "\(line)")
+          }
+        }
+      }
+    }
+  }
+
+  @Test("merge says what goes over, and once more that nothing is left to")
+  func merges() async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      for account in ["guest", "anna"] {
+        _ = try await ledger.findOrCreateAccount(account, at: .now)
+      }
+      try await withTemporaryDirectory { directory in
+        let merge = ["account", "merge", "guest", "--into", "anna", "--reason", "It is she."]
+        let outcome = try await Self.run(merge, database, in: directory)
+        #expect(outcome.status == 0, "\(outcome.errors)")
+        #expect(outcome.output.hasPrefix("merged   guest\ninto     anna\ncharges  0\n"))
+        let again = try await Self.run(merge, database, in: directory)
+        #expect(again.status == 0, "\(again.errors)")
+        #expect(again.output.hasPrefix("merged   guest\ninto     anna\nIt was merged before"))
+        #expect(try await ledger.administratorActs(limit: 10).map(\.action) == ["merge_account"])
+      }
+    }
+  }
+
+  @Test("export writes all that is known of an account as JSON, and that is recorded")
+  func exports() async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      _ = try await ledger.findOrCreateAccount("..", at: .now)
+      try await withTemporaryDirectory { directory in
+        func run(_ account: String) async throws -> ChildProcess.Outcome {
+          try await Self.run(
+            ["account", "export", account, "--reason", "asked"], database, in: directory)
+        }
+        let outcome = try await run("..")
+        #expect(outcome.status == 0, "\(outcome.errors)")
+        let document =
+          try JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [String: Any]
+        #expect((document?["account"] as? [String: Any])?["account_id"] as? String == "..")
+        #expect((document?["lines"] as? [Any])?.isEmpty == true)
+        let acts = try await ledger.administratorActs(limit: 10)
+        #expect(acts.map(\.action) == ["export_account"])
+        #expect(acts.map(\.reason) == ["asked"])
+
+        let unknown = try await run("nobody")
+        #expect(unknown.status != 0)
+        #expect(unknown.output.isEmpty)
+        #expect(unknown.errors.contains("nobody was never seen"), "\(unknown.errors)")
+      }
+    }
+  }
+
+  @Test("grant gives an entitlement, once, and revoke takes it back")
+  func grants() async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      _ = try await ledger.findOrCreateAccount("anna", at: .now)
+      try await withTemporaryDirectory { directory in
+        let id = UUID().uuidString.lowercased()
+        let grant = ["account", "grant", "anna", "gold", "--id", id, "--reason", "She asked."]
+        let given = try await Self.run(grant, database, in: directory)
+        #expect(given.status == 0, "\(given.errors)")
+        #expect(given.output == "grant  \(id)\n")
+        #expect(try await Self.run(grant, database, in: directory).output.contains("given before"))
+        #expect(try await ledger.holdings(of: "anna").grants.map { $0.revokedAt == nil } == [true])
+        let revoke = ["account", "revoke", id, "--reason", "By mistake."]
+        let revoked = try await Self.run(revoke, database, in: directory)
+        #expect(revoked.status == 0, "\(revoked.errors)")
+        #expect(try await ledger.holdings(of: "anna").grants.map { $0.revokedAt == nil } == [false])
+        #expect(
+          try await ledger.administratorActs(limit: 10).map(\.reason)
+            == ["By mistake.", "She asked."])
+      }
+    }
+  }
+
+  @Test("a charge is placed and released, and erase leaves a pseudonym")
+  func chargesAndErasure() async throws {
+    try await withScratchDatabase { database in
+      let ledger = Ledger(database: database)
+      let line = LineID(.production, "1000")
+      let now = Timestamp.now
+      let record = TransactionRecord(
+        key: TransactionKey(line: line, transactionID: "1", productID: "monthly"), asOf: now,
+        purchaseDate: now - .days(1), expiresDate: now + .days(29), revocation: .notRevoked)
+      let terms = AccessTerms(catalogue: Catalogue([]))
+      _ = try await ledger.record([.transaction(record)], polledAs: "p", at: now, terms: terms)
+      func owner() async throws -> AccountKey? {
+        guard let name = try await ledger.exportCharges(after: nil).rows.first?.accountID else {
+          return nil
+        }
+        return try await ledger.account(name)?.key
+      }
+      _ = try await ledger.findOrCreateAccount("anna", at: now)
+      let anna = try await ledger.account("anna")?.key
+      try await withTemporaryDirectory { directory in
+        let place = ["charge", "place", "1", "--account", "anna", "--reason", "It is hers."]
+        let placed = try await Self.run(place, database, in: directory)
+        #expect(placed.status == 0, "\(placed.errors)")
+        #expect(placed.output == "owner  anna\n")
+        #expect(try await owner() == anna)
+        let erased = try await Self.run(
+          ["account", "erase", "anna", "--reason", "She wants to."], database, in: directory)
+        #expect(erased.status == 0, "\(erased.errors)")
+        #expect(erased.output.hasPrefix("pseudonym    "))
+        #expect(try await ledger.account("anna") == nil)
+        #expect(try await owner() == anna)
+        let released = try await Self.run(
+          ["charge", "release", "1", "--reason", "Nobody's now."], database, in: directory)
+        #expect(released.status == 0, "\(released.errors)")
+        #expect(released.output == "owner  nobody, until somebody claims it\n")
+        #expect(try await owner() == nil)
+        #expect(try await ledger.audit().differences == [])
+      }
+    }
+  }
+}

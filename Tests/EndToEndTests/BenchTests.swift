@@ -1,0 +1,220 @@
+import Foundation
+import Logging
+import Postgres
+import ScratchDatabases
+import Testing
+
+@testable import Development
+@testable import tenure
+
+@Suite("The benchmarks' limits")
+struct BenchTests {
+  @Test("the bare statements leave the rows of a submission")
+  func bareStatementsAreThoseOfASubmission() async throws {
+    let real = try await withScratchDatabase { database in
+      _ = try await SampleLedger(submissions: 2, in: database)
+      return try await contents(of: database)
+    }
+    let bare = try await withScratchDatabase { database in
+      let submission = BareSubmission(database: database, appStore: PreparedAppStore())
+      for sample in try await SampleLedger.prepare(2, in: database) {
+        try await submission.perform(sample)
+      }
+      return try await contents(of: database)
+    }
+    expect(bare, toBeLike: real)
+  }
+
+  @Test("copied rows are what the programs would have written")
+  func copiedRows() async throws {
+    let real = try await withScratchDatabase { database in
+      let shop = try await SampleShop(database: database)
+      for index in 1...3 { _ = try await shop.subscribe(SampleCustomer(index)) }
+      return try await contents(of: database)
+    }
+    let copied = try await withScratchDatabase { database in
+      let shop = try await SampleShop(database: database)
+      let moment = try await CopiedRows.Moment.now(in: database)
+      let marks = try await shop.subscribe(SampleCustomer(1))
+      let rows = try await CopiedRows(since: moment, marks: marks, in: database)
+      // Both ways of writing them; and what is there already is written once more.
+      try await database.batch(rows.insert(SampleCustomer.numbers(2...2)))
+      for index in [2, 3] { try await database.batch(rows.upsert(SampleCustomer(index).number)) }
+      // What has no other key than its number is there twice.
+      for (table, key) in [
+        ("event", "event_id"), ("movement_change", "change_id"), ("charge_change", "change_id"),
+      ] {
+        try await database.execute(
+          """
+          DELETE FROM tenure.\(unescaped: table) WHERE \(unescaped: key) IN (
+            SELECT \(unescaped: key) FROM tenure.\(unescaped: table)
+            ORDER BY 1 DESC LIMIT \(rows.count(in: table)))
+          """)
+      }
+      return try await contents(of: database)
+    }
+    expect(copied, toBeLike: real)
+  }
+
+  @Test("reads are answered over HTTP both ways, and asked of PostgreSQL")
+  func reads() async throws {
+    try await withBenchDatabase { database, directory in
+      let accounts = SampleAccounts(count: 200)
+      try await accounts.fill(database, logger: Self.quiet)
+      let results = try await ReadBenchmark(
+        database: database, accounts: accounts, seconds: 1, rounds: 1, directory: directory,
+        logger: Self.quiet, executable: TenureProgram.executable
+      ).run()
+      #expect(results.map(\.goal) == [1, 0.45])
+      #expect(results.allSatisfy { $0.ratio > 0 && $0.p99Milliseconds ?? 0 > 0 })
+      #expect(results[0].memory ?? 0 > 0)
+    }
+  }
+
+  @Test("reads of many accounts are compared with the same reads of few")
+  func growth() async throws {
+    try await withBenchDatabase { many, directory in
+      try await withBenchDatabase { few, _ in
+        let results = try await GrowthBenchmark(
+          many: .init(database: many, accounts: SampleAccounts(count: 200)),
+          few: .init(database: few, accounts: SampleAccounts(count: 2)),
+          seconds: 1, rounds: 1, directory: directory, logger: Self.quiet,
+          executable: TenureProgram.executable
+        ).run()
+        #expect(results.map(\.goal) == [0.85, 0.85])
+        #expect(results.allSatisfy { $0.ratio > 0 })
+        #expect(results.allSatisfy { $0.limitName == "the same reads where there are 2" })
+      }
+    }
+  }
+
+  @Test("signed data are measured without a database, and all of them are accepted")
+  func signatures() async throws {
+    let results = try await SignatureBenchmark(seconds: 1, rounds: 1, logger: Self.quiet).run()
+    #expect(results.map(\.goal) == [0.5, nil, 0.5, nil])
+    #expect(results.allSatisfy { $0.ratio > 0 })
+  }
+
+  @Test("jobs are done by a worker and by pgbench, and all of them really are")
+  func jobs() async throws {
+    try await withBenchDatabase { database, directory in
+      let result = try await JobBenchmark(
+        database: database, seconds: 0, rounds: 1, warmUp: 40, directory: directory,
+        logger: Self.quiet
+      ).run()
+      #expect(result.goal == 0.8)
+      #expect(result.ratio > 0)
+    }
+  }
+
+  @Test("subscriptions that have ended are planned and polled, and their renewals recorded")
+  func polling() async throws {
+    try await withBenchDatabase { database, _ in
+      let results = try await PollingBenchmark(
+        database: database, subscriptions: 60, polls: 20, logger: Self.quiet
+      ).run()
+      #expect(results.count == 2)
+      #expect(results.allSatisfy { $0.ratio > 0 })
+      try await database.withPool { pool in
+        let renewals: SQL = """
+          SELECT count(*) FROM tenure.store_transaction AS t
+          JOIN tenure.history_revision USING (environment, original_transaction_id)
+          WHERE t.kind = 'renewal' AND t.owner_account_key IS NOT NULL
+          """
+        // The first one's, those that were polled, and the copies of the first one's.
+        let count = try await pool.query(renewals).decodeOnly(Int.self)
+        #expect(count >= 41)
+      }
+    }
+  }
+
+  @Test("a large ledger is filled with copied lives, and every report and page on it is answered")
+  func reports() async throws {
+    try await withBenchDatabase { database, directory in
+      let (results, answers) = try await ReportsBenchmark(
+        database: database, subscriptions: 50, seconds: 0, rounds: 1, directory: directory,
+        logger: Self.quiet, executable: TenureProgram.executable
+      ).run()
+      #expect(results.isEmpty)
+      #expect(answers.compactMap { answer in answer.fault.map { "\(answer.name): \($0)" } } == [])
+      #expect(answers.contains { $0.name == "page revenue, three years" })
+      #expect(answers.contains { $0.name == "search by transaction id" })
+      #expect(answers.contains { $0.name.hasPrefix("page active: ") })
+      try await database.withPool { pool in
+        let (customers, lonely, charges) =
+          try await pool.query(
+            """
+            SELECT (SELECT count(*) FROM tenure.account WHERE account_id NOT LIKE '%-2'),
+              (SELECT count(*) FROM tenure.account AS a WHERE NOT EXISTS (
+                SELECT FROM tenure.store_transaction
+                WHERE original_transaction_id = '30000' || left(a.account_id, 10))),
+              (SELECT count(*) FROM tenure.movement
+                WHERE kind = 'charged' AND known_until = 'infinity')
+            """
+          ).decodeFirst(Int.self, Int.self, Int.self) ?? (0, 0, 0)
+        #expect(customers == 50)
+        #expect(lonely == 0)
+        let summed = try await pool.query(
+          "SELECT sum(number)::bigint FROM tenure.movement_day WHERE kind = 'charged'"
+        ).decodeOnly(Int.self)
+        #expect(summed == charges)
+      }
+    }
+  }
+
+  private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+
+  /// Runs a body with a database as the benchmarks make it.
+  private func withBenchDatabase(
+    _ body: (BenchDatabase, _ directory: URL) async throws -> Void
+  ) async throws {
+    try await withTemporaryDirectory { directory in
+      let database = try await BenchDatabase.create(
+        url: nil, in: directory, logger: Self.quiet)
+      do {
+        try await body(database, directory)
+        await database.remove()
+      } catch {
+        await database.remove()
+        throw error
+      }
+    }
+  }
+
+  /// What is in a table: which columns are filled in each row, and how many bytes there are.
+  private struct Contents: Sendable {
+    var rows: [String]
+    var bytes: Int
+  }
+
+  private func expect(_ made: [String: Contents], toBeLike real: [String: Contents]) {
+    #expect(real.keys.sorted() == made.keys.sorted())
+    #expect(real["ledger_entry"]?.rows.isEmpty == false)
+    for (table, real) in real.sorted(by: { $0.key < $1.key }) {
+      let made = made[table] ?? Contents(rows: [], bytes: 0)
+      #expect(made.rows == real.rows, "\(table)")
+      // Made-up values are about as long as real ones.
+      let range = Double(real.bytes) * 0.8...Double(real.bytes) * 1.2
+      #expect(range.contains(Double(made.bytes)), "\(table): \(made.bytes) of \(real.bytes)")
+    }
+  }
+
+  private func contents(of database: ConnectionPool) async throws -> [String: Contents] {
+    let tables = try await database.query(
+      "SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'tenure'"
+    ).decode(String.self)
+    var contents: [String: Contents] = [:]
+    for table in tables {
+      let rows = try await database.query(
+        """
+        SELECT array_to_string(ARRAY(
+          SELECT jsonb_object_keys(jsonb_strip_nulls(to_jsonb(t))) ORDER BY 1), ' '),
+          octet_length(t::text)
+        FROM tenure.\(unescaped: table) AS t ORDER BY 1
+        """
+      ).decode(String.self, Int.self)
+      contents[table] = Contents(rows: rows.map(\.0), bytes: rows.map(\.1).reduce(0, +))
+    }
+    return contents
+  }
+}

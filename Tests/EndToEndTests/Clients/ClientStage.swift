@@ -1,0 +1,89 @@
+import AppStore
+import AppStoreSimulator
+import AsyncHTTPClient
+import Foundation
+import LedgerStorage
+import Logging
+import ScratchDatabases
+import Secrets
+import ServiceLifecycle
+import Subscriptions
+
+@testable import BackgroundJobs
+@testable import Bootstrap
+@testable import Development
+@testable import tenure
+
+/// What a client is given: a server with a worker, what a customer has bought, and some webhooks.
+struct ClientStage: Encodable, Sendable {
+  var url: String
+  var key: String
+  var timeoutSeconds = 3
+  /// As StoreKit 2 gives it to the app, and as the first StoreKit does.
+  var signed: String
+  var receipt: String
+  /// A webhook, its secret, and signatures that may be its own.
+  var body = #"{"id":"81241","type":"entitlement.granted"}"#
+  var secret = "the receiver's own secret"
+  var headers: [String: String]
+  var transactionID: String
+
+  private static let key = "app-secret-for-trying"
+
+  /// Serves as long as `body` runs, while Apple does not answer the first questions.
+  static func serving(
+    _ body: @Sendable @escaping (ClientStage) async throws -> Void
+  ) async throws {
+    let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+    try await SimulatedApple.serving(from: .now) { apple in
+      try await withScratchDatabase { database in
+        try await withHTTPClient { client in
+          let flags = apple.settings.merging(["TENURE_API_KEYS": "shop:app:\(key)"]) { $1 }
+          let settings = try Settings(await SettingSource(flags: flags, environment: [:]))
+          let assembly = try await Assembly(
+            database: database, settings: settings,
+            transport: HTTPClientTransport(client: client), logger: quiet)
+          try await Crowd.describeProducts(to: assembly.ledger)
+          let server = DemoServer(api: assembly.api(keys: try settings.apiKeys()), port: 0)
+          let group = ServiceGroup(
+            services: [server, CatalogueRefresh(catalogue: assembly.catalogue)]
+              + assembly.worker(), logger: quiet)
+          try await withThrowingTaskGroup(of: Void.self) { tasks in
+            tasks.addTask { try await group.run() }
+            do {
+              let port = try await server.port
+              try await body(try ClientStage(apple.simulation, port: port))
+            } catch {
+              await group.triggerGracefulShutdown()
+              throw error
+            }
+            await group.triggerGracefulShutdown()
+            try await tasks.waitForAll()
+          }
+        }
+      }
+    }
+  }
+
+  private init(_ simulation: AppStoreSimulation, port: Int) throws {
+    let (appleID, phone) = (AppleID("petra@example.com"), DeviceID("phone"))
+    try simulation.addAppleID(appleID)
+    try simulation.addDevice(phone, appleID: appleID)
+    let charge = try simulation.buy("monthly", on: phone)
+    simulation.setFaults { $0.next = [.unavailable, .unavailable] }
+    url = "http://127.0.0.1:\(port)"
+    key = Self.key
+    transactionID = charge.transactionID.rawValue
+    signed = try simulation.signedTransaction(of: charge.transactionID)
+    receipt = try simulation.receipt(on: phone)
+    let bytes = Array(body.utf8)
+    let old = Timestamp.now - .minutes(6)
+    let secrets = [Secret(secret)]
+    headers = [
+      "as it came": WebhookSignature.value(of: bytes, secrets: secrets, at: .now),
+      "too old": WebhookSignature.value(of: bytes, secrets: secrets, at: old),
+      "of another body": WebhookSignature.value(of: bytes + [32], secrets: secrets, at: .now),
+      "of another sender": WebhookSignature.value(of: bytes, secrets: ["guessed"], at: .now),
+    ]
+  }
+}

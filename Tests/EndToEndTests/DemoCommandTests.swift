@@ -1,0 +1,65 @@
+import Foundation
+import Testing
+
+@testable import Development
+@testable import tenure
+
+@Suite("tenure demo")
+struct DemoCommandTests {
+  /// How long the story may take to be told.
+  private static let limit: Duration = .seconds(300)
+
+  @Test("tells its story, in which everything comes out as it should, and leaves nothing")
+  func story() async throws {
+    try await withTemporaryDirectory { directory in
+      let outcome = try await ChildProcess.run(
+        try TenureProgram.executable, ["demo", "--exit", "--port", "0", "--customers", "5"],
+        environment: Self.temporaryFiles(in: directory), in: directory)
+      #expect(outcome.status == 0, "\(outcome.errors.suffix(2000)) \(outcome.output)")
+      let counts = try #require(outcome.output.firstMatch(of: /(\d+) of (\d+) outcomes/))
+      #expect(counts.1 == counts.2)
+      #expect(outcome.output.contains(/has 0 differences from what is true/))
+      #expect(outcome.output.contains(/: \d+ entries, 0 differences/))
+      #expect(outcome.output.contains("5 customers live through 12 months"))
+      #expect(try Self.leftovers(in: directory).isEmpty)
+    }
+  }
+
+  /// In this one of the demos that are stopped somebody has looked at everything before.
+  private static let visited = (SIGINT, "Ctrl-C ends it")
+
+  @Test(
+    "leaves nothing when it is told to stop, in the middle of its story or when it stays up",
+    arguments: [(SIGINT, "✓"), visited, (SIGTERM, "curl ")])
+  func stops(on signal: Int32, after text: String) async throws {
+    try await withTemporaryDirectory { directory in
+      let demo = try ChildProcess(
+        try TenureProgram.executable, ["demo", "--port", "0", "--customers", "0"],
+        environment: Self.temporaryFiles(in: directory), in: directory)
+      let end = ContinuousClock.now + Self.limit
+      while !demo.output.contains(text), ContinuousClock.now < end {
+        try await Task.sleep(for: .milliseconds(50))
+      }
+      #expect(demo.isRunning, "\(demo.errors)")
+      if (signal, text) == Self.visited { try await DemoVisit(demo.output).visit() }
+      kill(demo.processID, signal)
+      while demo.isRunning, ContinuousClock.now < end {
+        try await Task.sleep(for: .milliseconds(50))
+      }
+      #expect(!demo.isRunning)
+      await demo.kill()
+      #expect(try Self.leftovers(in: directory).isEmpty)
+    }
+  }
+
+  private static func temporaryFiles(in directory: URL) -> [String: String] {
+    ["TMPDIR": directory.path(percentEncoded: false)]
+  }
+
+  /// What is in a directory beside the files of the program's output.
+  private static func leftovers(in directory: URL) throws -> [String] {
+    try FileManager.default
+      .contentsOfDirectory(atPath: directory.path(percentEncoded: false))
+      .filter { !$0.hasSuffix(".out") && !$0.hasSuffix(".err") }
+  }
+}

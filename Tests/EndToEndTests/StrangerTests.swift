@@ -1,0 +1,180 @@
+import AsyncHTTPClient
+import Foundation
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+import ScratchDatabases
+import Synchronization
+import Testing
+
+@testable import AdminSite
+@testable import Development
+@testable import tenure
+
+/// What strangers can do to the real program without a key.
+@Suite("Strangers")
+struct StrangerTests {
+  private static let mebibyte = 1024 * 1024
+
+  /// Opens connections that send something each and receive nothing.
+  private static func open(
+    _ count: Int, to port: Int, sending bytes: ByteBuffer
+  ) async throws -> [any Channel] {
+    var channels: [any Channel] = []
+    for _ in 0..<count {
+      let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+        .channelOption(.autoRead, value: false).connect(host: "127.0.0.1", port: port).get()
+      channel.writeAndFlush(bytes, promise: nil)
+      channels.append(channel)
+    }
+    return channels
+  }
+
+  /// Runs a body with a server and its port.
+  private static func withServer(
+    _ body: @Sendable (ServeProcess, Int) async throws -> Void
+  ) async throws {
+    try await withScratchDatabase { database in
+      try await withTemporaryDirectory { directory in
+        try await ServeProcess.run(
+          try TenureProgram.executable, databaseURL: database.uri, in: directory
+        ) { server in
+          try await body(server, try #require(URL(string: server.url)?.port))
+        }
+      }
+    }
+  }
+
+  /// The start of a notification of some length.
+  private static func head(length: Int) -> ByteBuffer {
+    ByteBuffer(
+      string: "POST /v1/appstore/notifications HTTP/1.1\r\nHost: a\r\n"
+        + "Content-Length: \(length)\r\n\r\n")
+  }
+
+  @Test func `slow bodies and readers that never read leave the server small`() async throws {
+    try await Self.withServer { server, port in
+      var body = Self.head(length: Self.mebibyte)
+      body.writeRepeatingByte(UInt8(ascii: " "), count: Self.mebibyte - 200)
+      let requests = ByteBuffer(
+        string: String(
+          repeating: "GET /openapi.yaml HTTP/1.1\r\nHost: a\r\n\r\n", count: 4000))
+      let field = "GET / HTTP/1.1\r\nA: " + String(repeating: "a", count: 15_000)
+      let channels =
+        try await Self.open(100, to: port, sending: ByteBuffer(string: field))
+        + (try await Self.open(200, to: port, sending: body))
+        + (try await Self.open(100, to: port, sending: requests))
+      for _ in 0..<5 {
+        try await Task.sleep(for: .milliseconds(200))
+        #expect(try await server.get("/healthz").status == 200)
+        #expect(try await server.get("/v1/accounts/anna/entitlements").status == 200)
+        // The slow bodies would fill what notifications share: the oldest make room.
+        var request = HTTPClientRequest(url: server.url + "/v1/appstore/notifications")
+        request.method = .POST
+        request.body = .bytes(ByteBuffer(string: "{}"))
+        let answer = try await HTTPClient.shared.execute(request, timeout: .seconds(30))
+        #expect(answer.status == .badRequest)
+        _ = try await answer.body.collect(upTo: 65_536)
+      }
+      if let peak = server.peakMemory { #expect(peak < 200 * Self.mebibyte, "\(peak)") }
+      for channel in channels { channel.close(promise: nil) }
+    }
+  }
+
+  private final class Count: Sendable {
+    private let value = Atomic(0)
+
+    var current: Int { value.load(ordering: .relaxed) }
+
+    func add() { value.add(1, ordering: .relaxed) }
+  }
+
+  /// Sends a request again as soon as it is answered, until it is cancelled.
+  private static func flood(
+    _ port: Int, from sender: Int, with request: ByteBuffer, answers: Count
+  ) async {
+    var bootstrap = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+    // Elsewhere only the first address of the loopback network can be used.
+    #if os(Linux)
+      guard let address = try? SocketAddress(ipAddress: "127.0.0.\(sender + 2)", port: 0) else {
+        return
+      }
+      bootstrap = bootstrap.bind(to: address)
+    #endif
+    while !Task.isCancelled {
+      // The server closes connections that it has no room for.
+      try? await bootstrap.connect(host: "127.0.0.1", port: port) { channel in
+        channel.eventLoop.makeCompletedFuture {
+          try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
+        }
+      }.executeThenClose { inbound, outbound in
+        try await outbound.write(request)
+        for try await _ in inbound {
+          answers.add()
+          try await outbound.write(request)
+        }
+      }
+    }
+  }
+
+  /// The 99th percentile of a thousand reads, one after the other.
+  private static func slowReads(_ server: ServeProcess) async throws -> Duration {
+    var times: [Duration] = []
+    for _ in 0..<1000 {
+      let start = ContinuousClock.now
+      #expect(try await server.get("/v1/accounts/anna/entitlements").status == 200)
+      times.append(ContinuousClock.now - start)
+    }
+    return times.sorted()[990]
+  }
+
+  /// The least of some measurements: other tests share the cores.
+  private static func quietReads(_ server: ServeProcess) async throws -> Duration {
+    var least = Duration.seconds(60)
+    for _ in 0..<3 { least = min(least, try await slowReads(server)) }
+    return least
+  }
+
+  /// Measures reads before, during and after a flood.
+  private static func readsInFlood(
+    _ server: ServeProcess, _ port: Int
+  ) async throws -> (quiet: Duration, flooded: Duration) {
+    let text = "[" + String(repeating: #"{"a":1,"b":1},"#, count: 70_000) + "0]"
+    var request = head(length: text.utf8.count)
+    request.writeString(text)
+    let body = request
+    let answers = Count()
+    let quiet = try await quietReads(server)
+    let flooded = try await withThrowingTaskGroup(of: Void.self) { group in
+      for sender in 0..<20 {
+        group.addTask { await flood(port, from: sender, with: body, answers: answers) }
+      }
+      // The first refusals are not slowed.
+      let end = ContinuousClock.now + .seconds(60)
+      while answers.current < 140, ContinuousClock.now < end {
+        try await Task.sleep(for: .milliseconds(50))
+      }
+      var least = Duration.seconds(60)
+      for _ in 0..<8 {
+        let before = answers.current
+        let slow = try await slowReads(server)
+        if answers.current > before { least = min(least, slow) }
+        if least <= quiet * 3 { break }
+      }
+      group.cancelAll()
+      return least
+    }
+    return (max(quiet, try await quietReads(server)), flooded)
+  }
+
+  @Test func `a flood of notifications does not make others wait three times as long`()
+    async throws
+  {
+    try await Self.withServer { server, port in
+      _ = try await Self.slowReads(server)
+      var times = try await Self.readsInFlood(server, port)
+      if times.flooded > times.quiet * 3 { times = try await Self.readsInFlood(server, port) }
+      #expect(times.flooded <= times.quiet * 3, "\(times)")
+    }
+  }
+}

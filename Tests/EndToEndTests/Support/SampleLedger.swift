@@ -1,0 +1,47 @@
+import Intake
+import Logging
+import Postgres
+
+@testable import Development
+@testable import Bootstrap
+@testable import tenure
+
+/// A small ledger of submissions that were really taken: what the benchmarks submit.
+struct SampleLedger: Sendable {
+  private static let firstNumber = 5_000_000_000
+  private static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+
+  let samples: [SampleSubmission]
+
+  /// Takes submissions of new customers, of whom every other one has opened an order.
+  ///
+  /// - Parameters:
+  ///   - count: How many.
+  ///   - database: With a schema, and nothing else.
+  /// - Throws: What kept one from being taken.
+  init(submissions count: Int, in database: ConnectionPool) async throws {
+    samples = try await Self.prepare(count, in: database)
+    let settings = try Settings(
+      await SettingSource(
+        flags: ["TENURE_BUNDLE_IDS": SampleSubmission.bundleID], environment: [:]))
+    let intake = try await Assembly(
+      database: database, settings: settings, transport: PreparedAppStore(), logger: Self.quiet
+    ).intake
+    for sample in samples { _ = try await intake.submit(sample.request) }
+  }
+
+  /// Describes the product and opens the orders: everything but the submissions themselves.
+  ///
+  /// - Parameters:
+  ///   - count: How many submissions there will be.
+  ///   - database: With a schema, and nothing else.
+  /// - Returns: What is to be submitted.
+  /// - Throws: `PostgresError`.
+  static func prepare(_ count: Int, in database: ConnectionPool) async throws
+    -> [SampleSubmission]
+  {
+    try await SampleAccounts.describeProduct(in: database)
+    return try await SampleSubmission.prepare(
+      firstNumber..<firstNumber + count, in: database)
+  }
+}

@@ -1,0 +1,41 @@
+import Foundation
+import LedgerStorage
+import Logging
+import ScratchDatabases
+import Subscriptions
+import Testing
+
+@testable import Development
+@testable import tenure
+
+/// What the demo shows of two hundred customers, in small.
+@Suite("A year of subscriptions")
+struct YearTests {
+  @Test("ends with what is true, for every customer")
+  func equalsTheTruth() async throws {
+    let seed = Seed.chosen()
+    print("A year of subscriptions: TENURE_TEST_SEED=\(seed)")
+    let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+    let plan = YearPlan(seed: seed, customers: 12)
+    let comparison = try await withScratchDatabase { database in
+      try await withTemporaryDirectory { directory in
+        let world = YearWorld(plan: plan, logger: quiet)
+        let comparison = try await world.live(in: database, directory: directory)
+        // And its pages can be looked at afterwards, as on its last day.
+        let keys = DemoKeys()
+        try await world.show(database, directory: directory, to: keys) { address in
+          try await DemoVisit.logIn(to: address + "/admin", with: keys.admin)
+          let active = try await DemoVisit.get(
+            address + "/v1/reports/active?format=csv&bucket=month",
+            ("Authorization", "Bearer \(keys.admin)"))
+          let months = active.split(separator: "\r\n").dropFirst()
+          #expect(months.last?.hasPrefix(plan.end.description.prefix(7)) == true, "\(active)")
+        }
+        return comparison
+      }
+    }
+    #expect(comparison.differences == [], "TENURE_TEST_SEED=\(seed)")
+    #expect(comparison.audit.isClean, "TENURE_TEST_SEED=\(seed)")
+    #expect(comparison.charges > plan.customers)
+  }
+}
