@@ -87,7 +87,7 @@ struct AccountCommandTests {
         let unknown = try await run("nobody")
         #expect(unknown.status != 0)
         #expect(unknown.output.isEmpty)
-        #expect(unknown.errors.contains("nobody was never seen"), "\(unknown.errors)")
+        #expect(unknown.errors.contains("Account nobody does not exist"), "\(unknown.errors)")
       }
     }
   }
