@@ -2,16 +2,14 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-/// The inbox: what Apple sends without being asked.
 extension Ledger {
   /// Stores a notification durably, unless it is stored already.
   ///
   /// - Parameters:
-  ///   - new: What arrived.
-  ///   - processAt: When a worker takes it up, unless it is processed before; nil: there is nothing
-  ///     in it to process.
-  /// - Returns: False if it is a repetition.
-  /// - Throws: What the database says.
+  ///   - new: The verified body and the identifiers in it.
+  ///   - processAt: When a worker processes it unless it was processed before; nil if there is
+  ///     nothing to process.
+  /// - Returns: False for a duplicate.
   package func store(_ new: NewNotification, processAt: Timestamp?) async throws -> Bool {
     let outcome = processAt == nil ? NotificationOutcome.nothingToRecord : nil
     if let environment = new.environment { notificationMemory.note(environment) }
@@ -27,7 +25,7 @@ extension Ledger {
       """
     guard let processAt else { return try await database.execute(insert) > 0 }
     let task = Job.Task.processNotification(new.id)
-    // A repetition of what is processed gets no job.
+    // A duplicate of a processed notification gets no job.
     let results = try await database.batch([
       insert,
       """
@@ -41,7 +39,6 @@ extension Ledger {
     return results[0].affectedRows > 0
   }
 
-  /// Finds a notification; nil if there is none of this id.
   package func notification(_ id: String) async throws -> StoredNotification? {
     let rows = try await database.query(
       """
@@ -73,7 +70,7 @@ extension Ledger {
     ).decodeExchanges()
   }
 
-  /// What Apple answered about it, where that is so short that it can be a status alone.
+  /// Apple's short responses about a notification, which may be a status only.
   package func shortAnswers(toNotification id: String) async throws
     -> [(askedAt: Timestamp, answer: [UInt8])]
   {
@@ -85,19 +82,18 @@ extension Ledger {
     ).decode(Timestamp.self, [UInt8].self).map { (askedAt: $0, answer: $1) }
   }
 
-  /// What a verified notification is recorded with.
   package struct VerifiedNotification: Sendable {
     package var id: String
     package var evidence: [Evidence]
-    /// The app that it is about, and the receipt in it, if there is one.
+    /// The notification's app and receipt.
     package var source: LineSource
-    /// When auto-renew is said to have been switched off; used if the evidence bears it out.
+    /// The reported date on which auto-renew was turned off; used if the evidence confirms it.
     package var switchOff: ReportedSwitchOff?
-    /// The exchanges with Apple that the evidence is from; none where Apple signed it.
+    /// The exchanges with Apple that returned the evidence; empty if Apple signed it.
     package var exchanges: [SubmissionExchange]
-    /// What was wrong with it all the same.
+    /// A problem that did not prevent verification.
     package var problem: String?
-    /// The line of the purchase that it asks about, where Apple wants to know what became of one.
+    /// The original transaction of a consumption request.
     package var asksAbout: LineID?
 
     package init(
@@ -115,28 +111,23 @@ extension Ledger {
     }
   }
 
-  /// What processing a notification changed.
+  /// The result of processing a notification.
   package struct ProcessedNotification: Sendable {
     package let outcome: NotificationOutcome
     package let recording: Recording
   }
 
-  /// Records a verified notification: evidence, decisions, holdings, orders, and that it is
-  /// processed, all in one database transaction.
+  /// Records a verified notification's evidence and its consequences, and marks it as processed, in
+  /// one database transaction.
   ///
-  /// The inbox's row is locked first, so that it is done once, however many processes are at it.
+  /// Locks the notification first, so that concurrent processes record it once.
   ///
-  /// - Parameters:
-  ///   - verified: What it says.
-  ///   - now: The recording date.
-  ///   - terms: By what it is judged what accounts may use.
-  /// - Returns: What came of it; nil if it was processed before, by another process.
-  /// - Throws: What the database says.
+  /// - Returns: Nil if another process has processed it.
   package func process(
     _ verified: VerifiedNotification, at now: Timestamp,
     terms: AccessTerms
   ) async throws -> ProcessedNotification? {
-    // Two round trips: everything that is read, then everything that is written.
+    // Two round trips: all reads, then all writes.
     let processed = try await database.withTransaction { transaction -> ProcessedNotification? in
       var (locked, before, _) = try await lock(
         linesOf: verified.evidence, before: NotificationStanding.lock(verified.id),
@@ -169,7 +160,7 @@ extension Ledger {
     return processed
   }
 
-  /// Records that Apple does not vouch for the receipt in a notification.
+  /// Marks a notification as rejected: Apple did not verify its receipt.
   package func rejectNotification(
     _ id: String, because problem: String, exchanges: [SubmissionExchange], at now: Timestamp
   ) async throws {
@@ -178,10 +169,9 @@ extension Ledger {
     }
   }
 
-  /// Records that Apple could not be asked about a notification, and when it will be asked again.
+  /// Postpones a notification that could not be verified with Apple.
   ///
-  /// `worker` has claimed the notification's job; nil: nobody has. Who has looks for its next job
-  /// by itself.
+  /// - Parameter worker: The worker that claimed the job, if any.
   package func postponeNotification(
     _ id: String, until retryAt: Timestamp, because problem: String,
     exchanges: [SubmissionExchange], worker: String?
@@ -197,7 +187,7 @@ extension Ledger {
     }
   }
 
-  /// Changes a notification, unless it was processed meanwhile.
+  /// Updates a notification unless it was processed concurrently.
   private func updateNotification(
     _ id: String, exchanges: [SubmissionExchange], with statements: @Sendable () -> [SQL]
   ) async throws {
@@ -212,7 +202,7 @@ extension Ledger {
 
   // MARK: Statements
 
-  /// Marks a notification as processed, and takes its job out of the queue.
+  /// Marks a notification as processed and deletes its job.
   private static func close(
     _ id: String, as outcome: NotificationOutcome, because problem: String?, at now: Timestamp
   ) -> [SQL] {
@@ -241,12 +231,12 @@ extension Ledger {
   }
 }
 
-/// A notification that is still to be processed, by whoever holds its lock.
+/// A locked notification that is not processed yet.
 private struct NotificationStanding {
-  /// The number of its last exchange; 0 for none.
+  /// The number of its last exchange, or 0.
   var lastExchange: Int
 
-  /// The statements that lock a notification and then read it; ``init(from:)`` reads their results.
+  /// Locks and reads a notification; ``init(from:)`` decodes the results.
   static func lock(_ id: String) -> [SQL] {
     [
       """
@@ -260,7 +250,7 @@ private struct NotificationStanding {
     ]
   }
 
-  /// Nil if there is no such notification, or it is processed.
+  /// Nil if the notification is missing or processed.
   init?(from results: [Rows]) throws {
     guard let isProcessed = try results[0].decodeFirst(Bool.self), !isProcessed else { return nil }
     lastExchange = try results[1].decodeOnly(Int.self)
@@ -268,14 +258,14 @@ private struct NotificationStanding {
 }
 
 extension LockedLines {
-  /// The evidence that a reported date makes once the rest is recorded; nil where it makes none.
+  /// The evidence that a reported date makes once the other evidence is recorded, if any.
   fileprivate func evidence(of report: ReportedSwitchOff) -> Evidence? {
     guard let family = families.first(where: { $0.members[report.line] != nil }) else {
       return nil
     }
     var line = family.line
     let known = evidence.filter { family.members[$0.line] != nil }
-    // The entries are not kept: so their date does not matter.
+    // These entries are discarded, so their date does not matter.
     _ = line.record(known, at: family.lastRecordedAt ?? report.at)
     return line.evidence(of: report)
   }
