@@ -121,12 +121,7 @@ extension Ledger {
     var locked: Set<LineID> = []
     var isAccountLocked = false
     while true {
-      let lines = try await transaction.query(
-        """
-        SELECT environment, original_transaction_id FROM tenure.account_line
-        WHERE account_key = \(account.key)
-        """
-      ).decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) }
+      let lines = try await lines(of: account.key, in: transaction)
       let new = Set(lines).subtracting(locked)
       if !new.isEmpty {
         try await reader.read(new, in: transaction)

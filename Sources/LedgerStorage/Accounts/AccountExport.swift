@@ -5,8 +5,7 @@ package import Subscriptions
 extension Ledger {
   /// The date on which an account was erased, or nil.
   package func erasedAt(_ account: AccountKey) async throws -> Timestamp? {
-    try KnownAccount.accounts(from: await database.query(KnownAccount.select([account])))[account]?
-      .erasedAt
+    try await knownAccounts([account])[account]?.erasedAt
   }
 
   /// Reads orders of an account by ID, after `last`.
