@@ -5,14 +5,20 @@ package import Subscriptions
 extension Submission.Status: PostgresEncodable, PostgresDecodable {}
 
 extension Ledger {
-  /// Stores a submission durably, with the job that will see to it should this process die.
+  /// Stores a submission durably, with the job that decides it if this process dies.
   ///
-  /// What is submitted for an account that was merged into another is the other one's.
+  /// ```swift
+  /// let submission = try await ledger.store(new, retryAt: now + .minutes(1))
+  /// // Verify submission's payload with Apple, then record what Apple returned:
+  /// let answer = try await ledger.record(verified, at: now, terms: terms) { result in
+  ///   Ledger.StoredOutcome(text: json(of: result), order: result.fulfilledOrder, value: result)
+  /// }
+  /// ```
   ///
-  /// - Parameters:
-  ///   - new: What was submitted. The account is created if it is new.
-  ///   - retryAt: When a worker takes over, unless the submission is decided before.
-  /// - Returns: The submission, pending.
+  /// Creates the account if necessary. For a merged account, the submission belongs to the account
+  /// it was merged into.
+  ///
+  /// - Parameter retryAt: When a worker takes over, unless the submission is decided before.
   /// - Throws: ``LedgerError/erasedAccount(_:)``.
   package func store(_ new: NewSubmission, retryAt: Timestamp) async throws -> Submission {
     let account = try await successor(
@@ -36,7 +42,6 @@ extension Ledger {
       problem: nil, outcome: nil)
   }
 
-  /// Finds a submission; nil if there is none of this id.
   package func submission(_ id: UUID) async throws -> Submission? {
     let rows = try await database.query(
       """
@@ -63,7 +68,7 @@ extension Ledger {
       }, outcome: outcome)
   }
 
-  /// The account whose the submissions of an account are: itself, or the one it was merged into.
+  /// The account that a submission belongs to now: follows merges.
   private func successor(of account: AccountKey) async throws -> (key: AccountKey, id: String)? {
     var key = account
     while let known = try await knownAccounts([key])[key] {
@@ -84,7 +89,7 @@ extension Ledger {
     ).decodeExchanges()
   }
 
-  /// What Apple answered about a submission, where that is so short that it can be a status alone.
+  /// Apple's short responses about a submission, which may be a status only.
   package func shortAnswers(to submission: UUID) async throws
     -> [(askedAt: Timestamp, answer: [UInt8])]
   {
@@ -96,21 +101,21 @@ extension Ledger {
     ).decode(Timestamp.self, [UInt8].self).map { (askedAt: $0, answer: $1) }
   }
 
-  /// What a verified submission is recorded with.
+  /// A verified submission to record.
   package struct VerifiedSubmission: Sendable {
     package var submission: Submission
-    /// As what the evidence came.
+    /// How the evidence arrived.
     package var source: EntrySource.Kind
     package var environment: Environment
     package var evidence: [Evidence]
-    /// The app that it is about; nil where that is not known.
+    /// The app, if known.
     package var bundleID: String?
-    /// The transactions that the submission claims, by purchase date.
+    /// The claimed transactions, by purchase date.
     package var selected: [TransactionKey]
     package var exchanges: [SubmissionExchange]
-    /// When to look again for what Apple did not list, or nobody could read; nil: not at all.
+    /// When to verify again for a transaction that Apple did not list or that could not be parsed.
     package var lookAgainAt: Timestamp?
-    /// Who has claimed the submission's job; nil: nobody.
+    /// The worker that claimed the submission's job, if any.
     package var worker: String?
 
     package init(
@@ -131,22 +136,21 @@ extension Ledger {
     }
   }
 
-  /// What recording a submission came to.
+  /// The result of recording a submission.
   package struct RecordedSubmission: Sendable {
     package var recording: Recording
-    /// The result of naming an order; nil if the submission named none.
+    /// Nil if the submission named no order.
     package var namedOrder: NamedOrder?
     /// The order that the submission's charge fulfilled, named or not.
     package var fulfilledOrder: UUID?
 
-    /// The result of naming an order.
     package enum NamedOrder: Hashable, Sendable {
       case unknown
       case matched(PurchaseOrder.NamedOrder)
     }
   }
 
-  /// How the answer to a submission is kept.
+  /// The stored answer to a submission, and the value it was made from.
   package struct StoredOutcome<Value: Sendable>: Sendable {
     package var text: String
     /// The order that the answer shows.
@@ -160,8 +164,7 @@ extension Ledger {
     }
   }
 
-  /// A submission that was recorded, with what its answer shows beside the decisions: as of the
-  /// commit.
+  /// A recorded submission with the rest of its answer, as of the commit.
   package struct AnsweredSubmission<Value: Sendable>: Sendable {
     package let value: Value
     package let holdings: AccountHoldings
@@ -169,19 +172,14 @@ extension Ledger {
   }
 
   /// Records a verified submission: evidence, claims, decisions, holdings, orders and the outcome,
-  /// all in one database transaction.
+  /// in one database transaction.
   ///
-  /// A server and a worker may have verified one submission at the same time. What Apple said is
-  /// evidence either way; but the submission claims once, and keeps the answer that it was verified
-  /// with. A rejection, though, gives way: Apple has vouched for the receipt.
+  /// If a server and a worker verify a submission concurrently, both record Apple's evidence, but
+  /// the submission claims once and keeps its first answer. A rejection is overridden by a
+  /// verification.
   ///
-  /// - Parameters:
-  ///   - verified: What Apple said, and what of it is claimed.
-  ///   - now: The recording date.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - outcome: Makes the stored form of the answer.
-  /// - Returns: What came of it; nil if the submission was verified before, by another process.
-  /// - Throws: What the database says.
+  /// - Parameter outcome: Makes the stored answer.
+  /// - Returns: Nil if another process has verified the submission.
   package func record<Outcome: Sendable>(
     _ verified: VerifiedSubmission, at now: Timestamp,
     terms: AccessTerms,
@@ -190,7 +188,7 @@ extension Ledger {
     do {
       return try await recordOnce(verified, at: now, terms: terms, outcome: outcome)
     } catch is MergedMeanwhile {
-      // As it is read now, it is the other account's; and nothing is merged in a circle.
+      // Read again, it belongs to the other account. Merges never form a cycle.
       guard let submission = try await self.submission(verified.submission.id) else { return nil }
       var verified = verified
       verified.submission = submission
@@ -198,7 +196,7 @@ extension Ledger {
     }
   }
 
-  /// The account of a submission was merged into another since the submission was read.
+  /// The submission's account was merged since the submission was read.
   private struct MergedMeanwhile: Error {}
 
   private func recordOnce<Outcome: Sendable>(
@@ -208,13 +206,13 @@ extension Ledger {
   ) async throws -> AnsweredSubmission<Outcome>? {
     let submission = verified.submission
     let account = submission.account
-    // Two round trips: everything that is read, then everything that is written and answered.
+    // Two round trips: all reads, then all writes and the reads for the answer.
     let (answer, channels, recording) = try await database.withTransaction {
       transaction -> (AnsweredSubmission<Outcome>?, Set<Bell.Channel>, Recording?) in
       let (locked, before, after) = try await lock(
         linesOf: verified.evidence, before: Standing.lock(submission.id),
         after: [OrdersAtHand.lock(for: verified)] + Self.lockClaimant(of: submission)
-          // Behind the account's lock: whoever erases the person has ended then.
+          // After the account's lock, so that a concurrent erasure has ended.
           + [KnownAccount.select([account])],
         in: transaction)
       guard let standing = try Standing(from: before) else {
@@ -223,8 +221,8 @@ extension Ledger {
       }
       let accounts = try KnownAccount.accounts(from: after[after.count - 1])
       guard accounts[account]?.mergedInto == nil else { throw MergedMeanwhile() }
-      // What Apple said of an erased person's purchases is evidence, and nobody's claim; nothing of
-      // it is kept beside that, or told.
+      // Purchases of an erased account are recorded as evidence without a claim; nothing else is
+      // kept or published.
       let isErased = accounts[account].map { $0.erasedAt != nil } ?? false
       let claims = (standing.isOpen || standing.status == .rejected) && !isErased
 
@@ -257,7 +255,7 @@ extension Ledger {
         + Self.insert(exchanges, of: submission, after: standing.lastExchange)
         + ProvisionalGrant.replace([], of: submission, after: standing.attempts, at: now)
       guard claims else {
-        // It may have been stored at the very moment when its account was erased.
+        // It may have been stored while its account was being erased.
         let erasure = isErased ? Self.eraseSubmissions(of: account, at: now) : []
         try await transaction.commit(
           with: statements + [Self.countAttempt(of: submission)] + erasure)
@@ -287,22 +285,14 @@ extension Ledger {
     return answer
   }
 
-  /// Records that Apple, or the check of what Apple said, refuses a submission.
-  ///
-  /// - Parameters:
-  ///   - submission: The submission.
-  ///   - problem: What is wrong with it.
-  ///   - exchanges: What Apple said.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The moment of the decision.
-  /// - Throws: What the database says.
+  /// Records that Apple, or the check of Apple's response, rejected a submission.
   package func reject(
     _ submission: Submission, because problem: SubmissionProblem,
     exchanges: [SubmissionExchange], terms: AccessTerms, at now: Timestamp
   ) async throws {
     try await update(submission, exchanges: exchanges, terms: terms, at: now) { standing, _ in
       guard standing.status == .pending else {
-        // It was verified, and only a transaction that was named was looked for: it stays verified.
+        // Already verified; only a named transaction was looked for.
         return Change([
           """
           UPDATE tenure.submission SET retry_at = NULL, attempts = attempts + 1
@@ -323,19 +313,11 @@ extension Ledger {
     }
   }
 
-  /// Records that Apple could not be asked, and when it will be asked again.
+  /// Records that a submission could not be verified yet, and schedules the next attempt.
   ///
   /// - Parameters:
-  ///   - submission: The submission.
-  ///   - retryAt: When Apple will be asked again.
-  ///   - problem: What happened.
-  ///   - exchanges: What was tried.
-  ///   - provisional: What the submitter is granted until then; it takes the place of what was
-  ///     granted before.
-  ///   - worker: Who has claimed the submission's job; nil: nobody.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The moment of the failure.
-  /// - Throws: What the database says.
+  ///   - provisional: Replaces the submission's provisional grants.
+  ///   - worker: The worker that claimed the submission's job, if any.
   package func postpone(
     _ submission: Submission, until retryAt: Timestamp, because problem: SubmissionProblem,
     exchanges: [SubmissionExchange], provisional: [ProvisionalGrant] = [], worker: String?,
@@ -364,10 +346,10 @@ extension Ledger {
     bell.ring(forJobAt: retryAt, now: now)
   }
 
-  /// What changes of a submission about which Apple is still to be asked.
+  /// The changes to an open submission.
   private struct Change {
     var statements: [SQL]
-    /// What takes the place of what the submission granted provisionally.
+    /// Replaces the submission's provisional grants.
     var grants: [ProvisionalGrant]
 
     init(_ statements: [SQL], grants: [ProvisionalGrant] = []) {
@@ -376,11 +358,10 @@ extension Ledger {
     }
   }
 
-  /// Changes a submission about which Apple is still to be asked, and tells its account what that
-  /// changes of its provisional access.
+  /// Updates an open submission and publishes changes of its provisional access.
   ///
-  /// One that was decided meanwhile stays as it is; what Apple said is kept all the same. One that
-  /// was stored at the very moment when its account was erased is erased with it.
+  /// A submission decided concurrently is left unchanged, but Apple's responses are stored. One
+  /// that was stored while its account was being erased is erased too.
   private func update(
     _ submission: Submission, exchanges: [SubmissionExchange], terms: AccessTerms,
     at now: Timestamp, reading reads: [SQL] = [],
@@ -390,7 +371,7 @@ extension Ledger {
       let lock = Standing.lock(submission.id)
       var results = try await transaction.batch(
         lock + reads + Self.lockClaimant(of: submission)
-          // Behind the account's lock: whoever erases the person has ended then.
+          // After the account's lock, so that a concurrent erasure has ended.
           + [KnownAccount.select([submission.account])])
       let isErased =
         try KnownAccount.accounts(from: results.removeLast())[submission.account]?.erasedAt != nil
@@ -424,8 +405,8 @@ extension Ledger {
 
   // MARK: Statements
 
-  /// The statements that lock and read the submission's account, without what the submission
-  /// granted provisionally; ``claimant(of:from:after:)`` reads the last ones' results.
+  /// Locks and reads the submission's account without the submission's provisional grants, for
+  /// ``claimant(of:from:after:)``.
   private static func lockClaimant(of submission: Submission) -> [SQL] {
     ToldAccount.lock([submission.accountID])
       + ToldAccount.select([submission.accountID], withoutGrantsOf: submission.id)
@@ -438,24 +419,23 @@ extension Ledger {
       [submission.account: submission.accountID],
       from: results.suffix(ToldAccount.statementCount))
     var claimant = accounts[0]
-    // Before the first attempt nothing was granted.
+    // No provisional grants exist before the first attempt.
     claimant.hasChangedGrants = attempts > 0
     return claimant
   }
 
-  /// What may have changed since a submission was read, by whoever else deals with it.
+  /// The state of a locked submission.
   private struct Standing: Sendable {
     var status: Submission.Status
     var retryAt: Timestamp?
-    /// How often Apple was asked; before the first time nothing was granted provisionally.
+    /// Attempts to verify it; no provisional grants exist before the first.
     var attempts: Int
-    /// The number of its last exchange; 0 for none.
+    /// The number of its last exchange, or 0.
     var lastExchange: Int
 
     var isOpen: Bool { Submission.isOpen(status, retryAt: retryAt) }
 
-    /// The statements that lock a submission, so that only one process decides it, and then read
-    /// it; ``init(from:)`` reads their results.
+    /// Locks and reads a submission, for ``init(from:)``.
     static func lock(_ id: UUID) -> [SQL] {
       [
         """
@@ -470,7 +450,7 @@ extension Ledger {
       ]
     }
 
-    /// Nil if there is no such submission.
+    /// Nil if the submission does not exist.
     init?(from results: [Rows]) throws {
       guard
         let (status, retryAt, attempts) = try results[0].decodeFirst(
@@ -490,16 +470,16 @@ extension Ledger {
     """
   }
 
-  /// Ends the submission's job, or gives it back until Apple is to be asked again.
+  /// Deletes the submission's job, or reschedules it to verify again.
   private static func job(of verified: VerifiedSubmission, at now: Timestamp) -> [SQL] {
     let task = Job.Task.verifySubmission(verified.submission.id)
     guard let lookAgainAt = verified.lookAgainAt else { return [Job.delete(task)] }
-    // A rejection has taken the job out of the queue.
+    // A rejection has deleted the job.
     return [
       Job.insert(task, runAt: lookAgainAt, at: now),
       Job.reschedule(
         task, of: verified.worker, at: lookAgainAt,
-        because: "What was submitted is not in Apple's answer, or can't be read."),
+        because: "The submitted transaction is not in Apple's response or can't be parsed."),
     ]
   }
 
@@ -519,7 +499,7 @@ extension Ledger {
 }
 
 extension Ledger.VerifiedSubmission {
-  /// Notes what Apple can be asked about the lines with later.
+  /// Stores the app and receipt, to poll the original transactions with.
   fileprivate func lineSources(in recording: Recording) -> [SQL] {
     let others = recording.families.filter { _, family in
       let latest = family.rule.charges.latestCharge.flatMap { family.line.decisions[$0.id] }
