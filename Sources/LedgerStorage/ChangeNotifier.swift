@@ -20,7 +20,7 @@ package final class Bell: Sendable {
     case rung(Channel)
   }
 
-  /// How often listeners poll; jobs due later need no NOTIFY.
+  /// The poll interval of listeners; jobs due later need no NOTIFY.
   package static let longestSilence: Duration = .seconds(10)
 
   /// Minimum interval between two NOTIFY of a channel: each wakes every listener in the database.

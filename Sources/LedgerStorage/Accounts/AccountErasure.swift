@@ -3,11 +3,9 @@ package import JSONText
 import Postgres
 package import Subscriptions
 
-/// The result of erasing an account.
 package struct Erasure: Hashable, Sendable {
-  /// The account's ID from now on.
   package let pseudonym: String
-  /// Excludes the account from actively auto-renewing on charges dated later.
+  /// The rule gives the account no renewals dated later.
   package let erasedAt: Timestamp
   package fileprivate(set) var removed = Removed()
 

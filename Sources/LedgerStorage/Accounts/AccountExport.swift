@@ -3,7 +3,6 @@ import Postgres
 package import Subscriptions
 
 extension Ledger {
-  /// The date on which an account was erased, or nil.
   package func erasedAt(_ account: AccountKey) async throws -> Timestamp? {
     try await knownAccounts([account])[account]?.erasedAt
   }

@@ -243,13 +243,11 @@ extension Ledger {
   }
 }
 
-/// A submission in a list.
 package struct SubmissionSummary: Hashable, Sendable {
   package let id: UUID
   package let accountID: String
   /// Receipt or signed transactions; nil once the payload was pruned or erased.
   package let kind: EntrySource.Kind?
-  /// The transaction that the app named.
   package let transactionID: TransactionID?
   package let isRestore: Bool
   package let receivedAt: Timestamp
@@ -273,9 +271,8 @@ package struct ToldEvent: Sendable {
   package let data: String
 }
 
-/// How much of the feed was pruned.
 package struct FeedTrimming: Hashable, Sendable {
-  /// When the last pruned event had been stored, by the database's clock; nil if not recorded.
+  /// The storage date of the last pruned event, by the database's clock; nil if not recorded.
   package let storedAt: Timestamp?
 }
 
@@ -331,7 +328,7 @@ extension Ledger {
     }
   }
 
-  /// The extent of the feed's pruning; nil if nothing was pruned.
+  /// Nil if nothing was pruned.
   package func feedTrimming() async throws -> FeedTrimming? {
     let (trimmedTo, storedAt) = try await database.query(
       "SELECT trimmed_to, trimmed_stored_at FROM tenure.feed"

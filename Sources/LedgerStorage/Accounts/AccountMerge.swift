@@ -19,7 +19,7 @@ package struct Merger: Hashable, Sendable {
   }
 }
 
-/// What a merge would move, to show before it is confirmed.
+/// The effects of a merge, to show before it is confirmed.
 package struct MergePreview: Sendable {
   package let charges: Int
   package let orders: Int
@@ -41,10 +41,10 @@ extension Ledger {
   /// Merges an account into another: transfers its charges, orders and grants, with their history.
   ///
   /// An account that owns charges on at most `limit` original transactions is merged in one commit.
-  /// Otherwise the first commit records the action, moves orders and grants, and enqueues a job that
-  /// transfers the charges, some original transactions per commit; each commit publishes what it
-  /// changed to both accounts. From the first commit on, submissions and orders for the merged account go to
-  /// the target. Repeating a merge is a no-op and returns its progress.
+  /// Otherwise the first commit records the action, moves orders and grants, and enqueues a job
+  /// that transfers the charges, some original transactions per commit; each commit publishes what
+  /// it changed to both accounts. From the first commit on, submissions and orders for the merged
+  /// account go to the target. Repeating a merge is a no-op and returns its progress.
   ///
   /// - Parameters:
   ///   - accountID: The account to give up, such as a guest.
@@ -94,7 +94,7 @@ extension Ledger {
     return merger.completedAt != nil
   }
 
-  /// Computes what a merge would move, with the errors of ``merge(_:into:by:terms:at:atOnce:)``.
+  /// Computes the effects of ``merge(_:into:by:terms:at:atOnce:)``, and throws its errors.
   package func previewMerge(
     of accountID: String, into otherID: String, terms: AccessTerms, at now: Timestamp
   ) async throws -> MergePreview {
@@ -297,7 +297,6 @@ extension Ledger {
     return (merger, channels)
   }
 
-  /// The administrator who started a merge, from the audit log.
   private func mergingAdministrator(of account: AccountKey) async throws -> String? {
     try await database.query(
       """
@@ -328,7 +327,6 @@ extension Ledger {
     ).map { TransactionKey(line: LineID($0, $1), transactionID: $2, productID: $3) }
   }
 
-  /// The original transactions on which an account ever owned or claimed a charge.
   func lines(of account: AccountKey, in transaction: Transaction) async throws
     -> [LineID]
   {

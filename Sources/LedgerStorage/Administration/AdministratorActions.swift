@@ -65,7 +65,7 @@ package struct AdministratorAct: Sendable {
   ///
   /// Several actions can match one entry; the latest of them recorded it.
   package func brought(_ entry: LedgerEntry, from source: EntrySource) -> Bool {
-    // Recording dates never decrease within an original transaction, so the entry is not earlier.
+    // Recording dates never decrease within an original transaction, so it can't be earlier.
     guard source.kind == .administrator, actedAt <= entry.recordedAt,
       source.id.map(ExactText.init(_:))
         == ExactText(Administrator(name: administrator).entrySourceID)

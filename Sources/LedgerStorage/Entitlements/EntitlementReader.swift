@@ -43,7 +43,7 @@ package struct EntitlementReader: Sendable {
     return entitlements(of: accountID, holding: held, at: now)
   }
 
-  /// Reads the entitlements of accounts without a task that waits.
+  /// Reads the entitlements of some accounts, with a callback instead of a waiting task.
   ///
   /// - Parameters:
   ///   - accountIDs: At most ``maximumBatch``.

@@ -28,7 +28,6 @@ final class HoldingReader: Sendable {
   /// Accounts per statement at most; larger statements are not faster.
   static let maximumBatch = 200
 
-  /// The accounts that one caller asks for.
   private struct Question: Sendable {
     let accountIDs: [String]
     let completion: Completion

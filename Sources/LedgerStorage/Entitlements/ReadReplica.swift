@@ -11,13 +11,13 @@ import Synchronization
 /// latest poll whose position it has reached. No two clocks are compared, several standbys may
 /// answer in turn, and a standby that is cut off ages like a slow one.
 package final class ReadReplica: Sendable {
-  /// How often the primary and the standby are polled for their log positions.
+  /// Interval of polling the primary and the standby for their log positions.
   private static let interval: Duration = .milliseconds(250)
   /// More than a read takes, and short enough to fall back to the primary afterwards.
   private static let deadline: Duration = .seconds(1)
   /// Connections to the standby at most; reads share them.
   package static let connectionLimit = 2
-  /// How long the URI may lead to a primary before a new pool resolves it again.
+  /// The time for which the URI may lead to a primary before a new pool resolves it again.
   private static let detourLimit: Duration = .seconds(10)
 
   /// The log position that a standby has applied; NULL from a primary.
@@ -122,7 +122,6 @@ package final class ReadReplica: Sendable {
     }
   }
 
-  /// Polls the primary and the standby until cancelled.
   package func run() async {
     while !Task.isCancelled {
       await look()
@@ -207,7 +206,6 @@ struct ReplicaProgress: Sendable {
     self.staleness = staleness
   }
 
-  /// Notes the end of the primary's log.
   mutating func asked(at moment: Instant, end: LogPosition) {
     questions.append(Question(at: moment, end: end))
     // Keep only the last of the questions that are older than the staleness.

@@ -22,7 +22,7 @@ extension Ledger {
     package var body: String
     /// SHA-256 over the preceding hash and this entry, in hexadecimal.
     package var hash: String
-    /// By the database's clock; determines which checkpoints cover the entry.
+    /// Determines which checkpoints cover the entry; by the database's clock.
     package var storedAt: Timestamp
   }
 
@@ -192,14 +192,12 @@ extension Ledger {
     package var accountID: String
     package var receivedAt: Timestamp
     package var isRestore: Bool
-    /// The transaction that the app server named.
     package var transactionID: String?
     package var orderID: UUID?
     package var bundleID: String?
     package var status: String
     package var environment: Environment?
     package var decidedAt: Timestamp?
-    /// Why it was rejected or is still pending.
     package var problem: String?
   }
 
@@ -243,7 +241,6 @@ extension Ledger {
   /// The size of the bodies on a page at most, if it contains more than one.
   package static let exportedBodyBytes = 8 << 20
 
-  /// A notification with its body and outcome.
   package struct ExportedNotification: Hashable, Sendable {
     package var id: String
     package var version: Int

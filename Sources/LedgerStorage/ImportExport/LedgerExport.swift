@@ -17,7 +17,6 @@ extension Ledger {
     /// Nil if unclaimed.
     package var accountID: String?
     package var rule: Decision.Rule
-    /// The order that it fulfilled.
     package var orderID: UUID?
     /// When the app server acknowledged its delivery.
     package var deliveredAt: Timestamp?
@@ -167,7 +166,7 @@ extension Ledger {
     package var revokedAt: Timestamp?
     package var reason: String
     package var recordedAt: Timestamp
-    /// Of a provisional grant: the pending submission and the original transaction.
+    /// The pending submission and original transaction of a provisional grant.
     package var submissionID: UUID?
     package var line: LineID?
   }
@@ -274,7 +273,6 @@ extension Ledger {
       }, next: page.count < Self.exportPage ? nil : page.last?.line)
   }
 
-  /// The apps of original transactions, where known.
   private func bundleIDs(of lines: [LineID]) async throws -> [LineID: String] {
     let found = try await database.query(
       """
@@ -288,7 +286,6 @@ extension Ledger {
       found.map { (LineID($0, $1), $2) }, uniquingKeysWith: { first, _ in first })
   }
 
-  /// The transactions that imports named for original transactions.
   private func importedTransactions(of lines: [LineID]) async throws -> [LineID: TransactionID] {
     let found = try await database.query(
       """

@@ -483,7 +483,6 @@ package struct ImportedOwner: Hashable, Sendable {
   var hasSource: Bool { transactionID != nil || receipt != nil }
 }
 
-/// The result of importing one owner.
 package enum ImportVerdict: Hashable, Sendable {
   /// Recorded, or would be in a dry run.
   case recorded

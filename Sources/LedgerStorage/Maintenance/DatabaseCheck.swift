@@ -9,7 +9,6 @@ package struct DatabaseExamination: Sendable {
   package let version: String
   package let role: String
   package let isSuperuser: Bool
-  /// A standby accepts no writes.
   package let isStandby: Bool
   /// Whether a pooler such as PgBouncer answers: the server process is not the announced one.
   package let isPooled: Bool

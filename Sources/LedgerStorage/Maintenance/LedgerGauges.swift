@@ -17,7 +17,7 @@ package struct LedgerReading: Hashable, Sendable {
 
   /// Contains every queue.
   package var backlogs: [Job.Lane: Backlog] = [:]
-  /// By kind, without kinds that have none.
+  /// Counts by kind; kinds without parked jobs are missing.
   package var parkedJobs: [String: Int] = [:]
   package var waitingSubmissions = 0
   /// Still unclaimed charges, among the latest that arrived unclaimed.

@@ -83,7 +83,6 @@ extension Ledger {
     ).decodeOnly(Timestamp?.self)
   }
 
-  /// The notifications that are not in the inbox.
   package func missingNotifications(among ids: [String]) async throws -> Set<ExactText> {
     guard !ids.isEmpty else { return [] }
     let known = try await database.query(

@@ -5,10 +5,8 @@ package import Subscriptions
 extension Ledger {
   /// Stores a notification durably, unless it is stored already.
   ///
-  /// - Parameters:
-  ///   - new: The verified body and the identifiers in it.
-  ///   - processAt: When a worker processes it unless it was processed before; nil if there is
-  ///     nothing to process.
+  /// - Parameter processAt: When a worker processes it unless it was processed before; nil if there
+  ///   is nothing to process.
   /// - Returns: False for a duplicate.
   package func store(_ new: NewNotification, processAt: Timestamp?) async throws -> Bool {
     let outcome = processAt == nil ? NotificationOutcome.nothingToRecord : nil
@@ -60,7 +58,6 @@ extension Ledger {
       bundleID: bundleID, attempts: attempts, outcome: outcome, problem: problem)
   }
 
-  /// The exchanges with Apple about the receipt in a notification, in order.
   package func exchanges(ofNotification id: String) async throws -> [SubmissionExchange] {
     try await database.query(
       """
@@ -111,7 +108,6 @@ extension Ledger {
     }
   }
 
-  /// The result of processing a notification.
   package struct ProcessedNotification: Sendable {
     package let outcome: NotificationOutcome
     package let recording: Recording
@@ -202,7 +198,6 @@ extension Ledger {
 
   // MARK: Statements
 
-  /// Marks a notification as processed and deletes its job.
   private static func close(
     _ id: String, as outcome: NotificationOutcome, because problem: String?, at now: Timestamp
   ) -> [SQL] {

@@ -1,13 +1,11 @@
 import Postgres
 package import Subscriptions
 
-/// The version of App Store Server Notifications.
 package enum NotificationVersion: Int, Sendable {
   case one = 1
   case two = 2
 }
 
-/// How a notification was received.
 package enum NotificationArrival: String, Sendable {
   /// Posted by Apple.
   case delivered
@@ -73,7 +71,6 @@ package struct StoredNotification: Sendable {
   package let problem: String?
 }
 
-/// The result of processing a notification.
 package enum NotificationOutcome: String, CaseIterable, Sendable {
   case recorded
   /// All of its evidence was known.

@@ -2,7 +2,6 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// An order with its account and the charge that fulfilled it.
 package struct StoredOrder: Hashable, Sendable {
   package let order: PurchaseOrder
   package let accountID: String
@@ -295,7 +294,6 @@ extension Ledger {
     ]
   }
 
-  /// Stores on a transaction which order its charge fulfilled.
   static func set(_ order: UUID?, on transaction: TransactionKey) -> SQL {
     """
     UPDATE tenure.store_transaction SET order_id = \(order)

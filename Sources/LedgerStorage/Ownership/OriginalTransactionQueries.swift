@@ -88,7 +88,6 @@ extension Ledger {
     ).decode(Environment.self)
   }
 
-  /// The entries of an original transaction, in order.
   func entries(of line: LineID, in transaction: Transaction) async throws -> [StoredEntry] {
     try await transaction.query(StoredEntry.select(line)).decodeEntries(line: line)
   }

@@ -50,7 +50,6 @@ extension Ledger {
 
   // MARK: Asking
 
-  /// An original transaction to poll.
   package struct LineToPoll: Sendable {
     package let line: LineID
     /// Whether the latest charge is of an auto-renewable subscription; if not, only a refund can be

@@ -251,8 +251,7 @@ package struct SchemaDistributor: Sendable {
   }
 
   /// Repeats the column privileges: new shards inherit privileges on tables only, and Citus
-  /// propagates
-  /// those on columns when they are granted.
+  /// propagates those on columns when they are granted.
   private func repeatColumnPrivileges() async throws {
     let grants = try await database.query(
       """
@@ -434,8 +433,9 @@ struct CatalogueTable: Hashable, Sendable {
   /// The tables that its foreign keys reference.
   let parents: Set<String>
 
-  /// Sorts tables into the order in which Citus accepts them: reference tables, sharded tables, local
-  /// tables, each after the tables that its foreign keys reference.
+  /// Sorts tables into the order in which Citus accepts them.
+  ///
+  /// Reference tables, sharded tables, local tables; each after those that its foreign keys reference.
   static func inOrder(_ tables: [CatalogueTable]) -> [CatalogueTable] {
     var ordered: [CatalogueTable] = []
     var rest = tables.sorted {
@@ -457,21 +457,14 @@ struct CatalogueTable: Hashable, Sendable {
 
 /// The reason why the schema is not or can't be distributed.
 package enum DistributionError: Error, Hashable, Sendable, CustomStringConvertible {
-  /// The extension is not installed on the server.
   case notInstalled
-  /// The extension is not created in the database.
   case notCreated
   /// Citus is not loaded; with the server's message.
   case notLoaded(String)
-  /// The coordinator is missing among the nodes.
   case coordinatorUnknown
-  /// Citus does not know these roles in this database.
   case unknownRoles([String])
-  /// The table's comment specifies no distribution.
   case unsaid(table: String)
-  /// The table is distributed differently.
   case otherwise(table: String, placed: TableDistribution, wanted: TableDistribution)
-  /// No table is distributed.
   case notBegun
   /// These tables are not distributed, but others are.
   case incomplete(tables: [String])

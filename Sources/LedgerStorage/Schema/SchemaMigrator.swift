@@ -34,7 +34,7 @@ package struct SchemaMigrator: Sendable {
     var pause: Duration = .seconds(2)
     /// The time after which the migration fails.
     var total: Duration = .seconds(3600)
-    /// How often to look whether another migration has ended.
+    /// The poll interval while another migration runs.
     var turn: Duration = .milliseconds(200)
   }
 
@@ -323,14 +323,12 @@ extension SchemaMigrator {
 
 /// The schema's version relative to a program that works with it.
 package enum SchemaStanding: Hashable, Sendable {
-  /// The program's own version.
   case current
   /// A later version that supports the program until it is replaced.
   case ahead(version: Int)
 }
 
 extension SchemaStanding {
-  /// A sentence about a schema that was upgraded by a newer program.
   package static func sentence(on version: Int) -> String {
     "The database schema is version \(version), which also supports version "
       + "\(SchemaMigrator.currentVersion): an upgrade is in progress."

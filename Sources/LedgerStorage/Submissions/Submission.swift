@@ -62,7 +62,6 @@ package struct Submission: Sendable {
   }
 }
 
-/// The reason why a submission was rejected or is pending.
 package struct SubmissionProblem: Hashable, Sendable {
   /// A stable code.
   package let code: String
@@ -126,7 +125,6 @@ extension Rows {
   }
 }
 
-/// The submitted data.
 package enum SubmissionPayload: Hashable, Sendable {
   /// A receipt in Base64.
   case receipt(String)

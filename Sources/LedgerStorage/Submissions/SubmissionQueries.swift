@@ -3,7 +3,6 @@ import JSONText
 import Postgres
 package import Subscriptions
 
-/// The number of rejections with one reason.
 package struct RejectionCount: Hashable, Sendable {
   package let code: String
   package let appleStatus: Int?

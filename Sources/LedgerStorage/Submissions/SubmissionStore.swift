@@ -78,7 +78,6 @@ extension Ledger {
     return nil
   }
 
-  /// The exchanges with Apple about a submission, in order.
   package func exchanges(of submission: UUID) async throws -> [SubmissionExchange] {
     try await database.query(
       """
@@ -101,7 +100,6 @@ extension Ledger {
     ).decode(Timestamp.self, [UInt8].self).map { (askedAt: $0, answer: $1) }
   }
 
-  /// A verified submission to record.
   package struct VerifiedSubmission: Sendable {
     package var submission: Submission
     /// How the evidence arrived.
@@ -136,7 +134,6 @@ extension Ledger {
     }
   }
 
-  /// The result of recording a submission.
   package struct RecordedSubmission: Sendable {
     package var recording: Recording
     /// Nil if the submission named no order.
