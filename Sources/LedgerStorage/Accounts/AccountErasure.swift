@@ -21,7 +21,6 @@ package struct Erasure: Hashable, Sendable {
     package var toldEntitlements = 0
     /// Jobs that were to verify its submissions or publish its entitlements.
     package var jobs = 0
-    /// Pending webhook deliveries.
     package var deliveries = 0
   }
 }

@@ -2,7 +2,6 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// A charge on one of an account's original transactions.
 package struct AccountCharge: Hashable, Sendable {
   package let id: Charge.ID
   package let chargedAt: Timestamp
@@ -12,7 +11,6 @@ package struct AccountCharge: Hashable, Sendable {
   package let deliveredAt: Timestamp?
 }
 
-/// An account's original transactions and charges.
 package struct AccountTies: Sendable {
   package let account: AccountKey
   /// Original transactions on which the account ever owned or claimed a charge.
@@ -368,7 +366,6 @@ extension Ledger {
   }
 }
 
-/// A notification as the source of an entry.
 package struct NotificationSummary: Hashable, Sendable {
   package let id: String
   package let type: String?
@@ -394,7 +391,6 @@ extension Ledger {
     return Dictionary(uniqueKeysWithValues: summaries.map { (ExactText($0.id), $0) })
   }
 
-  /// The IDs of the accounts that sent some submissions.
   package func submitters(of ids: [UUID]) async throws -> [UUID: String] {
     guard !ids.isEmpty else { return [:] }
     let rows = try await database.query(

@@ -6,7 +6,6 @@ package import Subscriptions
 package struct Administrator: Hashable, Sendable {
   /// The name of the API key, or `cli:` and the operating system user for commands.
   package let name: String
-  /// In the administrator's own words.
   package let reason: String?
 
   package static let maximumReasonLength = 1000
@@ -108,7 +107,6 @@ struct NewAct: Sendable {
       """
   }
 
-  /// Truncates a subject to the column's width.
   static func subject(_ text: String) -> String { String(text.prefix(maximumSubjectLength)) }
 
   static func data(_ value: some JSONWritable) -> String {

@@ -140,7 +140,6 @@ package final class CatalogueCache: Sendable {
     }
   }
 
-  /// Refreshes until cancelled.
   package func run() async {
     while !Task.isCancelled {
       do {

@@ -3,7 +3,6 @@ import JSONText
 import Postgres
 package import Subscriptions
 
-/// An entitlement granted to an account, as stored.
 package struct StoredGrant: Hashable, Sendable {
   package let grant: Grant
   package let accountID: String

@@ -180,7 +180,6 @@ extension LogPosition {
 
 /// A position in PostgreSQL's write-ahead log.
 struct LogPosition: Hashable, Sendable {
-  /// Bytes from the beginning.
   var bytes: Int64
   /// The timeline: each failover begins a new one, on which the same byte position differs.
   var timeline: Int32

@@ -106,7 +106,6 @@ extension Ledger {
     reportingCurrency: String, currency: String, validFrom: String, recordedAt: String
   )
 
-  /// Reads exchange rates after another.
   package func exportRates(after last: RatePlace?) async throws
     -> ExportPage<ExportedRate, RatePlace>
   {

@@ -22,7 +22,6 @@ extension Ledger {
     package var deliveredAt: Timestamp?
   }
 
-  /// Reads charges after another, by key.
   package func exportCharges(after last: TransactionKey?) async throws
     -> ExportPage<ExportedCharge, TransactionKey>
   {
@@ -124,7 +123,6 @@ extension Ledger {
 
   package typealias OrderPlace = (account: AccountKey, id: UUID)
 
-  /// Reads orders after another, by account.
   package func exportOrders(after last: OrderPlace?) async throws
     -> ExportPage<ExportedOrder, OrderPlace>
   {
@@ -173,7 +171,6 @@ extension Ledger {
 
   package typealias GrantPlace = (accountID: String, id: UUID)
 
-  /// Reads grants after another, by account.
   package func exportGrants(after last: GrantPlace?) async throws
     -> ExportPage<ExportedGrant, GrantPlace>
   {

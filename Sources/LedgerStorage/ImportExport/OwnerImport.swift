@@ -486,11 +486,8 @@ package struct ImportedOwner: Hashable, Sendable {
 package enum ImportVerdict: Hashable, Sendable {
   /// Recorded, or would be in a dry run.
   case recorded
-  /// Known already; nothing was recorded.
   case known
-  /// Owned by another account according to Tenure; nothing was recorded.
   case ownedByAnotherAccount(String)
-  /// The account was erased; nothing was recorded.
   case accountErased
 }
 

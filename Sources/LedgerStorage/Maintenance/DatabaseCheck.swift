@@ -69,9 +69,7 @@ extension DatabaseExamination {
   }
 }
 
-/// The state of Apple's notifications.
 package struct NotificationExamination: Hashable, Sendable {
-  /// Nil if none ever arrived.
   package let lastArrival: Timestamp?
   /// The last comparison with Apple's notification history, if any.
   package let lastComparison: Timestamp?
@@ -80,7 +78,6 @@ package struct NotificationExamination: Hashable, Sendable {
 }
 
 extension Ledger {
-  /// Reads the state of the notifications.
   package func examineNotifications(at now: Timestamp) async throws -> NotificationExamination {
     let results = try await database.batch(
       [

@@ -29,7 +29,6 @@ package struct LedgerReading: Hashable, Sendable {
   package var feedPosition: Int64 = 0
   package var unplacedEvents = 0
   package var unfoldedChanges = 0
-  /// The latest heartbeat of any server.
   package var lastHeartbeat: Timestamp?
   /// Remaining requests to Apple, by the rate budget's name.
   package var budgets: [String: Double] = [:]
@@ -37,14 +36,12 @@ package struct LedgerReading: Hashable, Sendable {
 
 /// The state of the connection pool at one moment.
 package struct ConnectionReading: Hashable, Sendable {
-  /// Connections without work.
   package let idle: Int
   /// Connections with shared round trips in flight.
   package let busy: Int
   /// Connections reserved by a transaction.
   package let leased: Int
   package let connecting: Int
-  /// Round trips in flight.
   package let inFlight: Int
   /// Round trips that wait for a connection.
   package let waiting: Int

@@ -9,7 +9,6 @@ package struct NotificationComparison: Hashable, Sendable {
   package var windowStart: Timestamp
   package var windowEnd: Timestamp
   package var comparedAt: Timestamp
-  /// Notifications that Apple lists.
   package var listed: Int
   /// Listed notifications that failed verification.
   package var refused: Int

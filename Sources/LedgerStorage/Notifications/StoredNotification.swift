@@ -62,7 +62,6 @@ package struct StoredNotification: Sendable {
   /// Empty if it was pruned.
   package let body: String
   package let notificationType: String?
-  /// The configured app, if known.
   package let bundleID: String?
   package let attempts: Int
   /// Nil if not processed yet.

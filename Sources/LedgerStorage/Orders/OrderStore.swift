@@ -45,7 +45,6 @@ extension StoredOrder {
     ]
   }
 
-  /// Nil if the account has no such order.
   init?(_ id: UUID, of account: AccountKey, lifetime: Duration, from results: [Rows]) throws {
     guard
       let (product, status, createdAt, fulfilledAt, environment, transaction) =
@@ -197,7 +196,6 @@ extension Ledger {
     "SELECT account_key FROM tenure.purchase_order_account WHERE order_id = \(id)"
   }
 
-  /// The accounts that own orders.
   func accounts(ofOrders ids: Set<UUID>, in transaction: Transaction) async throws
     -> [UUID: AccountKey]
   {

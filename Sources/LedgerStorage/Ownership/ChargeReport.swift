@@ -1,7 +1,6 @@
 package import Foundation
 package import Subscriptions
 
-/// A charge for API responses and pages.
 package struct ChargeReport: Sendable {
   package let charge: Charge
   package let transaction: StoreTransaction

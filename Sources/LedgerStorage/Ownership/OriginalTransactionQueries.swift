@@ -49,9 +49,7 @@ extension Ledger {
 
   /// Completes a stored original transaction with its accounts.
   ///
-  /// - Parameters:
-  ///   - line: Its state, now or at an earlier time.
-  ///   - claimant: An account about to claim charges.
+  /// - Parameter line: Its state, now or at an earlier time.
   private func recorded(
     _ stored: StoredFamily, as line: Line, claimant: AccountKey?, in transaction: Transaction
   ) async throws -> RecordedFamily {

@@ -8,9 +8,7 @@ package struct UnclaimedCharge: Hashable, Sendable {
   package let firstSeenAt: Timestamp
   package let expiresAt: Timestamp?
   package let amountMilliunits: Int64
-  /// Nil if no price is known.
   package let currency: String?
-  /// The reason why it is unclaimed.
   package let decision: Decision
 }
 

@@ -56,7 +56,6 @@ extension Ledger {
     /// news.
     package let isSubscription: Bool
     package let source: LineSource
-    /// Identifiers from an import.
     package let imported: ImportedSource?
     /// Whether only an import is recorded.
     package let isUnheardOf: Bool
@@ -101,7 +100,6 @@ extension Ledger {
   /// The polled original transaction, to schedule its next poll with the recording of the response.
   package struct AskedLine: Sendable {
     package var line: LineID
-    /// The app that was asked about, if known.
     package var bundleID: String?
     /// The poll's job; nil for a manual request.
     package var job: Job?

@@ -4,7 +4,6 @@ import Subscriptions
 
 /// The app and receipts with which Apple can be asked about original transactions.
 package struct LineSource: Hashable, Sendable {
-  /// The location of a stored receipt.
   package enum Receipt: Hashable, Sendable {
     case submission(UUID)
     /// A version 1 notification, whose body contains the receipt.

@@ -7,7 +7,6 @@ package import Postgres
 /// which also places tables added by schema steps.
 package struct SchemaDistributor: Sendable {
   package struct Outcome: Hashable, Sendable {
-    /// The tables that it placed, in order.
     package var tables: [String] = []
     /// Reports and views that this Citus rejects, with the server's message.
     package var unanswerable: [String: String] = [:]
@@ -300,7 +299,6 @@ extension SchemaDistributor {
     }
   }
 
-  /// The definitions of the rewritten functions.
   private static let rewritten: SQL = #"""
     WITH reader AS (
       SELECT p.oid, p.proretset, pg_get_functiondef(p.oid) AS definition,
@@ -430,7 +428,6 @@ struct CatalogueTable: Hashable, Sendable {
   let wanted: TableDistribution?
   /// Nil if it is not distributed.
   let placed: TableDistribution?
-  /// The tables that its foreign keys reference.
   let parents: Set<String>
 
   /// Sorts tables into the order in which Citus accepts them.

@@ -30,7 +30,6 @@ package struct SchemaMigrator: Sendable {
     ///
     /// Short, because all later statements wait behind it, reads included; the step is retried.
     var lock: Duration = .milliseconds(500)
-    /// The pause between attempts, in which other statements proceed.
     var pause: Duration = .seconds(2)
     /// The time after which the migration fails.
     var total: Duration = .seconds(3600)
@@ -76,7 +75,6 @@ package struct SchemaMigrator: Sendable {
     String(decoding: PackageResources.schema_sql, as: UTF8.self)
   }
 
-  /// The schema's version; nil without a schema.
   package func version() async throws -> Int? {
     try await Self.found(in: database)?.version
   }

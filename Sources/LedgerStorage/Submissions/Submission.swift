@@ -2,7 +2,6 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// A submission as received.
 package struct NewSubmission: Sendable {
   package var id: UUID
   package var accountID: String
@@ -48,7 +47,6 @@ package struct Submission: Sendable {
   package let environment: Environment?
   /// The next attempt; nil for a pending submission whose job is parked.
   package let retryAt: Timestamp?
-  /// Attempts to verify it.
   package let attempts: Int
   package let problem: SubmissionProblem?
   /// The decision in Intake's encoding; nil while pending.
@@ -65,7 +63,6 @@ package struct Submission: Sendable {
 package struct SubmissionProblem: Hashable, Sendable {
   /// A stable code.
   package let code: String
-  /// One sentence.
   package let detail: String
   package let appleStatus: Int?
 

@@ -106,7 +106,6 @@ extension Ledger {
     package var source: EntrySource.Kind
     package var environment: Environment
     package var evidence: [Evidence]
-    /// The app, if known.
     package var bundleID: String?
     /// The claimed transactions, by purchase date.
     package var selected: [TransactionKey]
@@ -150,7 +149,6 @@ extension Ledger {
   /// The stored answer to a submission, and the value it was made from.
   package struct StoredOutcome<Value: Sendable>: Sendable {
     package var text: String
-    /// The order that the answer shows.
     package var order: UUID?
     package var value: Value
 
@@ -343,7 +341,6 @@ extension Ledger {
     bell.ring(forJobAt: retryAt, now: now)
   }
 
-  /// The changes to an open submission.
   private struct Change {
     var statements: [SQL]
     /// Replaces the submission's provisional grants.
@@ -421,7 +418,6 @@ extension Ledger {
     return claimant
   }
 
-  /// The state of a locked submission.
   private struct Standing: Sendable {
     var status: Submission.Status
     var retryAt: Timestamp?
