@@ -145,7 +145,7 @@ extension Ledger {
     let known = try await KnownAccount.accounts(
       from: transaction.query(KnownAccount.select([account.key])))[account.key]
     guard let erasedAt = known?.erasedAt else {
-      preconditionFailure("An account that bears a pseudonym is erased.")
+      preconditionFailure("An account with a pseudonym has an erasure date.")
     }
     let erasure = Erasure(pseudonym: account.id, erasedAt: erasedAt)
     let submissions = try await submissions(of: account.key, in: transaction)

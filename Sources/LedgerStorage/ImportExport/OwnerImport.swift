@@ -207,7 +207,7 @@ extension Ledger {
     }
     let lines = try owners.sorted { $0.line < $1.line }.map { owner in
       guard let account = keys[owner.account] else {
-        preconditionFailure("Every account was found or is made.")
+        preconditionFailure("Every account exists or is created.")
       }
       let placement = LinePlacement(
         account: account, line: owner.line, boughtUntil: owner.asOf)

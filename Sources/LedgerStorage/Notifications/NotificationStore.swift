@@ -51,7 +51,7 @@ extension Ledger {
           NotificationOutcome?.self, String?.self)
     else { return nil }
     guard let version = NotificationVersion(rawValue: version) else {
-      preconditionFailure("The table has no other versions.")
+      preconditionFailure("The table allows no other version.")
     }
     return StoredNotification(
       id: id, version: version, receivedAt: receivedAt, body: body, notificationType: type,

@@ -147,7 +147,7 @@ extension Ledger {
     var jobOf: [UUID: Job] = [:]
     for job in jobs {
       guard case .expireOrder(let id) = job.task else {
-        preconditionFailure("The job is to let an order expire.")
+        preconditionFailure("The job must expire an order.")
       }
       jobOf[id] = job
     }

@@ -143,7 +143,7 @@ extension Ledger {
   /// The next poll is scheduled as for an expired subscription.
   package func passOver(_ job: Job, because reason: String, at now: Timestamp) async throws {
     guard case .pollLine(let line) = job.task else {
-      preconditionFailure("Only a poll is passed over.")
+      preconditionFailure("The job must be a poll.")
     }
     try await database.withTransaction { transaction in
       let ending = try await ending(job, of: line, at: now, in: transaction) { plan in

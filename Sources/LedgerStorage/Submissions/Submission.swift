@@ -162,7 +162,7 @@ extension Ledger {
     else { return nil }
     if let receiptData { return .receipt(receiptData) }
     guard let transactions, let renewalInfo else {
-      preconditionFailure("A payload is a receipt or signed data: the table sees to it.")
+      preconditionFailure("The table allows a receipt or signed data only.")
     }
     return .signedData(transactions: transactions, renewalInfo: renewalInfo)
   }
