@@ -432,7 +432,7 @@ struct CatalogueTable: Hashable, Sendable {
 
   /// Sorts tables into the order in which Citus accepts them.
   ///
-  /// Reference tables, sharded tables, local tables; each after those that its foreign keys reference.
+  /// Reference tables, sharded tables, local tables; each after the tables that it references.
   static func inOrder(_ tables: [CatalogueTable]) -> [CatalogueTable] {
     var ordered: [CatalogueTable] = []
     var rest = tables.sorted {
