@@ -1,15 +1,14 @@
 import CoreMetrics
 import LedgerStorage
 
-/// Counts what came of submissions.
+/// The metrics of submissions.
 final class SubmissionMetrics: Sendable {
-  /// What came of a verification.
   enum Outcome: String, CaseIterable {
     case verified
     case rejected
-    /// Apple could not be asked, or did not know.
+    /// Apple was unavailable, or its answer was not final.
     case postponed
-    /// Apple refuses our configuration.
+    /// Apple rejected our configuration.
     case misconfigured
   }
 
@@ -38,7 +37,7 @@ final class SubmissionMetrics: Sendable {
   }
 }
 
-/// Counts notifications as they arrive, and what came of them.
+/// The metrics of notifications.
 final class NotificationMetrics: Sendable {
   private enum Arrival: String, CaseIterable { case stored, repeated, refused }
 
@@ -48,7 +47,7 @@ final class NotificationMetrics: Sendable {
     let arrival: Arrival
   }
 
-  /// Of both versions; whatever else comes counts as `other`, for anybody can post it.
+  /// The known types; any other is counted as `other`, to bound the number of series.
   private static let types: [NotificationVersion: [String]] = [
     .one: [
       "CANCEL", "CONSUMPTION_REQUEST", "DID_CHANGE_RENEWAL_PREF", "DID_CHANGE_RENEWAL_STATUS",
@@ -79,7 +78,7 @@ final class NotificationMetrics: Sendable {
         }
       }
     }
-    // What is refused is nobody's: its type is not believed.
+    // The type of a refused notification can't be trusted.
     keys += ["1", "2", "none"].map { Key(version: $0, type: "none", arrival: .refused) }
     arrivals = Dictionary(
       uniqueKeysWithValues: keys.map { key in
@@ -98,7 +97,7 @@ final class NotificationMetrics: Sendable {
     outcomes = Dictionary(
       uniqueKeysWithValues: NotificationOutcome.allCases.map { ($0, outcome($0.rawValue)) })
     postponed = outcome("postponed")
-    // So that the family exists before the first refusal.
+    // Exposes the metric before the first refusal.
     _ = Counter(
       label: "tenure_notifications_refused_total", dimensions: [("reason", "unreadable")],
       factory: factory)
@@ -115,7 +114,7 @@ final class NotificationMetrics: Sendable {
   func refused(_ refusal: NotificationRefusal) {
     let version = refusal.version.map { "\($0.rawValue)" } ?? "none"
     arrivals[Key(version: version, type: "none", arrival: .refused)]?.increment()
-    // The registry keeps one series for each reason, of which there are a few dozen.
+    // There are only a few dozen reasons.
     Counter(
       label: "tenure_notifications_refused_total", dimensions: [("reason", refusal.reason)],
       factory: factory
