@@ -90,7 +90,7 @@ struct RedeliveryController: Sendable {
     case .scheduled: return Response(ScheduledRedelivery(eventID: id), status: .accepted)
     case .webhooksOff:
       throw Problem(
-        .webhooksOff, "No webhook is configured. Set TENURE_WEBHOOK_URL for the worker.")
+        .webhooksOff, "No worker has run with a webhook. Set TENURE_WEBHOOK_URL.")
     case .unknownEvent:
       throw Problem(.unknownEvent, "Event \(id) does not exist, or its retention has ended.")
     }
