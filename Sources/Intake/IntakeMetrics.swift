@@ -1,14 +1,15 @@
 import CoreMetrics
 import LedgerStorage
 
-/// The metrics of submissions.
+/// Counts what came of submissions.
 final class SubmissionMetrics: Sendable {
+  /// What came of a verification.
   enum Outcome: String, CaseIterable {
     case verified
     case rejected
-    /// Apple was unavailable, or its answer was not final.
+    /// Apple could not be asked, or did not know.
     case postponed
-    /// Apple rejected our configuration.
+    /// Apple refuses our configuration.
     case misconfigured
   }
 
@@ -37,7 +38,7 @@ final class SubmissionMetrics: Sendable {
   }
 }
 
-/// The metrics of notifications.
+/// Counts notifications as they arrive, and what came of them.
 final class NotificationMetrics: Sendable {
   private enum Arrival: String, CaseIterable { case stored, repeated, refused }
 
@@ -47,7 +48,7 @@ final class NotificationMetrics: Sendable {
     let arrival: Arrival
   }
 
-  /// The known types; any other is counted as `other`, to bound the number of series.
+  /// Of both versions; whatever else comes counts as `other`, for anybody can post it.
   private static let types: [NotificationVersion: [String]] = [
     .one: [
       "CANCEL", "CONSUMPTION_REQUEST", "DID_CHANGE_RENEWAL_PREF", "DID_CHANGE_RENEWAL_STATUS",
@@ -78,7 +79,7 @@ final class NotificationMetrics: Sendable {
         }
       }
     }
-    // The type of a refused notification can't be trusted.
+    // What is refused is nobody's: its type is not believed.
     keys += ["1", "2", "none"].map { Key(version: $0, type: "none", arrival: .refused) }
     arrivals = Dictionary(
       uniqueKeysWithValues: keys.map { key in
@@ -97,7 +98,7 @@ final class NotificationMetrics: Sendable {
     outcomes = Dictionary(
       uniqueKeysWithValues: NotificationOutcome.allCases.map { ($0, outcome($0.rawValue)) })
     postponed = outcome("postponed")
-    // Exposes the metric before the first refusal.
+    // So that the family exists before the first refusal.
     _ = Counter(
       label: "tenure_notifications_refused_total", dimensions: [("reason", "unreadable")],
       factory: factory)
@@ -114,7 +115,7 @@ final class NotificationMetrics: Sendable {
   func refused(_ refusal: NotificationRefusal) {
     let version = refusal.version.map { "\($0.rawValue)" } ?? "none"
     arrivals[Key(version: version, type: "none", arrival: .refused)]?.increment()
-    // There are only a few dozen reasons.
+    // The registry keeps one series for each reason, of which there are a few dozen.
     Counter(
       label: "tenure_notifications_refused_total", dimensions: [("reason", refusal.reason)],
       factory: factory

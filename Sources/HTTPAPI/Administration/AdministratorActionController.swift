@@ -12,9 +12,7 @@ struct AdministratorActController: Sendable {
   func list(_ request: Request, context: APIContext) async throws -> Response {
     let page = try Page(request.uri)
     let last = try page.after.map { text in
-      guard let id = Int64(text), id > 0 else {
-        throw Page.malformedCursor
-      }
+      guard let id = Int64(text), id > 0 else { throw Page.malformedCursor }
       return id
     }
     var account: Account?

@@ -104,7 +104,7 @@ final class BodyShare: Sendable {
   fileprivate let drop: @Sendable () -> Void
   fileprivate let isDropped = Atomic(false)
 
-  /// `drop` ends the request while its body is still arriving.
+  /// `drop` ends the request while its body arrives.
   init(of budget: BodyBudget, from address: String, drop: @escaping @Sendable () -> Void) {
     self.budget = budget
     self.address = ExactText(address)
@@ -112,7 +112,9 @@ final class BodyShare: Sendable {
     number = budget.nextNumber()
   }
 
-  /// Takes bytes for a part of the body, or throws a ``Problem`` if too few are left.
+  /// Takes bytes for a part of the body.
+  ///
+  /// - Throws: A ``Problem`` if there are not enough left.
   func take(_ count: Int) throws {
     guard budget.take(count, for: self) else {
       throw Problem.unavailable("The server is reading too many large bodies. Try again.")

@@ -93,18 +93,14 @@ private struct Sentence {
     case .evidence(.renewalStatus(let status, _)): text(for: status)
     case .evidence(.link(let line, let previous)):
       "Apple reported that \(line) continues \(previous)."
-    case .confirmation(let asOf): "Apple confirmed every transaction unchanged on \(asOf)."
+    case .confirmation(let asOf): "Apple's response of \(asOf) confirmed every transaction."
     case .act(.claim(let claim)):
       "\(quoted(claim.account)) submitted transaction \(claim.transaction.transactionID)."
     case .act(.placement(let placement)):
-      if let account = placement.account {
-        "An administrator assigned transaction \(placement.transaction.transactionID) to "
-          + "\(quoted(account))."
-      } else {
-        "An administrator released transaction \(placement.transaction.transactionID)."
-      }
+      "An administrator assigned transaction \(placement.transaction.transactionID) to "
+        + "\(placement.account.map(quoted) ?? "no account")."
     case .act(.linePlacement(let placement)):
-      "An import assigned every purchase of \(placement.line) until \(placement.boughtUntil) to "
+      "An import assigned everything bought on \(placement.line) until \(placement.boughtUntil) to "
         + "\(quoted(placement.account))."
     case .ownership(let change): text(for: change)
     }
@@ -134,12 +130,12 @@ private struct Sentence {
       parts.append("auto-renew is \(autoRenews ? "on" : "off")")
     }
     switch status.phase {
-    case .gracePeriod(let until): parts.append("access continues until \(until) (grace period)")
-    case .billingRetry: parts.append("the subscription is in billing retry")
+    case .gracePeriod(let until): parts.append("grace period until \(until)")
+    case .billingRetry: parts.append("billing retry")
     case .expired: parts.append("the subscription has expired")
     case .undisturbed, nil: break
     }
-    let words = parts.isEmpty ? "no billing problem" : parts.joined(separator: ", ")
+    let words = parts.isEmpty ? "no billing issue" : parts.joined(separator: ", ")
     return "Apple reported on \(status.asOf): \(words)."
   }
 
@@ -149,13 +145,17 @@ private struct Sentence {
       switch change.action {
       case .decided: "Decided"
       case .claimed: "Claimed"
-      case .corrected: "Corrected by late evidence from Apple"
-      case .placed: "Overridden"
+      case .corrected: "Corrected"
+      case .placed: "Assigned"
       }
     guard change.changesOwner, let previous = change.previousOwner else {
       return "\(action). \(because)"
     }
-    return "\(action); the earlier owner was \(quoted(previous)). \(because)"
+    guard change.action == .corrected else {
+      return "\(action); previous owner: \(quoted(previous)). \(because)"
+    }
+    return "Corrected: late evidence from Apple showed the earlier owner (\(name(previous))) was "
+      + "wrong. \(because)"
   }
 
   private func quoted(_ account: AccountKey) -> String { "“\(name(account))”" }

@@ -142,25 +142,25 @@ struct DecisionEvidence: JSONWritable {
 
   /// The evidence in words.
   var sentences: String {
-    var sentences = ["The charge is dated \(charge.date); \(kind)."]
+    var sentences = ["Charged on \(charge.date). \(kind)."]
     sentences.append(
-      finding.previous.map { "The previous charge was transaction \($0.transactionID)." }
-        ?? "No earlier charge of the original transaction counts.")
+      finding.previous.map { "Previous charge: transaction \($0.transactionID)." }
+        ?? "No earlier charge counted.")
     if let statusAsOf = finding.statusAsOf {
-      sentences.append("Apple's renewal status of \(statusAsOf) decided it.")
+      sentences.append("Decided by the renewal status that Apple reported on \(statusAsOf).")
     }
     if let switchedOffAt = finding.switchedOffAt {
       sentences.append("Auto-renew had been off since \(switchedOffAt).")
     }
-    if isProvisional { sentences.append("A first claim can still change the owner.") }
+    if isProvisional { sentences.append("The first submission can change the owner.") }
     return sentences.joined(separator: " ")
   }
 
   private var kind: String {
     switch charge.kind {
-    case .renewal: "Apple calls it a renewal"
-    case .purchase: "Apple calls it a purchase"
-    case .unknown: "Apple does not say whether it is a purchase or a renewal"
+    case .renewal: "Apple reports a renewal"
+    case .purchase: "Apple reports a purchase"
+    case .unknown: "Apple does not report whether it is a purchase or a renewal"
     }
   }
 }

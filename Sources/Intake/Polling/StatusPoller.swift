@@ -222,13 +222,11 @@ private struct PolledAnswer {
   /// The revision of the last page up to which nothing was refused.
   var revision: String?
   private(set) var refusals: [SignedDataRefusal] = []
-  private var found: [Evidence] = []
+  /// The verified evidence, without duplicates.
+  private(set) var evidence: [Evidence] = []
   private var seen: Set<Evidence> = []
 
   init(revision: String?) { self.revision = revision }
-
-  /// The verified evidence, without duplicates.
-  var evidence: [Evidence] { found }
 
   mutating func add(_ page: TransactionPage) {
     refusals += page.transactions.compactMap(\.refusal)
@@ -243,7 +241,7 @@ private struct PolledAnswer {
     add(statuses.evidence)
   }
 
-  private mutating func add(_ evidence: [Evidence]) {
-    found += evidence.filter { seen.insert($0).inserted }
+  private mutating func add(_ new: [Evidence]) {
+    evidence += new.filter { seen.insert($0).inserted }
   }
 }
