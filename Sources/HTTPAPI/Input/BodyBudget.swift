@@ -121,7 +121,7 @@ final class BodyShare: Sendable {
     }
   }
 
-  /// Marks the body as complete.
+  /// Notes that the whole body has arrived.
   func keep() { budget.keep(self) }
 
   /// Returns all bytes to the budget.

@@ -2,12 +2,12 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// Threads for parsing and verifying notifications, apart from those that answer requests.
+/// Threads for parsing and verifying what anybody may send, apart from those that answer requests.
 ///
-/// They use half of the cores, so that a flood of notifications leaves the rest to callers with an
-/// API key.
+/// Half of the cores work through what is open to everyone; the rest stay free for callers with a
+/// key, whatever is sent.
 final class VerificationQueue: TaskExecutor {
-  /// The most notifications waiting or running, each of which takes a few milliseconds.
+  /// How many may wait or be worked on, of which each takes a few milliseconds.
   static let longest = 256
 
   private let queues: [DispatchQueue]
@@ -28,7 +28,9 @@ final class VerificationQueue: TaskExecutor {
     }
   }
 
-  /// Runs work on these threads, or throws ``NotificationQueueFull`` if too much is waiting already.
+  /// Runs work on these threads.
+  ///
+  /// - Throws: ``NotificationQueueFull`` if too much is waiting already, or what the work throws.
   func run<Value: Sendable>(_ work: @Sendable () async throws -> Value) async throws -> Value {
     defer { length.subtract(1, ordering: .relaxed) }
     guard length.add(1, ordering: .relaxed).newValue <= Self.longest else {
@@ -38,5 +40,5 @@ final class VerificationQueue: TaskExecutor {
   }
 }
 
-/// Too many notifications are waiting to be verified.
+/// Too many notifications wait to be verified.
 package struct NotificationQueueFull: Error {}
