@@ -59,14 +59,10 @@ package struct LinePoll: Sendable {
 
   /// Asks the App Store Server API for the customer's transactions and subscription statuses.
   ///
-  /// If Apple does not know the stored revision any more, the whole history is read.
-  ///
-  /// - Parameters:
-  ///   - line: Any original transaction of the customer.
-  ///   - transaction: The transaction to ask with, if it is not the original one.
-  ///   - job: The job that polls, which ends with the recording; nil for a manual poll.
-  /// - Returns: Nil without a key for the API.
-  /// - Throws: `AppStoreServerAPIError` without a complete answer; nothing is recorded then.
+  /// `line` is any original transaction of the customer, and `transaction` the one to ask with, if
+  /// that is another. The job ends with the recording. If Apple does not know the stored revision any
+  /// more, the whole history is read. Without a complete answer it throws an
+  /// `AppStoreServerAPIError`, and nothing is recorded; without a key for the API it returns nil.
   package func poll(
     _ line: LineID, of bundleID: String, naming transaction: TransactionID? = nil,
     from start: Start = .lastRevision, doing job: Job? = nil
@@ -102,11 +98,7 @@ package struct LinePoll: Sendable {
 
   /// Asks the App Store Server API for the customer's refunds, for purchases that do not renew.
   ///
-  /// - Parameters:
-  ///   - line: Any original transaction of the customer.
-  ///   - job: The job that polls, which ends with the recording; nil for a manual poll.
-  /// - Returns: Nil without a key for the API.
-  /// - Throws: `AppStoreServerAPIError` without a complete answer; nothing is recorded then.
+  /// The arguments, the result and the errors are those of the poll of transactions.
   package func pollRefunds(
     of line: LineID, in bundleID: String, doing job: Job? = nil
   ) async throws -> Polled? {
@@ -175,11 +167,7 @@ package struct LinePoll: Sendable {
 
   /// Asks verifyReceipt about a stored receipt.
   ///
-  /// - Parameters:
-  ///   - receipt: In base64.
-  ///   - bundleID: The receipt's app, if known.
-  ///   - line: The original transaction that the poll is about, if any.
-  ///   - job: The job that polls, which ends with the recording; nil for a manual poll.
+  /// The receipt is in base64. The job ends with the recording.
   package func poll(
     receipt: String, of bundleID: String? = nil, about line: LineID? = nil, doing job: Job? = nil
   ) async throws -> PolledReceipt {

@@ -78,11 +78,9 @@ package struct SubmissionFindings: Hashable, Sendable {
 extension SubmissionOutcome {
   /// The outcome of a submission that was just recorded.
   ///
-  /// - Parameters:
-  ///   - isEmpty: Whether there is no transaction, not even an unreadable one.
-  ///   - lacksNamed: Whether the named transaction is missing.
-  ///   - isUnclear: Whether an unreadable record may be a purchase.
-  ///   - leavesOutLater: Whether a later purchase was not claimed.
+  /// `isEmpty`: there is no transaction, not even an unreadable one. `lacksNamed`: the named
+  /// transaction is missing. `isUnclear`: an unreadable record may be a purchase. `leavesOutLater`: a
+  /// later purchase was not claimed.
   init(
     _ result: Ledger.RecordedSubmission, of submission: Submission, selected: [TransactionKey],
     isEmpty: Bool, lacksNamed: Bool, isUnclear: Bool, leavesOutLater: Bool, catalogue: Catalogue,
