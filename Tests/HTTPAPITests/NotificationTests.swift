@@ -400,7 +400,7 @@ struct NotificationTests {
   @Test func `the first refusal of each reason in a minute is logged`() async throws {
     let log = RecordedLog()
     @Sendable func logged() -> Int {
-      log.lines.count { $0.message.hasPrefix("A notification is refused") }
+      log.lines.count { $0.message.hasPrefix("Notification refused") }
     }
     try await TestAPI.run(logger: log.logger) { api async throws in
       for _ in 0..<3 { #expect(try await api.post(["a": 1]).status == 400) }

@@ -284,7 +284,7 @@ struct SignedTransactionTests {
         let now = api.apple.simulation.now
         let other = coins(environment: "Sandbox", purchasedAt: now, signedAt: now)
         return ([real.transaction, api.apple.sign(other)], [])
-      }, code: "receipt_rejected", detail: "The signed data is of two environments"),
+      }, code: "receipt_rejected", detail: "The signed data is from both environments"),
   ]
 
   @Test("One refused part refuses all of it", arguments: forgeries)

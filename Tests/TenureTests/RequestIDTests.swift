@@ -17,8 +17,8 @@ struct RequestIDTests {
     "A round trip to PostgreSQL", "A round trip to PostgreSQL was slow",
   ]
   private static let askedApple = "Asked Apple about a receipt"
-  private static let waits = "A submission waits for Apple"
-  private static let verified = "A submission is verified"
+  private static let waits = "Submission pending, will be retried"
+  private static let verified = "Submission verified"
 
   /// The lines of a log of objects.
   private static func lines(_ log: String) -> [[String: String]] {

@@ -3,11 +3,11 @@ import NIOCore
 import Subscriptions
 import Synchronization
 
-/// How many bytes of request bodies are held in memory at a time, over all connections.
+/// Limits of the request bodies held in memory, over all connections.
 struct BodyBudgets: Sendable {
   /// For requests with an API key.
   let callers = BodyBudget(limit: 64 * 1024 * 1024)
-  /// For the administrators' pages, whose forms are small: notifications can't use it up.
+  /// For the admin pages, whose forms are small; separate so that notifications can't use it up.
   let pages = BodyBudget(limit: 4 * 1024 * 1024, isOpenToAll: true)
   /// For all other requests.
   let strangers = BodyBudget(limit: 16 * 1024 * 1024, isOpenToAll: true)
@@ -15,9 +15,9 @@ struct BodyBudgets: Sendable {
 
 /// A number of bytes that request bodies share.
 ///
-/// Where anybody can send bodies, one address gets at most half of the budget, and when there is
-/// not enough left, the body that has been arriving for longest is dropped: a sender that is slow
-/// on purpose can't keep out a notification, which arrives within moments.
+/// In a budget that is open to all, one address gets at most half, and when it is used up, the body
+/// that has been arriving for longest is dropped: deliberately slow senders can't keep out
+/// notifications, which arrive quickly.
 final class BodyBudget: Sendable {
   private struct Held {
     var share: BodyShare
@@ -28,7 +28,7 @@ final class BodyBudget: Sendable {
   private struct State {
     var bytes = 0
     var bytesByAddress: [ExactText: Int] = [:]
-    /// By the number of the share, which are given out in ascending order.
+    /// By the number of the share; numbers ascend.
     var held: [Int: Held] = [:]
 
     mutating func add(_ bytes: Int, of share: BodyShare) {
@@ -58,7 +58,7 @@ final class BodyBudget: Sendable {
 
   fileprivate func nextNumber() -> Int { shares.add(1, ordering: .relaxed).newValue }
 
-  /// Takes bytes for a share; false, and nothing is taken, if there are not enough left.
+  /// Takes bytes for a share, or takes nothing and returns false if too few are left.
   fileprivate func take(_ bytes: Int, for share: BodyShare) -> Bool {
     let (isTaken, dropped) = state.withLock { state in
       var dropped: [BodyShare] = []
@@ -84,7 +84,7 @@ final class BodyBudget: Sendable {
     return isTaken
   }
 
-  /// Notes that a body has arrived, and is not dropped any more.
+  /// Marks a body as complete, so that it is not dropped any more.
   fileprivate func keep(_ share: BodyShare) {
     state.withLock { $0.held[share.number]?.isArriving = false }
   }
@@ -104,10 +104,7 @@ final class BodyShare: Sendable {
   fileprivate let drop: @Sendable () -> Void
   fileprivate let isDropped = Atomic(false)
 
-  /// - Parameters:
-  ///   - budget: What it is a share of.
-  ///   - address: The sender's.
-  ///   - drop: Ends the request while its body arrives.
+  /// `drop` ends the request while its body arrives.
   init(of budget: BodyBudget, from address: String, drop: @escaping @Sendable () -> Void) {
     self.budget = budget
     self.address = ExactText(address)
@@ -127,11 +124,11 @@ final class BodyShare: Sendable {
   /// Notes that the whole body has arrived.
   func keep() { budget.keep(self) }
 
-  /// Gives everything back, once the body is not needed any more.
+  /// Returns all bytes to the budget.
   func giveBack() { budget.giveBack(self) }
 }
 
-/// Gives each request a share of the budget until it is answered.
+/// Gives each request a share of its budget until it is answered.
 struct BodyAdmission: RouterMiddleware {
   let budgets: BodyBudgets
 

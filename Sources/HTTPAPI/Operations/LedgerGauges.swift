@@ -2,7 +2,7 @@ import CoreMetrics
 import LedgerStorage
 import Subscriptions
 
-/// The gauges that show a reading of the ledger and of the pool.
+/// The gauges of the ledger and of the connection pool.
 final class LedgerGauges: Sendable {
   private let isReadable: Meter
   private let due: [Job.Lane: Meter]
@@ -77,7 +77,7 @@ final class LedgerGauges: Sendable {
     feedPosition.set(reading.feedPosition)
     unplacedEvents.set(reading.unplacedEvents)
     unfolded.set(reading.unfoldedChanges)
-    // A server that never lived is as long away as there are servers.
+    // Without any heartbeat, alerts on its age must fire.
     heartbeatAge.set(reading.lastHeartbeat.map { seconds(since: $0) } ?? .infinity)
     for (name, meter) in budgets { meter.set(reading.budgets[name] ?? 0) }
   }
