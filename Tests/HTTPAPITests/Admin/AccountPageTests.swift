@@ -54,8 +54,8 @@ struct AccountPageTests {
       for part in [
         #"href="\#(line)#charge-\#(bought)-monthly""#,
         #"href="/admin/accounts/%3Cb%3Eanna%3C%2Fb%3E">&lt;b&gt;anna&lt;/b&gt;</a>"#,
-        #"<span class="rule">submitter</span> Account “&lt;b&gt;anna&lt;/b&gt;” submitted"#,
-        "it is the first charge of its original transaction",
+        #"<span class="rule">submitter</span> “&lt;b&gt;anna&lt;/b&gt;” submitted"#,
+        "this is the subscription&#39;s first charge",
         #"href="/admin/transactions/\#(bought)/transfer?environment=production&amp;product_id="#,
       ] {
         #expect(text.contains(part), "\(part)")
@@ -106,7 +106,7 @@ struct AccountPageTests {
         #expect(section(Self.claimed, of: page).isEmpty)
         let text = section("Owned by nobody", of: page)
         #expect(text.contains(">\(bought)</a>"), "\(account)")
-        #expect(text.contains("An administrator released it, and nobody has submitted it since."))
+        #expect(text.contains("An administrator released it, and no account has submitted it since."))
         #expect(text.contains("by <strong>ops</strong></span> <q>&lt;em&gt;Hers&lt;/em&gt;</q>"))
         #expect(page.contains("1 charge that its app submitted is owned by nobody"))
       }
@@ -216,7 +216,7 @@ struct AccountPageTests {
       #expect(!page.contains("Nothing yet"))
       let history = section("What happened", of: page)
       for part in [
-        "“anna” submitted transaction \(bought).", "Claimed. Account “anna” submitted it first",
+        "“anna” submitted transaction \(bought).", "Claimed. “anna” submitted it first",
         "Apple reported transaction \(bought)", "revoked on 2026-01-04",
         #"href="/admin/original-transactions/\#(bought)?environment=production">\#(bought)</a>"#,
       ] {

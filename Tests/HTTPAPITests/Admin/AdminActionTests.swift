@@ -162,7 +162,7 @@ struct AdminActionTests {
       var browser = try await AdminBrowser.loggedIn(api)
       let page = try await browser.get("/admin/unclaimed")
       #expect(page.contains(">\(id)</a>"))
-      #expect(page.contains("An administrator released it, and nobody has submitted it since."))
+      #expect(page.contains("An administrator released it, and no account has submitted it since."))
       #expect(page.contains("Give it to an account…"))
       for query in ["after=x", "historical_after=x", "limit=0"] {
         #expect(try await browser.get("/admin/unclaimed?\(query)").status == 400)
@@ -199,7 +199,7 @@ struct AdminActionTests {
       #expect(done.status == 303)
       let page = try await browser.get(try #require(done.location))
       #expect(page.contains("is owned by “ben” now."))
-      #expect(page.contains("An administrator placed it with “ben”."))
+      #expect(page.contains("An administrator assigned it to “ben”."))
       #expect(try await api.get("/v1/transactions/\(id)")["owner_account_id"] == "ben")
       let acts = try await acts(api)
       #expect(acts.map(\.action) == ["transfer"])

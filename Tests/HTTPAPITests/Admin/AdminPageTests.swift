@@ -98,7 +98,7 @@ struct AdminPageTests {
       for part in [
         "mark mark-refund", "mark mark-move", "mark mark-off", "owner-1", "owner-2", "bound to ben",
         "It is bound to “ben”.", #"href="/admin/accounts/anna""#, #"id="charge-\#(first)-monthly""#,
-        #"id="charge-\#(second)-quarterly""#, "nobody was auto-renewing", "Submission", "from ben",
+        #"id="charge-\#(second)-quarterly""#, "submitted it first; ", "Submission", "from ben",
         "“anna” submitted transaction \(first).",
         "revoked on 2026-02-11", ##"href="#charge-\##(first)-monthly""##,
       ] {
