@@ -233,8 +233,8 @@ struct AdminActionTests {
       #expect(done.location == "/admin/accounts/ben")
       let account = try await browser.get("/admin/accounts/ben")
       #expect(account.contains("The account may use “premium”."))
-      #expect(account.contains("It may use premium."))
-      #expect(account.contains("An administrator gave it."))
+      #expect(account.contains("Active entitlements: premium."))
+      #expect(account.contains("Granted by an administrator."))
 
       let revocation = try #require(
         account.text.firstMatch(of: /\/admin\/grants\/[0-9a-f-]*\/revoke/).map { String($0.0) })
@@ -244,7 +244,7 @@ struct AdminActionTests {
       #expect(back.location == "/admin/accounts/ben")
       let after = try await browser.get("/admin/accounts/ben")
       #expect(after.contains("was taken back."))
-      #expect(after.contains("It may use nothing now."))
+      #expect(after.contains("No active entitlements."))
       #expect(!after.contains(revocation))
       #expect(try await acts(api).map(\.action) == ["revoke_grant", "grant"])
       #expect(try await browser.get("/admin/grants/\(UUID())/revoke").status == 404)

@@ -45,7 +45,7 @@ struct AdminInBrowserTests {
         if id == "nobody" { try await browser.see("Nothing has this id.") }
       }
 
-      try await browser.see("It may use premium.")
+      try await browser.see("Active entitlements: premium.")
       try await browser.click(.link(story.quarter.rawValue))
       try await browser.see("It is bound to “ben”.")
       // The picture has the refund and who it was bound to when, and says so to those who don't
