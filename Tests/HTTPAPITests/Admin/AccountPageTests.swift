@@ -370,8 +370,8 @@ struct AccountPageTests {
       }
       let line = "/admin/original-transactions/\(bought)"
       let page = try await browser.get(line)
-      #expect(section("Facts", of: page).matches(of: /<q>He &lt;paid&gt;\.<\/q>/).count == 2)
-      #expect(page.text.contains(/Placed by<\/dt><dd>ops <span class="note">He &lt;paid&gt;\./))
+      #expect(section("History", of: page).matches(of: /<q>He &lt;paid&gt;\.<\/q>/).count == 2)
+      #expect(page.text.contains(/Assigned by<\/dt><dd>ops <span class="note">He &lt;paid&gt;\./))
 
       // A later act is told by its own words.
       api.apple.simulation.advance(by: .days(1))
@@ -382,7 +382,7 @@ struct AccountPageTests {
         try await api.call(.post, "/v1/accounts/ben/merge", merge, as: .admin).status == 200)
       let carl = section("Charges", of: try await browser.get("/admin/accounts/carl"))
       #expect(carl.contains("by <strong>ops</strong></span> <q>One person.</q>"))
-      let facts = section("Facts", of: try await browser.get(line))
+      let facts = section("History", of: try await browser.get(line))
       #expect(facts.matches(of: /<q>He &lt;paid&gt;\.<\/q>/).count == 2)
       #expect(facts.matches(of: /<q>One person\.<\/q>/).count == 2)
     }

@@ -60,7 +60,7 @@ struct TimelineTests {
   }
 
   @Test func `each binding lasts until the next, and its move is marked`() throws {
-    let lane = try lane("Bound to")
+    let lane = try lane("Owner")
     #expect(lane.spans.map(\.label) == ["A a", "B b"])
     #expect(lane.spans.map(\.classNames) == ["span-bound owner-1", "span-bound owner-2"])
     #expect(lane.spans.map(\.until) == [day(2, 10), day(8, 10)])
@@ -87,7 +87,7 @@ struct TimelineTests {
   }
 
   @Test func `what came at once does not cover itself`() throws {
-    #expect(try lane("Heard from").marks.map(\.offset) == [5, 17, 29])
+    #expect(try lane("Sources").marks.map(\.offset) == [5, 17, 29])
   }
 
   @Test func `places are percents of the axis and pixels from the top`() throws {

@@ -47,7 +47,7 @@ struct AdminInBrowserTests {
 
       try await browser.see("Active entitlements: premium.")
       try await browser.click(.link(story.quarter.rawValue))
-      try await browser.see("It is bound to “ben”.")
+      try await browser.see("Renewals belong to ben.")
       // The picture has the refund and who it was bound to when, and says so to those who don't
       // see it.
       #expect(try await browser.texts(".timeline svg[role=img] desc").first?.isEmpty == false)
