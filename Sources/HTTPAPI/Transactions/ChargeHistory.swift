@@ -98,15 +98,15 @@ private struct Sentence {
     case .evidence(.transaction(let record)): text(for: record)
     case .evidence(.renewalStatus(let status, _)): text(for: status)
     case .evidence(.link(let line, let previous)):
-      "Apple says that \(line) continues \(previous)."
-    case .confirmation(let asOf): "Apple's answer of \(asOf) says the same of every transaction."
+      "Apple reported that \(line) continues \(previous)."
+    case .confirmation(let asOf): "Apple's response of \(asOf) confirmed every transaction."
     case .act(.claim(let claim)):
       "\(quoted(claim.account)) submitted transaction \(claim.transaction.transactionID)."
     case .act(.placement(let placement)):
-      "An administrator placed transaction \(placement.transaction.transactionID) with "
-        + "\(placement.account.map(quoted) ?? "nobody")."
+      "An administrator assigned transaction \(placement.transaction.transactionID) to "
+        + "\(placement.account.map(quoted) ?? "no account")."
     case .act(.linePlacement(let placement)):
-      "An import placed everything bought on \(placement.line) until \(placement.boughtUntil) with "
+      "An import assigned everything bought on \(placement.line) until \(placement.boughtUntil) to "
         + "\(quoted(placement.account))."
     case .ownership(let change): text(for: change)
     }
@@ -136,13 +136,13 @@ private struct Sentence {
       parts.append("auto-renew is \(autoRenews ? "on" : "off")")
     }
     switch status.phase {
-    case .gracePeriod(let until): parts.append("access goes on until \(until) in a grace period")
-    case .billingRetry: parts.append("it tries to charge again")
+    case .gracePeriod(let until): parts.append("grace period until \(until)")
+    case .billingRetry: parts.append("billing retry")
     case .expired: parts.append("the subscription has expired")
     case .undisturbed, nil: break
     }
-    let words = parts.isEmpty ? "nothing is wrong" : parts.joined(separator: ", ")
-    return "Apple said on \(status.asOf): \(words)."
+    let words = parts.isEmpty ? "no billing issue" : parts.joined(separator: ", ")
+    return "Apple reported on \(status.asOf): \(words)."
   }
 
   private func text(for change: OwnershipChange) -> String {
@@ -151,13 +151,17 @@ private struct Sentence {
       switch change.action {
       case .decided: "Decided"
       case .claimed: "Claimed"
-      case .corrected: "Corrected, for Apple's late evidence proved it wrong"
-      case .placed: "Placed"
+      case .corrected: "Corrected"
+      case .placed: "Assigned"
       }
     guard change.changesOwner, let previous = change.previousOwner else {
       return "\(action). \(because)"
     }
-    return "\(action); it was \(quoted(previous))'s before. \(because)"
+    guard change.action == .corrected else {
+      return "\(action); previous owner: \(quoted(previous)). \(because)"
+    }
+    return "Corrected: late evidence from Apple showed the earlier owner (\(name(previous))) was "
+      + "wrong. \(because)"
   }
 
   private func quoted(_ account: AccountKey) -> String { "“\(name(account))”" }

@@ -148,27 +148,25 @@ struct DecisionEvidence: JSONWritable {
 
   /// All of it in words.
   var sentences: String {
-    var sentences = ["The charge is dated \(charge.date), and \(kind)."]
+    var sentences = ["Charged on \(charge.date). \(kind)."]
     sentences.append(
-      finding.previous.map {
-        "Before it the line's latest charge was transaction \($0.transactionID)."
-      }
-        ?? "No charge of the line before it counted.")
+      finding.previous.map { "Previous charge: transaction \($0.transactionID)." }
+        ?? "No earlier charge counted.")
     if let statusAsOf = finding.statusAsOf {
-      sentences.append("What Apple had said of renewal on \(statusAsOf) settled it.")
+      sentences.append("Decided by the renewal status that Apple reported on \(statusAsOf).")
     }
     if let switchedOffAt = finding.switchedOffAt {
-      sentences.append("Until then auto-renew had been off since \(switchedOffAt).")
+      sentences.append("Auto-renew had been off since \(switchedOffAt).")
     }
-    if isProvisional { sentences.append("A first claim can still change the owner.") }
+    if isProvisional { sentences.append("The first submission can change the owner.") }
     return sentences.joined(separator: " ")
   }
 
   private var kind: String {
     switch charge.kind {
-    case .renewal: "Apple calls it a renewal"
-    case .purchase: "Apple calls it a purchase"
-    case .unknown: "Apple does not say whether it is a purchase or a renewal"
+    case .renewal: "Apple reports a renewal"
+    case .purchase: "Apple reports a purchase"
+    case .unknown: "Apple does not report whether it is a purchase or a renewal"
     }
   }
 }

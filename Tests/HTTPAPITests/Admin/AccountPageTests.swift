@@ -365,7 +365,7 @@ struct AccountPageTests {
       #expect(section(Self.claimed, of: anna).contains("by <strong>ops</strong></span> \(why)"))
       for page in [ben, anna] {
         let history = section("History", of: page)
-        #expect(history.contains("Placed; it was “anna”&#39;s before."))
+        #expect(history.contains("Assigned; previous owner: “anna”."))
         #expect(history.contains(why))
       }
       let line = "/admin/original-transactions/\(bought)"
