@@ -88,7 +88,7 @@ struct AdminInBrowserTests {
 
       try await browser.click(".brand")
       try await browser.arrive(at: "/admin")
-      try await browser.see("ops transfer")
+      try await browser.see("ops transferred a charge to dora")
       try await browser.see(reason)
       try await browser.open("/admin/reports/audit")
       try await browser.click("td.number a")
@@ -109,7 +109,7 @@ struct AdminInBrowserTests {
       try await story.parkJob()
       let rejected = try await story.rejectReceipt()
       try await story.logIn(for: "/admin")
-      for text in ["1 charge is owned by nobody", "1 job or delivery was given up"] {
+      for text in ["1 unclaimed charge", "1 failed job or delivery"] {
         try await browser.see(text)
       }
 

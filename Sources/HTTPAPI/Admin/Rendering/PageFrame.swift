@@ -217,15 +217,14 @@ extension Timestamp {
   var dayText: String { String(description.prefix(10)) }
 }
 
-/// How long something is ago, or lasts.
 enum Age {
-  /// In its two largest units, as in `6 d 3 h`.
+  /// The two largest units, for example `6 days 3 h`.
   static func text(_ duration: Duration) -> String {
-    max(duration, .zero).words(isRough: true)
+    let text = max(duration, .zero).words(isRough: true)
+    return text.replacing(" d", with: text.hasPrefix("1 d") ? " day" : " days")
   }
 }
 
-/// How many there are of something.
 enum Count {
   /// For example `1 charge`, `3 charges`.
   static func text(_ number: Int, _ one: String, _ many: String? = nil) -> String {
