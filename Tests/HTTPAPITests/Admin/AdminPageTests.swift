@@ -189,7 +189,7 @@ struct AdminPageTests {
         var browser = isLoggedIn ? try await AdminBrowser.loggedIn(api) : AdminBrowser(api)
         let missing = try await browser.get("/admin/nothing")
         #expect(missing.status == 404)
-        #expect(missing.contains("There is no such page"))
+        #expect(missing.contains("Page not found"))
         #expect(missing.contains("<nav") == isLoggedIn)
         let other = try await browser.send(.delete, "/admin/search", nil)
         #expect(other.status == 405)
