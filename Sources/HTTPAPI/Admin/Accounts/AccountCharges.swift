@@ -156,8 +156,8 @@ extension AccountCharges.Shown {
   private var href: String { report.charge.id.href }
 
   private var text: String {
-    var text = report.charge.date.dayText
-    if let end { text += " to \(end.dayText)" }
+    var text = report.charge.date.dayName
+    if let end { text += " to \(end.dayName)" }
     text += ": \(report.charge.productID), \(Price.text(of: report.transaction))"
     return report.charge.revocation == nil ? text : text + ", refunded"
   }
@@ -242,5 +242,5 @@ extension Entitlement {
     }
   }
 
-  private func on(_ moment: Timestamp?) -> String { moment.map { " on \($0.dayText)" } ?? "" }
+  private func on(_ moment: Timestamp?) -> String { moment.map { " on \($0.dayName)" } ?? "" }
 }

@@ -124,7 +124,7 @@ extension AdministratorAct {
     let entitlement = details?.entitlement.map { "“\($0)”" } ?? "an entitlement"
     switch Action(rawValue: action) {
     case .grant:
-      let end = details?.expiresAt.map { ", until \($0.prefix(10))" } ?? ", no end date"
+      let end = details?.expiresAt.map { ", until \(dayName($0))" } ?? ", no end date"
       return "Granted \(entitlement)\(end)."
     case .revokeGrant: return "Grant of \(entitlement) revoked."
     case .mergeAccount where accountID == account.id:
@@ -217,6 +217,8 @@ extension FactRow {
   }
 }
 
+private func dayName(_ text: String) -> String { Timestamp(rfc3339: text)?.dayName ?? text }
+
 /// The parts of an event's data that its row shows.
 private struct ToldWords: Decodable {
   struct ToldEntitlement: Decodable {
@@ -254,7 +256,7 @@ private struct ToldWords: Decodable {
 
   func sentence(for type: String) -> String {
     let end = entitlement.map(\.accessEndsAt) ?? expiresAt
-    let until = end.map { ", until \($0.prefix(10))" } ?? ""
+    let until = end.map { ", until \(dayName($0))" } ?? ""
     let what = entitlement.map { "“\($0.name)”" } ?? productID ?? orderID ?? ""
     guard let kind = LedgerEvent.Kind(rawValue: type) else { return "\(type) \(what)" }
     let words =

@@ -185,7 +185,7 @@ struct ChargeSection: Sendable {
 struct EntitlementRow: Sendable {
   var name: String
   var state: Badge
-  /// A sentence, for example “monthly renews on 2026-12-14”.
+  /// A sentence, for example “monthly renews on 14 Dec 2026”.
   var because: String
   /// The end of access, or nil if it is unknown or never.
   var until: Moment?
@@ -223,7 +223,7 @@ struct OrderRow: Sendable {
   var state: Badge
   var transactionID: String?
   var href: String?
-  /// For example `delivered 2026-11-20 08:14` or `delivery not acknowledged`.
+  /// For example `delivered 20 Nov 2026, 08:14` or `delivery not acknowledged`.
   var delivery: String?
 }
 

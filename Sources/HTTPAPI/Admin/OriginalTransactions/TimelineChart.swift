@@ -243,7 +243,7 @@ struct TimelineOwners: Sendable {
   func owners(named name: (AccountKey) -> String) -> [TimelineOwner] {
     order.map { account in
       let (number, charges) = (number(account), charges[account] ?? [])
-      let days = charges.map(\.date.dayText)
+      let days = charges.map(\.date.dayName)
       let time = days.first.map { $0 == days.last ? $0 : "\($0) to \(days.last ?? $0)" }
       return TimelineOwner(
         ownerClass: TimelineOwner.ownerClass(number), letter: TimelineOwner.letter(number),
@@ -274,7 +274,7 @@ extension LineLife {
       ).map {
         Binding(
           at: $0.boundAt, owner: owners.number($0.account),
-          text: "\($0.boundAt.dayText): renewals go to \(name($0.account))")
+          text: "\($0.boundAt.dayName): renewals go to \(name($0.account))")
       },
       troubles: timeline.spans.compactMap(Trouble.init),
       switches: timeline.switches.map {
@@ -291,8 +291,8 @@ extension LineLife.Period {
   init(_ report: ChargeReport, owner: Int, catalogue: Catalogue) {
     let charge = report.charge
     let end = report.end(in: catalogue)
-    var text = charge.date.dayText
-    if let end { text += " to \(end.dayText)" }
+    var text = charge.date.dayName
+    if let end { text += " to \(end.dayName)" }
     text += ": \(charge.productID) (\(report.ownerAccountID ?? "unclaimed")), "
     text += Price.text(of: report.transaction)
     if charge.revocation != nil { text += ", refunded" }
@@ -311,7 +311,7 @@ extension LineLife.Trouble {
     let isGrace = span.state == .inGracePeriod
     self.init(
       from: span.start, until: end, isGrace: isGrace,
-      text: "\(span.start.dayText) to \(end.dayText): "
+      text: "\(span.start.dayName) to \(end.dayName): "
         + (isGrace ? "grace period" : "billing retry without access"))
   }
 }

@@ -191,7 +191,7 @@ struct TimelineOwner: Sendable {
   var letter: String
   var name: String
   var href: String?
-  /// For example `7 charges, 2025-01-14 to 2025-08-14`.
+  /// For example `7 charges, 14 Jan 2025 to 14 Aug 2025`.
   var note: String
 }
 

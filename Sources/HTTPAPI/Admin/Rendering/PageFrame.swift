@@ -62,7 +62,7 @@ struct PageLink: Sendable {
 struct Moment: Sendable {
   /// RFC 3339.
   var iso: String
-  /// For example `2026-11-22 10:17`, in the page's time zone.
+  /// For example `22 Nov 2026, 10:17`, in UTC.
   var text: String
 }
 
@@ -186,16 +186,21 @@ enum PageText {
 }
 
 extension Moment {
-  /// In UTC.
   init(_ moment: Timestamp) {
     let iso = moment.description
-    self.init(iso: iso, text: "\(iso.prefix(10)) \(iso.dropFirst(11).prefix(5))")
+    self.init(iso: iso, text: "\(moment.dayName), \(iso.dropFirst(11).prefix(5))")
   }
 }
 
 extension Timestamp {
-  /// The day in UTC, as in `2026-11-22`.
+  /// The UTC day as ISO 8601, for example `2026-11-22`.
   var dayText: String { String(description.prefix(10)) }
+
+  /// The UTC day for people, for example `22 Nov 2026`.
+  var dayName: String {
+    let date = dayAndTime.date
+    return "\(date.day) \(date.monthName) \(date.year)"
+  }
 }
 
 enum Age {
