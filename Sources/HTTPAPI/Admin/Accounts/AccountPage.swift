@@ -205,7 +205,7 @@ struct AccountChargeRow: Sendable {
   var until: Moment?
   var price: String
   var state: Badge
-  /// One of the interface's rules.
+  /// The API's name of the rule.
   var rule: String
   var because: String
   /// The owner if it is another account.

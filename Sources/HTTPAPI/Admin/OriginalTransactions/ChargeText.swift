@@ -95,7 +95,7 @@ extension ChargeReport {
 extension Charge.ID {
   /// The HTML id on the page of the original transaction: letters, digits and hyphens.
   var anchor: String {
-    "charge-\(Self.name(transactionID.rawValue))-\(Self.name(productID.rawValue))"
+    "charge-\(transactionID.rawValue.anchorName)-\(productID.rawValue.anchorName)"
   }
 
   var href: String {
@@ -114,10 +114,13 @@ extension Charge.ID {
       of: transactionID.rawValue, productID: productID.rawValue,
       environment: line.environment.rawValue)
   }
+}
 
-  private static func name(_ text: String) -> String {
+extension String {
+  /// The text with a hyphen for each byte that is not a letter or digit of ASCII.
+  var anchorName: String {
     String(
-      decoding: text.utf8.map { byte in
+      decoding: utf8.map { byte in
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
           UInt8(ascii: "0")...UInt8(ascii: "9"):

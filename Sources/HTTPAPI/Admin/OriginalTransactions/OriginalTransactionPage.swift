@@ -331,14 +331,6 @@ struct LineFacts: Sendable {
   }
 
   private static func anchor(_ entry: LedgerEntry) -> String {
-    let line = entry.line.originalTransactionID.rawValue.utf8.map { byte in
-      switch byte {
-      case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-        UInt8(ascii: "A")...UInt8(ascii: "Z"):
-        byte
-      default: UInt8(ascii: "-")
-      }
-    }
-    return "fact-\(String(decoding: line, as: UTF8.self))-\(entry.number)"
+    "fact-\(entry.line.originalTransactionID.rawValue.anchorName)-\(entry.number)"
   }
 }

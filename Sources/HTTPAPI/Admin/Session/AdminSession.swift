@@ -160,8 +160,7 @@ extension Cookie {
     admin(flashName, sealed, lifetime: .minutes(1), on: request)
   }
 
-  /// Lax and not strict, so that a link in a ticket leads to its page; what changes anything has
-  /// the form's token beside it.
+  /// `SameSite=Lax`, so that links in tickets work; forms also need the session's token.
   private static func admin(
     _ name: String, _ value: String?, lifetime: Duration, on request: Request
   ) -> Cookie {
