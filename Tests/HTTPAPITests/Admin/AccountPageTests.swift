@@ -10,16 +10,16 @@ import Testing
 
 @testable import HTTPAPI
 
-/// An account's page answers why a customer can't use what she paid for.
+/// The account page, which explains why a customer lacks access.
 struct AccountPageTests {
-  /// One section of a page, by its title; empty if there is none.
+  /// The section with a title, or an empty string.
   private func section(_ title: String, of page: AdminBrowser.Page) -> String {
     guard let start = page.text.range(of: "<h2>\(title)</h2>") else { return "" }
     let rest = page.text[start.upperBound...]
     return String(rest[..<(rest.range(of: "</section>")?.lowerBound ?? rest.endIndex)])
   }
 
-  /// The address behind `Next` in a section.
+  /// The URL of the link `Next` in a section.
   private func next(in section: String) -> String? {
     section.firstMatch(of: /href=\x22([^\x22]*)\x22 rel=\x22next/)
       .map { String($0.1).replacing("&amp;", with: "&") }
@@ -27,7 +27,7 @@ struct AccountPageTests {
 
   private static let claimed = "Submitted here, owned by another account"
 
-  /// Anna's month, which Ben's account submits as well.
+  /// Anna's month, which Ben's account submits, too.
   private func share(
     _ api: TestAPI, as names: (anna: String, ben: String) = ("anna", "ben")
   ) async throws -> TransactionID {
@@ -39,7 +39,7 @@ struct AccountPageTests {
     return bought.transactionID
   }
 
-  // MARK: Charges of others, and of nobody
+  // MARK: Charges owned by others, and unclaimed ones
 
   @Test func `charges that another account owns stand on the page of who submitted them`()
     async throws
@@ -60,7 +60,7 @@ struct AccountPageTests {
       ] {
         #expect(text.contains(part), "\(part)")
       }
-      // As the page of the original transaction words it.
+      // The page of the original transaction has the same text.
       let because = try #require(
         text.firstMatch(of: /<span class=.rule.>submitter<\/span> ([^<]*)/)?.1)
       #expect(
@@ -68,7 +68,6 @@ struct AccountPageTests {
       #expect(page.contains("No purchases."))
       #expect(page.contains("1 submitted charge is owned by another account"))
       #expect(!page.contains("<b>anna"))
-      // She has nothing to do with others' charges.
       #expect(
         section(Self.claimed, of: try await browser.get(PageAddress.account(names.0))).isEmpty)
     }
@@ -224,7 +223,7 @@ struct AccountPageTests {
         #expect(history.contains(part), "\(part)")
       }
       #expect(history == section("History", of: whole))
-      // Of the same line Ben has only his claim: nothing else of it was ever his.
+      // Ben only has his claim: he never owned a charge of this original transaction.
       let ben = section("History", of: try await browser.get("/admin/accounts/ben"))
       #expect(ben.contains("“ben” submitted transaction \(bought)."))
       #expect(!ben.contains("“anna”"))
@@ -287,7 +286,7 @@ struct AccountPageTests {
       let all = try await api.ledger.history(of: ties, before: nil, limit: 100)
       #expect(all.lookedBackTo == nil)
       #expect(all.entries.map(\.entry.content.kind) == [.claim, .claim])
-      // Looking through two entries at a time finds the same, and says how far it came.
+      // Reading two entries at a time finds the same entries.
       var (place, found, rounds): (HistoryPlace?, [LedgerEntry], Int) = (nil, [], 0)
       repeat {
         let part = try await api.ledger.history(
@@ -304,7 +303,7 @@ struct AccountPageTests {
     }
   }
 
-  // MARK: Who, and why
+  // MARK: Administrators and reasons
 
   @Test func `a grant tells who gave it and who took it back, and why`() async throws {
     try await TestAPI.run { api in
@@ -334,7 +333,7 @@ struct AccountPageTests {
       #expect(history.contains("<q>Sorry for the &lt;wait&gt;.</q>"))
       #expect(history.contains("<q>It was Anna&#39;s</q>"))
 
-      // Grants go along when an account is merged, and so does who gave them.
+      // A merge moves grants with their administrators' names.
       let merge: JSONValue = ["into": "anna", "reason": "She <logged> in."]
       #expect(
         try await api.call(.post, "/v1/accounts/ben/merge", merge, as: .admin).status == 200)
@@ -373,7 +372,7 @@ struct AccountPageTests {
       #expect(section("History", of: page).matches(of: /<q>He &lt;paid&gt;\.<\/q>/).count == 2)
       #expect(page.text.contains(/Assigned by<\/dt><dd>ops <span class="note">He &lt;paid&gt;\./))
 
-      // A later act is told by its own words.
+      // A later action is shown with its own reason.
       api.apple.simulation.advance(by: .days(1))
       browser = try await AdminBrowser.loggedIn(api)
       _ = try await api.call(.put, "/v1/accounts/carl")

@@ -11,13 +11,13 @@ import Testing
 
 @testable import HTTPAPI
 
-/// What can be done from the pages: each act once, with its record.
+/// The actions on the pages, each with its record.
 struct AdminActionTests {
   private func acts(_ api: TestAPI) async throws -> [AdministratorAct] {
     try await api.ledger.administratorActs(limit: 100)
   }
 
-  /// Anna's month, and an account of Ben's.
+  /// Buys Anna's month and creates Ben's account.
   private func buy(_ api: TestAPI) async throws -> TransactionID {
     try await api.describe("monthly", "premium")
     try api.addCustomer("phone")
@@ -27,7 +27,7 @@ struct AdminActionTests {
     return bought.transactionID
   }
 
-  // MARK: What was given up
+  // MARK: Failed jobs and deliveries
 
   private func park(_ subject: String, _ api: TestAPI) async throws -> Int64 {
     try await api.database.query(
@@ -70,7 +70,7 @@ struct AdminActionTests {
       #expect(after.contains("1 job will be retried."))
       #expect(!after.contains("&lt;one&gt;"))
       #expect(after.contains(">two<"))
-      // It is told once.
+      // The message is shown once.
       #expect(try await !browser.get("/admin/parked").contains("will be retried"))
 
       _ = try await browser.post("/admin/parked/jobs", fields)
@@ -147,7 +147,7 @@ struct AdminActionTests {
       #expect(submission.status == .pending)
       #expect(submission.isOpen)
       #expect(try await acts(api).map(\.action) == ["verify_submissions"])
-      // Apple says the same.
+      // Apple rejects it again.
       _ = try await api.intake.resume(submission.id)
       #expect(try await browser.get("/admin/rejected").contains(id))
     }
@@ -170,7 +170,7 @@ struct AdminActionTests {
     }
   }
 
-  // MARK: In two steps
+  // MARK: Actions with a confirmation
 
   @Test func `a charge is transferred after it was told what that means`() async throws {
     try await TestAPI.run { api in
@@ -205,7 +205,7 @@ struct AdminActionTests {
       #expect(acts.map(\.action) == ["transfer"])
       #expect(acts.first?.administrator == "ops")
       #expect(acts.first?.reason == "She bought it for him.")
-      // Sent twice, it is done once.
+      // Sending it again does nothing.
       _ = try await browser.post(path, fields + [("confirmed", "yes")])
       #expect(try await self.acts(api).count == 1)
     }
@@ -333,7 +333,7 @@ struct AdminActionTests {
       }
       let foreign = try await browser.post(path, [("reason", "Anna asked.")], token: .none)
       #expect(foreign.status == 403)
-      // Whoever reads, or is refused, is given nothing.
+      // Neither the form nor rejected requests are recorded as exports.
       #expect(try await acts(api).isEmpty)
 
       let file = try await browser.post(path, [("reason", "anna asked.")])

@@ -11,10 +11,10 @@ import Testing
 
 @testable import HTTPAPI
 
-/// The pages through the real assembly, with a ledger behind them.
+/// The pages with a real server and ledger.
 struct AdminPageTests {
-  /// Anna's account buys a month and switches off; Ben's buys a quarter on the same phone later,
-  /// and Anna's month is refunded.
+  /// Anna's account buys a month and turns auto-renew off; later Ben's account buys a quarter on the
+  /// same phone, and Anna's month is refunded.
   private func tellTheStory(_ api: TestAPI) async throws
     -> (first: TransactionID, second: TransactionID)
   {
@@ -133,7 +133,7 @@ struct AdminPageTests {
         #expect(answer.status == 303, "\(id)")
         #expect(answer.location == location, "\(id)")
       }
-      // What names two things is shown.
+      // Two matches are listed.
       _ = try await api.call(.put, "/v1/accounts/\(second)")
       let both = try await browser.get(PageAddress.search(second.rawValue))
       #expect(both.status == 200)
@@ -148,7 +148,7 @@ struct AdminPageTests {
     }
   }
 
-  // MARK: Whatever accounts are called
+  // MARK: Hostile account ids
 
   private static let names = [
     "<script>alert(1)</script>", "'; DROP TABLE x; --", "\"\u{301} onclick=x", "a/b?c#d&e",
@@ -181,7 +181,7 @@ struct AdminPageTests {
     }
   }
 
-  // MARK: Errors, and what the pages load
+  // MARK: Errors and static files
 
   @Test func `errors under /admin are pages, and elsewhere they are not`() async throws {
     try await TestAPI.run { api in
@@ -195,7 +195,7 @@ struct AdminPageTests {
         #expect(other.status == 405)
         #expect(other.headers[.allow]?.contains("GET") == true)
         #expect(try await browser.send(.head, "/admin/nothing", nil).text.isEmpty)
-        // The router overlooks empty parts, and the browser here looks at the headers.
+        // The router ignores empty path segments; `AdminBrowser` checks the headers.
         #expect(try await browser.get("//admin/login").status == 200)
       }
       let answer = try await api.client.executeRequest(

@@ -4,7 +4,7 @@ import Testing
 @testable import HTTPAPI
 @testable import Reports
 
-/// The numbers of the overview, from what the reports answered.
+/// The overview's numbers, from report results.
 struct OverviewTileTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15))
 
@@ -47,7 +47,7 @@ struct OverviewTileTests {
     #expect(try tile("Refunds").value == "0")
     #expect(try tile("Refunds").change == "unchanged vs previous week")
     #expect(try tile("MRR").value == "0")
-    // What is not answered is said, and not guessed.
+    // Tiles without an answer say so.
     #expect(try tile("Trials").note == "Loading")
     #expect(try tile("Churn").note == "Not available")
     #expect(try tile("Trials").value == "…")
@@ -93,7 +93,7 @@ struct OverviewTileTests {
         (0, "notifications_rejected", 2), (0, "notifications_unbelievable", 1),
         (1, "notifications_rejected", 4), (0, "notifications_missed", 5),
         (1, "notifications_missed", 5), (0, "apple_failures", 7), (12, "apple_failures", 99),
-        // What is no failure, or no notification of Apple's.
+        // Neither failures nor notifications from Apple.
         (0, "notifications_listed", 1000), (0, "notifications_refused", 1000),
       ])
     answers.tables[.intake] = table(

@@ -3,7 +3,7 @@ import Testing
 
 @testable import HTTPAPI
 
-/// The links of lists that are shown in parts.
+/// The links of paged lists.
 struct PagePartTests {
   // swift-format-ignore
   @Test(

@@ -14,7 +14,7 @@ struct TimelineTests {
       name: name, note: "")
   }
 
-  /// A's month, refunded on its tenth day; then B's two quarters, switched off in the second.
+  /// A's month, refunded on its tenth day; then B's two quarters, auto-renew off in the second.
   private func life() -> LineLife {
     LineLife(
       originalTransactionID: "1", now: day(6, 15),
@@ -99,7 +99,7 @@ struct TimelineTests {
           spans: [
             TimelineSketch.Span(
               from: day(1, 2), until: day(1, 4), classNames: "span-product", text: "two days"),
-            // Begins before the picture, and lasts no time.
+            // Begins before the axis and has no length.
             TimelineSketch.Span(
               from: Timestamp(milliseconds: 0), until: Timestamp(milliseconds: 0),
               classNames: "span-product", text: "nothing", inset: 4),
