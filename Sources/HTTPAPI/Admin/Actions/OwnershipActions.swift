@@ -77,7 +77,7 @@ struct TransferPageController: Sendable {
       sentences += report.losses(of: loser, holding: held)
     }
     return sentences + [
-      "Applies to charges made after \(Moment(pages.now()).text); earlier charges keep their owner.",
+      "Other charges made before \(Moment(pages.now()).text) keep their owner.",
       "Renewals of this charge will belong to “\(accountID)”.",
     ]
   }
@@ -150,8 +150,7 @@ struct ReleasePageController: Sendable {
     return ["Transaction \(id) (owner: “\(loser)”) will be unclaimed."]
       + report.losses(of: loser, holding: held)
       + [
-        "Applies to charges made after \(Moment(now).text): renewals are unclaimed, too, until an "
-          + "account claims this charge.",
+        "Renewals after \(Moment(now).text) are unclaimed, too, until an account claims this charge.",
         "If the app of “\(loser)” is the first to submit it again, “\(loser)” owns it again.",
       ]
   }
