@@ -434,9 +434,8 @@ struct AppleTellingTests {
       #expect(told.map { $0["transaction_id"] } == [.null, .string(last.rawValue)])
       var browser = try await AdminBrowser.loggedIn(stage.api)
       let page = try await browser.get("/admin/original-transactions/\(line.originalTransactionID)")
-      #expect(page.text.contains("Apple was told that it belongs to ben."))
-      #expect(
-        page.text.contains("Apple was not told what became of the purchase: the customer"))
+      #expect(page.text.contains("Sent to Apple: the owner ben."))
+      #expect(page.text.contains("Not sent to Apple: consumption data (no customer consent)."))
     }
   }
 }

@@ -1,8 +1,7 @@
 import Hummingbird
 
-/// The administrator's pages, and what belongs to them.
 extension API {
-  /// Adds the pages to the routes of the interface.
+  /// Adds the administrator's pages to the API's routes.
   func addAdminRoutes(to router: Router<APIContext>) {
     for file in [StaticFile.styleSheet, .script, .icon] {
       router.get(RouterPath(file.path), use: file.serve)
@@ -13,7 +12,6 @@ extension API {
       .get("/admin/login", use: login.show)
       .post("/admin/login", use: login.logIn)
 
-    // Logged in, and forms from our pages only.
     let admin = router.group().add(middleware: LoggedIn())
     admin.post("/admin/logout", use: login.logOut)
 
@@ -95,11 +93,6 @@ extension API {
 }
 
 extension API {
-  /// Adds the overview and the reports to the administrator's pages.
-  ///
-  /// - Parameters:
-  ///   - routes: Those that only administrators reach who are logged in.
-  ///   - pages: What makes pages.
   func addReportPages(to routes: some RouterMethods<APIContext>, pages: PageMaker) {
     let overview = OverviewPageController(pages: pages, desk: reportDesk)
     let reports = ReportPageController(pages: pages, desk: reportDesk, reports: reports)

@@ -9,7 +9,7 @@ import Testing
 
 @testable import HTTPAPI
 
-/// Who gets in, for how long, and whose forms count.
+/// Login, sessions, and the protection of forms.
 struct AdminLoginTests {
   @Test func `who is not logged in is asked to, and gets to the page then`() async throws {
     try await TestAPI.run { api in
@@ -60,7 +60,7 @@ struct AdminLoginTests {
       let answer = try await browser.logIn(key, returnTo: "/admin/parked")
       #expect(answer.status == 403)
       #expect(answer.headers[.setCookie] == nil)
-      #expect(answer.contains("This is no administrator&#39;s key."))
+      #expect(answer.contains("Invalid admin key."))
       #expect(answer.contains(#"value="/admin/parked""#))
       #expect(key.isEmpty || !answer.contains(key))
       #expect(try await browser.get("/admin/parked").status == 303)
@@ -88,12 +88,12 @@ struct AdminLoginTests {
       #expect(try await browser.get("/admin/parked").status == 200)
       api.apple.simulation.advance(by: .seconds(1))
       #expect(try await browser.get("/admin/parked").status == 303)
-      // Whoever fills in a form for longer is told that it did nothing.
+      // A form sent after the session has ended reports that nothing was changed.
       let late = try await browser.post("/admin/parked/jobs", [("item", "1"), ("do", "retry")])
       #expect(late.status == 303)
       let login = try await browser.get(try #require(late.location))
       #expect(login.status == 200)
-      #expect(login.contains("nothing was done"))
+      #expect(login.contains("nothing was changed"))
     }
   }
 
@@ -111,7 +111,7 @@ struct AdminLoginTests {
         [parts[0], parts[1], "AAAAAAAAAAAAAAAAAAAAAA", parts[3]].joined(separator: "."),
         [parts[0], parts[1], parts[2], Base64URL.text(of: Array(repeating: 0, count: 32))]
           .joined(separator: "."),
-        // What signs forms signs no sessions.
+        // A form token is not a session signature.
         [parts[0], parts[1], parts[2], browser.token ?? ""].joined(separator: "."),
       ]
       for cookie in forged {
@@ -161,9 +161,9 @@ struct AdminLoginTests {
       #expect(try await thief.get("/admin/parked").status == 200)
       #expect(try await browser.post("/admin/logout", []).status == 303)
       #expect(try await thief.get("/admin/parked").status == 303)
-      // Other sessions of the same key go on.
+      // Other sessions of the same key stay open.
       #expect(try await elsewhere.get("/admin/parked").status == 200)
-      // What is past its end is deleted by the next login.
+      // The next login deletes expired sessions.
       api.apple.simulation.advance(by: .hours(13))
       _ = try await AdminBrowser.loggedIn(api)
       let count = try await api.database.query("SELECT count(*) FROM tenure.admin_session")
@@ -181,7 +181,7 @@ struct AdminLoginTests {
       }
       // The last two waited 100 and 200 ms.
       #expect(ContinuousClock.now - start >= .milliseconds(300))
-      // The next wrong one would wait; many more from this address have failed meanwhile.
+      // The next invalid key would be delayed; many from this address have failed.
       let client = FailureBrake.Client(sources: [
         .init(kind: .loginAddress, name: "unknown", free: 0)
       ])
@@ -194,7 +194,7 @@ struct AdminLoginTests {
 
   // MARK: Forms
 
-  /// A form that changes something, for a job that was given up.
+  /// A form for a failed job.
   private func retry(_ browser: inout AdminBrowser, token: AdminBrowser.Token, headers: HTTPFields)
     async throws -> Int
   {
@@ -261,7 +261,7 @@ struct AdminLoginTests {
   }
 }
 
-/// Reading what forms send, and remembering who failed, without a server.
+/// Form fields and failure counts, without a server.
 struct FormFieldsTests {
   @Test(
     "Fields are read as browsers write them",
@@ -274,7 +274,7 @@ struct FormFieldsTests {
   }
 }
 
-/// How long the answers to wrong keys are delayed.
+/// The delays of responses to invalid keys.
 struct FailureBrakeTests {
   private static let start = Timestamp(milliseconds: 0)
 
@@ -331,7 +331,7 @@ struct FailureBrakeTests {
     }
     let end = Self.start + .seconds(60)
     #expect(brake.count(new, at: end) == FailureBrake.shortest)
-    // One too many: the older half is forgotten.
+    // One more than the limit: the older half is forgotten.
     #expect(brake.count(Self.client("last", 0), at: end) == FailureBrake.shortest)
     #expect(brake.count(new, at: end) == FailureBrake.shortest * 2)
     #expect(brake.count(key, at: end) == FailureBrake.shortest * 2)

@@ -80,10 +80,10 @@ struct ReportPageTests {
           overview.contains(">\(label)</a></h3>\n<p class=\"tile-value\">\(value)</p>"), "\(label)")
       }
       for words in [
-        "1 of 4 last week", "in the next 7 days, 10.99 EUR, 10.49 USD", "as many as last week",
-        "as much as last week", "1 charge is owned by nobody",
+        "1 of 4 last week", "next 7 days, 10.99 EUR, 10.49 USD", "unchanged vs last week",
+        "1 unclaimed charge",
         // On 14 April, and none in the week that ended on the 8th; none was due then.
-        "+1 on the week before", "+2 on a week ago",
+        "+1 vs previous week", "+2 vs last week",
         // By the name, where the record has a key.
         "<q>b wrote that a paid.</q>", #"<a class="code" href="/admin/accounts/b">b</a>"#,
       ] {
@@ -126,15 +126,15 @@ struct ReportPageTests {
         """)
       let overview = try await get("/admin", &browser)
       for (label, href, value, words) in [
-        ("Given up", "/admin/parked", "1", "the oldest for 2 h"),
-        ("Rejected receipts", "/admin/rejected", "0", "as many as the week before"),
+        ("Failed", "/admin/parked", "1", "oldest: 2 h"),
+        ("Rejected receipts", "/admin/rejected", "0", "unchanged vs previous week"),
         (
-          "Rejected notifications", "/admin/reports/intake?days=7", "1", "+1 on the week before"
+          "Rejected notifications", "/admin/reports/intake?days=7", "1", "+1 vs previous week"
         ),
         (
           "Missed notifications",
           "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",
-          "2", "+1 on the week before"
+          "2", "+1 vs previous week"
         ),
       ] {
         let tile = try #require(
@@ -147,8 +147,8 @@ struct ReportPageTests {
         #expect(tile.contains(words), "\(label)")
         #expect(try await get(href, &browser).status == 200, "\(label)")
       }
-      #expect(overview.contains("in 7 days, and 40 posts refused"))
-      #expect(overview.contains("Rejected receipts a week: from 0 to 0, between 0 and 1"))
+      #expect(overview.contains("last 7 days, 40 invalid posts refused"))
+      #expect(overview.contains("Rejected receipts per week: from 0 to 0, between 0 and 1"))
       let missed = try await get(
         "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",
         &browser)
