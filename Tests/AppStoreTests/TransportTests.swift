@@ -103,7 +103,7 @@ struct TransportTests {
     let verification = try await verify(timeout: .milliseconds(200)) { _ in
       [.pause(.seconds(600)), .answer(Self.good)]
     }
-    #expect(verification.verdict.retry?.reason.contains("did not answer in time") == true)
+    #expect(verification.verdict.retry?.reason.contains("did not respond in time") == true)
     let exchange = try #require(verification.exchanges.first)
     #expect(exchange.duration >= .milliseconds(200))
     #expect(exchange.startedAt == answeredAt)
@@ -117,7 +117,7 @@ struct TransportTests {
         [.send("HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")]
           + Array(repeating: [.send(" "), .pause(.milliseconds(100))], count: 10_000).joined()
       }
-      #expect(verification.verdict.retry?.reason.contains("did not answer in time") == true)
+      #expect(verification.verdict.retry?.reason.contains("did not respond in time") == true)
       let exchange = try #require(verification.exchanges.first)
       #expect(exchange.duration < .seconds(600))
       guard exchange.httpStatus == 200, !exchange.answer.isEmpty else { continue }

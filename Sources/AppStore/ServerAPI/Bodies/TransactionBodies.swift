@@ -1,14 +1,13 @@
 package import JSONText
 
-/// A page of a customer's transactions.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/historyresponse
+/// A page of a customer's transactions:
+/// <https://developer.apple.com/documentation/appstoreserverapi/historyresponse>.
 package struct HistoryResponse: JSONPayload {
   package var appAppleID: Int64?
   package var bundleID: String?
   package var environment: SignedEnvironment?
   package var hasMore: Bool?
-  /// Where the next page begins, and later the news.
+  /// The token for the next page, and later for changes.
   package var revision: String?
   /// Each a JWS of a ``JWSTransactionDecodedPayload``.
   package var signedTransactions: [String]?
@@ -26,12 +25,11 @@ package struct HistoryResponse: JSONPayload {
   ])
 }
 
-/// A page of a customer's transactions that were refunded or revoked.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/refundhistoryresponse
+/// A page of a customer's refunded or revoked transactions:
+/// <https://developer.apple.com/documentation/appstoreserverapi/refundhistoryresponse>.
 package struct RefundHistoryResponse: JSONPayload {
   package var hasMore: Bool?
-  /// Where the next page begins, and later the news.
+  /// The token for the next page, and later for changes.
   package var revision: String?
   /// Each a JWS of a ``JWSTransactionDecodedPayload``.
   package var signedTransactions: [String]?
@@ -46,14 +44,13 @@ package struct RefundHistoryResponse: JSONPayload {
   ])
 }
 
-/// Where each of a customer's subscriptions stands.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/statusresponse
+/// The statuses of a customer's subscriptions:
+/// <https://developer.apple.com/documentation/appstoreserverapi/statusresponse>.
 package struct StatusResponse: JSONPayload {
   package var environment: SignedEnvironment?
   package var appAppleID: Int64?
   package var bundleID: String?
-  /// In no order.
+  /// Unordered.
   package var data: [SubscriptionGroupIdentifierItem]?
   package var unknownFields: [JSONValue.Member] = []
 
@@ -67,10 +64,9 @@ package struct StatusResponse: JSONPayload {
   ])
 }
 
-/// One subscription group.
 package struct SubscriptionGroupIdentifierItem: JSONPayload {
   package var subscriptionGroupIdentifier: String?
-  /// In no order, and several where the family shares what the customer has bought, too.
+  /// Unordered; several if the family also shares a purchase.
   package var lastTransactions: [LastTransactionsItem]?
   package var unknownFields: [JSONValue.Member] = []
 
@@ -82,7 +78,7 @@ package struct SubscriptionGroupIdentifierItem: JSONPayload {
   ])
 }
 
-/// One line of a subscription group.
+/// One original transaction of a subscription group.
 package struct LastTransactionsItem: JSONPayload {
   package var status: SubscriptionStatus?
   package var originalTransactionID: String?
@@ -102,7 +98,6 @@ package struct LastTransactionsItem: JSONPayload {
   ])
 }
 
-/// Apple's `status` of a subscription.
 package struct SubscriptionStatus: OpenEnumeration {
   package var rawValue: Int64
   package init(rawValue: Int64) { self.rawValue = rawValue }
@@ -114,9 +109,7 @@ package struct SubscriptionStatus: OpenEnumeration {
   package static let revoked = SubscriptionStatus(rawValue: 5)
 }
 
-/// One transaction.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/transactioninforesponse
+/// See <https://developer.apple.com/documentation/appstoreserverapi/transactioninforesponse>.
 package struct TransactionInfoResponse: JSONPayload {
   /// A JWS of a ``JWSTransactionDecodedPayload``.
   package var signedTransactionInfo: String?
@@ -129,9 +122,8 @@ package struct TransactionInfoResponse: JSONPayload {
   ])
 }
 
-/// A customer's download of the app.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/apptransactioninforesponse
+/// A customer's download of the app:
+/// <https://developer.apple.com/documentation/appstoreserverapi/apptransactioninforesponse>.
 package struct AppTransactionInfoResponse: JSONPayload {
   /// A JWS of a ``JWSAppTransactionDecodedPayload``.
   package var signedAppTransactionInfo: String?
@@ -144,9 +136,8 @@ package struct AppTransactionInfoResponse: JSONPayload {
   ])
 }
 
-/// What was bought with one order.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/orderlookupresponse
+/// The transactions of an order:
+/// <https://developer.apple.com/documentation/appstoreserverapi/orderlookupresponse>.
 package struct OrderLookupResponse: JSONPayload {
   package var status: OrderLookupStatus?
   /// Each a JWS of a ``JWSTransactionDecodedPayload``.
@@ -161,7 +152,7 @@ package struct OrderLookupResponse: JSONPayload {
   ])
 }
 
-/// Whether an order id is one of the app's.
+/// Whether an order ID belongs to the app.
 package struct OrderLookupStatus: OpenEnumeration {
   package var rawValue: Int64
   package init(rawValue: Int64) { self.rawValue = rawValue }
@@ -170,9 +161,7 @@ package struct OrderLookupStatus: OpenEnumeration {
   package static let invalid = OrderLookupStatus(rawValue: 1)
 }
 
-/// The account that a line's purchases are to be marked with.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/updateappaccounttokenrequest
+/// See <https://developer.apple.com/documentation/appstoreserverapi/updateappaccounttokenrequest>.
 package struct UpdateAppAccountTokenRequest: JSONPayload {
   /// A UUID.
   package var appAccountToken: String?
