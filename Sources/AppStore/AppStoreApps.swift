@@ -72,7 +72,7 @@ package struct AppStoreApps: Sendable {
 
   /// Each distinct secret once, that of the app `likeliest` first, then in configuration order.
   ///
-  /// Never empty; nil stands for a request without a password.
+  /// Never empty; nil means a request without a password.
   func secrets(likeliest: String?) -> [Secret<String>?] {
     let first = all.filter { $0.bundleID == likeliest }
     let others = all.filter { $0.bundleID != likeliest }

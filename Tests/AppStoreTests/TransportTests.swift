@@ -61,7 +61,7 @@ struct TransportTests {
       acts: [.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{\"status\": 0, \"rec")],
       reason: "broken or incomplete JSON: 18 bytes", kept: (200, 18)),
     Fault(
-      name: "empty", acts: [.answer("")], reason: "answer is empty", kept: (200, 0)),
+      name: "empty", acts: [.answer("")], reason: "response is empty", kept: (200, 0)),
     Fault(
       name: "HTML with 200", acts: [.answer(html, type: "text/html; charset=utf-8")],
       reason: "bytes of text/html instead of a JSON object", kept: (200, html.utf8.count)),
@@ -80,7 +80,7 @@ struct TransportTests {
       kept: (200, 6)),
     Fault(
       name: "JSON of another shape", acts: [.answer("{\"errorCode\": 5000000}")],
-      reason: "JSON of another shape: status is missing", kept: (200, 22)),
+      reason: "unexpected JSON structure: status is missing", kept: (200, 22)),
     Fault(
       name: "status 0 without a receipt", acts: [.answer("{\"status\": 0}")],
       reason: "JSON of another shape: receipt is missing", kept: (200, 13)),

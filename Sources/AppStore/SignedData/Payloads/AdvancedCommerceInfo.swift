@@ -1,7 +1,7 @@
 package import JSONText
 package import Subscriptions
 
-/// What the Advanced Commerce API adds to a transaction, or to a renewal.
+/// Advanced Commerce API data of a transaction or renewal.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/advancedcommerceinfo
 package struct AdvancedCommerceInfo: JSONPayload {
@@ -14,7 +14,7 @@ package struct AdvancedCommerceInfo: JSONPayload {
   package var taxCode: String?
   package var taxExclusivePrice: Int64?
   package var taxRate: String?
-  /// Of renewals only.
+  /// Only present in renewals.
   package var consistencyToken: String?
   package var unknownFields: [JSONValue.Member] = []
 
@@ -32,7 +32,7 @@ package struct AdvancedCommerceInfo: JSONPayload {
     JSONField("consistencyToken", \.consistencyToken),
   ])
 
-  /// What the customer was shown.
+  /// The texts shown to the customer.
   package struct Descriptors: JSONPayload {
     package var description: String?
     package var displayName: String?
@@ -46,7 +46,6 @@ package struct AdvancedCommerceInfo: JSONPayload {
     ])
   }
 
-  /// One thing that was paid for.
   package struct Item: JSONPayload {
     package var sku: String?
     package var description: String?
@@ -54,7 +53,7 @@ package struct AdvancedCommerceInfo: JSONPayload {
     /// In thousandths of the currency's unit.
     package var price: Int64?
     package var offer: Offer?
-    /// Refunds of parts are here, and only here.
+    /// The only place where refunds of parts appear.
     package var refunds: [Refund]?
     package var revocationDate: Timestamp?
     package var priceIncreaseInfo: PriceIncreaseInfo?
@@ -74,7 +73,6 @@ package struct AdvancedCommerceInfo: JSONPayload {
     ])
   }
 
-  /// A discount on an item.
   package struct Offer: JSONPayload {
     /// ISO 8601.
     package var period: String?
@@ -94,7 +92,6 @@ package struct AdvancedCommerceInfo: JSONPayload {
     ])
   }
 
-  /// Money given back for an item.
   package struct Refund: JSONPayload {
     /// In thousandths of the currency's unit.
     package var refundAmount: Int64?
@@ -113,7 +110,7 @@ package struct AdvancedCommerceInfo: JSONPayload {
     ])
   }
 
-  /// A price that is to rise with the next renewal.
+  /// A price increase at the next renewal.
   package struct PriceIncreaseInfo: JSONPayload {
     package var dependentSKUs: [String]?
     /// In thousandths of the currency's unit.
