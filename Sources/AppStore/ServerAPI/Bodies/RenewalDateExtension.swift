@@ -75,7 +75,7 @@ package struct MassExtendRenewalDateResponse: JSONPayload {
   ])
 }
 
-/// See <https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldatestatusresponse>.
+// https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldatestatusresponse
 package struct MassExtendRenewalDateStatusResponse: JSONPayload {
   package var requestIdentifier: String?
   package var complete: Bool?
