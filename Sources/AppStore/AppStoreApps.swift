@@ -1,7 +1,6 @@
 package import Secrets
 import Subscriptions
 
-/// A configured app.
 package struct AppStoreApp: Hashable, Sendable, CustomStringConvertible {
   package let bundleID: String
   /// The app's Apple ID; nil if it is not checked.
@@ -81,7 +80,6 @@ package struct AppStoreApps: Sendable {
   }
 }
 
-/// An invalid setting.
 package struct AppStoreSettingError: Error, Hashable, CustomStringConvertible {
   /// One sentence that says what is wrong and what is accepted.
   package let description: String

@@ -76,7 +76,6 @@ package final class AppStoreSimulation: Sendable {
     }
   }
 
-  /// Removes a product from sale; it no longer renews.
   package func withdraw(_ product: ProductID) throws {
     try act {
       _ = try $0.offering(product)
@@ -111,7 +110,6 @@ package final class AppStoreSimulation: Sendable {
     }
   }
 
-  /// Signs in another Apple ID on a device.
   package func signIn(_ appleID: AppleID, on device: DeviceID) throws {
     try act { state in
       let account = try state.device(device).account
@@ -239,13 +237,11 @@ package final class AppStoreSimulation: Sendable {
     try act { try $0.refund(try $0.chargeNumber(transaction), reason: reason) }
   }
 
-  /// Reverses a refund.
   @discardableResult
   package func reverseRefund(_ transaction: TransactionID) throws -> SimulatedEvent {
     try act { try $0.reverseRefund(try $0.chargeNumber(transaction)) }
   }
 
-  /// Requests a refund for a customer.
   @discardableResult
   package func requestRefund(
     _ transaction: TransactionID,
@@ -254,7 +250,6 @@ package final class AppStoreSimulation: Sendable {
     try act { try $0.requestRefund(try $0.chargeNumber(transaction), reason: reason) }
   }
 
-  /// Declines a requested refund.
   @discardableResult
   package func declineRefund(_ transaction: TransactionID) throws -> SimulatedEvent {
     try act { try $0.declineRefund(try $0.chargeNumber(transaction)) }
@@ -282,7 +277,6 @@ package final class AppStoreSimulation: Sendable {
     try act { try $0.restore(on: device, app: try $0.appNumber(bundleID)) }
   }
 
-  /// Finishes a consumable, which removes it from receipts made from now on.
   @discardableResult
   package func finish(_ transaction: TransactionID) throws -> SimulatedCharge {
     try act { try $0.finish(try $0.chargeNumber(transaction)) }

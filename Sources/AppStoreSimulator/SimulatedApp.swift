@@ -1,6 +1,5 @@
 package import Subscriptions
 
-/// An app and its products.
 package struct SimulatedApp: Hashable, Sendable {
   /// How long access continues while Apple retries a failed renewal; set once per app.
   ///
@@ -17,8 +16,7 @@ package struct SimulatedApp: Hashable, Sendable {
   /// The `password` that verifyReceipt requires for receipts with subscriptions.
   package var sharedSecret: String
   package var version: String
-  /// Nil: not enabled.
-  package var gracePeriod: GracePeriod?
+  package var gracePeriod: GracePeriod?  // Nil: not enabled
   package var products: [SimulatedProduct]
 
   package init(
@@ -38,8 +36,7 @@ package struct SimulatedProduct: Hashable, Sendable {
   /// A cheaper first period, once per Apple ID and group.
   package struct IntroductoryOffer: Hashable, Sendable {
     package var period: CalendarPeriod
-    /// 0: a free trial.
-    package var priceMilliunits: Int64
+    package var priceMilliunits: Int64  // 0: a free trial
 
     package init(period: CalendarPeriod, priceMilliunits: Int64 = 0) {
       self.period = period

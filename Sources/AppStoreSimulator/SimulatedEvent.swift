@@ -6,10 +6,8 @@ package struct SimulatedEvent: Hashable, Sendable {
   package enum Kind: Hashable, Sendable {
     /// The first purchase in a group, or of a family member's share.
     case subscribed
-    /// A purchase after the subscription had lapsed.
     case resubscribed
     case renewed
-    /// A renewal after billing retry.
     case recovered
     /// An upgrade, or a crossgrade of the same duration, charged immediately.
     case upgraded
@@ -40,7 +38,6 @@ package struct SimulatedEvent: Hashable, Sendable {
     /// The subscription continues under another original transaction ID.
     case migrated(from: OriginalTransactionID)
 
-    /// The name in logs and in the control interface.
     package var name: String {
       switch self {
       case .subscribed: "subscribed"
@@ -74,7 +71,6 @@ package struct SimulatedEvent: Hashable, Sendable {
   package enum Redemption: String, Sendable {
     /// A discount on the next renewal of the same product.
     case renewal
-    /// An immediate upgrade.
     case upgrade
     /// Another product at the next renewal.
     case downgrade
@@ -91,8 +87,7 @@ package struct SimulatedEvent: Hashable, Sendable {
     case other = "OTHER"
   }
 
-  /// Counted from 1.
-  package let number: Int
+  package let number: Int  // Counted from 1
   package let at: Timestamp
   package let kind: Kind
   package let environment: Environment

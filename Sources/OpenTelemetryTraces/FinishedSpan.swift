@@ -1,15 +1,13 @@
 import JSONText
 import Tracing
 
-/// A span that has ended, ready to be sent.
 struct FinishedSpan: Sendable {
   var context: TraceContext
   /// The parent span; nil for the root of a trace.
   var parent: UInt64?
   var name: String
   var kind: SpanKind
-  /// Nanoseconds since 1970.
-  var start: UInt64
+  var start: UInt64  // Nanoseconds since 1970
   var end: UInt64
   var attributes: SpanAttributes
   var events: [SpanEvent]

@@ -38,7 +38,6 @@ package struct OpenTelemetryTracer: Tracer {
       start: instant().nanosecondsSinceEpoch, buffer: buffer)
   }
 
-  /// Whether a trace that begins here is recorded.
   func records(_ trace: TraceContext.TraceID) -> Bool {
     threshold == .max || trace.low < threshold
   }

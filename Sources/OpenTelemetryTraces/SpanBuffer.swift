@@ -1,6 +1,5 @@
 import Synchronization
 
-/// Finished spans waiting to be sent.
 final class SpanBuffer: Sendable {
   private struct State: Sendable {
     var spans: [FinishedSpan] = []

@@ -50,7 +50,6 @@ package struct TraceContext: Hashable, Sendable {
 
   package var traceparent: String { "00-\(trace)-\(span.hexadecimal)-0\(isSampled ? 1 : 0)" }
 
-  /// Parses lower-case hexadecimal digits.
   private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? {
     var number: UInt64 = 0
     for digit in digits {

@@ -3,7 +3,6 @@
 /// It never holds a parameter's value: the server's DETAIL, HINT and CONTEXT can quote values and
 /// are left out, and so is the quoted part of messages of class 22 (bad data).
 package struct PostgresError: Error, Sendable {
-  /// The kind of failure.
   package enum Code: String, Sendable {
     /// The server rejected the statement; see ``PostgresError/sqlState``.
     case server

@@ -149,7 +149,6 @@ package actor PrivatePostgres {
   }
 }
 
-/// An error that keeps the private PostgreSQL from starting or stopping.
 package enum PrivatePostgresError: Error, CustomStringConvertible {
   case binariesNotFound(searched: [String])
   case directoryUnreachable(path: String, user: String)

@@ -1,6 +1,5 @@
 import Foundation
 
-/// The directory that holds all files of one server.
 struct ServerDirectory: Sendable {
   /// A Unix socket's path has at most 107 bytes, up to 16 of which are the socket's own name.
   private static let socketPathMax = 90
@@ -50,7 +49,6 @@ struct ServerDirectory: Sendable {
     (try? String(contentsOfFile: postmasterFile, encoding: .utf8)).flatMap(PostmasterFile.init)
   }
 
-  /// The end of the server's log, for error messages.
   var logTail: String {
     let text = (try? String(contentsOfFile: log, encoding: .utf8)) ?? "no log"
     return text.split(separator: "\n").suffix(5).joined(separator: " | ")
@@ -215,7 +213,6 @@ extension PrivatePostgres {
     package var listensOnLoopback = false
     /// The directory of `initdb` and `postgres`; searched for if nil.
     package var binaries: String?
-    /// Additional server settings.
     package var settings: [String: String] = [:]
 
     package init() {}

@@ -1,6 +1,5 @@
 import Foundation
 
-/// Starts the server's process.
 enum ServerProcess {
   /// Another process may take a port after it was chosen.
   private static let portAttempts = 10
@@ -182,7 +181,6 @@ enum Command {
   }
 }
 
-/// The directory of PostgreSQL's server programs.
 struct ServerBinaries: Sendable {
   let path: String
 

@@ -6,7 +6,6 @@ package import Subscriptions
 /// Members that the list does not name are kept unchanged, because Apple adds fields at any time.
 package protocol JSONPayload: Hashable, Sendable, JSONFieldValue {
   init()
-  /// The documented fields.
   static var fields: JSONFields<Self> { get }
   /// Members that ``fields`` does not name, and null members.
   var unknownFields: [JSONValue.Member] { get set }

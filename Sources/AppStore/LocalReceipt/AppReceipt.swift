@@ -6,32 +6,22 @@ import SwiftASN1
 /// Numbers are attribute types. Apple documents some of them, others are known from receipts:
 /// https://developer.apple.com/documentation/appstorereceipts/validating_receipts_on_the_device.
 package struct AppReceipt: Hashable, Sendable {
-  /// 0: "Production", "ProductionSandbox", "Xcode".
-  package let environmentName: String?
-  /// 2.
-  package let bundleID: String?
-  /// 3.
-  package let applicationVersion: String?
-  /// 4: the salt of the device's hash.
-  package let opaqueValue: [UInt8]?
+  package let environmentName: String?  // 0: "Production", "ProductionSandbox", "Xcode"
+  package let bundleID: String?  // 2
+  package let applicationVersion: String?  // 3
+  package let opaqueValue: [UInt8]?  // 4: the salt of the device's hash
   /// 5: binds the receipt to a device, which a server does not know.
   package let deviceHash: [UInt8]?
-  /// 8; often empty.
-  package let date: Timestamp?
-  /// 10.
-  package let ageRating: String?
-  /// 12: when Apple created and signed it.
-  package let creationDate: Timestamp?
+  package let date: Timestamp?  // 8; often empty
+  package let ageRating: String?  // 10
+  package let creationDate: Timestamp?  // 12: when Apple created and signed it
   /// 17, in order.
   package let inApp: [InAppReceipt]
-  /// 18.
-  package let originalPurchaseDate: Timestamp?
-  /// 19.
-  package let originalApplicationVersion: String?
+  package let originalPurchaseDate: Timestamp?  // 18
+  package let originalApplicationVersion: String?  // 19
   /// 21: the end of a volume purchase; Xcode writes the year 4001.
   package let expirationDate: Timestamp?
-  /// All others, in order.
-  package let otherAttributes: [ReceiptAttribute]
+  package let otherAttributes: [ReceiptAttribute]  // All others, in order
   /// Purchases that could not be read.
   package let unreadable: [UnreadableRecord]
 
@@ -83,34 +73,21 @@ package struct AppReceipt: Hashable, Sendable {
 /// Apple documents some of the types; 1707 and 1713 are known from receipts with a matching
 /// verifyReceipt response (https://developer.apple.com/documentation/appstorereceipts).
 package struct InAppReceipt: Hashable, Sendable {
-  /// 1701.
-  package let quantity: Int64?
-  /// 1702.
-  package let productID: String
-  /// 1703.
-  package let transactionID: String
-  /// 1704.
-  package let purchaseDate: Timestamp
-  /// 1705; missing in Xcode's receipts.
-  package let originalTransactionID: String?
-  /// 1706.
-  package let originalPurchaseDate: Timestamp?
+  package let quantity: Int64?  // 1701
+  package let productID: String  // 1702
+  package let transactionID: String  // 1703
+  package let purchaseDate: Timestamp  // 1704
+  package let originalTransactionID: String?  // 1705; missing in Xcode's receipts
+  package let originalPurchaseDate: Timestamp?  // 1706
   /// 1707, Apple's number for ``productType``.
   package let productTypeNumber: Int64?
-  /// 1708.
-  package let expiresDate: Timestamp?
-  /// 1711; nil for 0.
-  package let webOrderLineItemID: Int64?
-  /// 1712.
-  package let cancellationDate: Timestamp?
-  /// 1713.
-  package let isTrialPeriod: Bool?
-  /// 1719.
-  package let isInIntroOfferPeriod: Bool?
-  /// 1721.
-  package let promotionalOfferID: String?
-  /// All others, in order.
-  package let otherAttributes: [ReceiptAttribute]
+  package let expiresDate: Timestamp?  // 1708
+  package let webOrderLineItemID: Int64?  // 1711; nil for 0
+  package let cancellationDate: Timestamp?  // 1712
+  package let isTrialPeriod: Bool?  // 1713
+  package let isInIntroOfferPeriod: Bool?  // 1719
+  package let promotionalOfferID: String?  // 1721
+  package let otherAttributes: [ReceiptAttribute]  // All others, in order
 
   /// Fails if the product, transaction or date is missing, or a known attribute can't be read.
   init(parsing bytes: ArraySlice<UInt8>) throws {

@@ -84,10 +84,8 @@ package enum UnityReceipt {
 ///
 /// `{ "key" = "value"; key = value; }`, with any white space between.
 struct OldStylePropertyList {
-  /// In bytes; real ones have a few thousand.
-  private static let longest = 1024 * 1024
-  /// In bytes; real ones have about twenty.
-  private static let longestKey = 256
+  private static let longest = 1024 * 1024  // In bytes; real ones have a few thousand
+  private static let longestKey = 256  // In bytes; real ones have about twenty
 
   private var values: [ExactText: String] = [:]
 
@@ -246,7 +244,6 @@ package enum ReceiptForm: Hashable, Sendable {
     }
   }
 
-  /// Decodes a submitted receipt.
   static func bytes(of receiptData: String) throws(LocalReceiptRefusal) -> [UInt8] {
     // Four characters for three bytes.
     guard receiptData.utf8.count <= ReceiptBER.largestReceipt / 3 * 4 else {

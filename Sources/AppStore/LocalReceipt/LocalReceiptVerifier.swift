@@ -89,9 +89,7 @@ package struct LocalReceiptVerifier: Sendable {
 /// explains its uses.
 package struct LocalReceipt: Hashable, Sendable {
   package let environment: Environment
-  /// The configured app.
   package let bundleID: String
-  /// When Apple created it.
   package let createdAt: Timestamp
   /// The end of a volume purchase; nil for all other receipts.
   package let expiresAt: Timestamp?
@@ -160,7 +158,6 @@ extension InAppReceipt {
 }
 
 package struct LocalReceiptRefusal: Error, Hashable, Sendable, CustomStringConvertible {
-  /// One case per kind of fault or forgery.
   package enum Reason: String, CaseIterable, Sendable {
     case notBase64 = "not_base64"
     case tooLarge = "too_large"

@@ -9,8 +9,7 @@ struct ReceiptContainer {
 
   /// The signed content, which is the receipt.
   let content: ArraySlice<UInt8>
-  /// In DER.
-  let certificates: [ArraySlice<UInt8>]
+  let certificates: [ArraySlice<UInt8>]  // In DER
   private let signerInfos: ASN1NodeCollection
 
   init(parsing bytes: ArraySlice<UInt8>) throws {

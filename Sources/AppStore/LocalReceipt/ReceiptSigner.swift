@@ -5,7 +5,6 @@ import X509
 
 /// The signer of a receipt: SignerInfo (RFC 5652, section 5.3).
 struct ReceiptSigner {
-  /// The reference to the signer's certificate.
   enum Name {
     case issuer(DistinguishedName, serialNumber: ArraySlice<UInt8>)
     case subjectKeyIdentifier(ArraySlice<UInt8>)

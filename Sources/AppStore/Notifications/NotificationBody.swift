@@ -46,7 +46,6 @@ package struct SignedNotification: Hashable, Sendable {
   /// Nil for notifications of 2022.
   package var signedAt: Timestamp? { payload.signedDate }
 
-  /// The notification's evidence.
   package var evidence: [Evidence] {
     var evidence = transaction?.evidence(kind: payload.chargeKind) ?? []
     if let renewalInfo {

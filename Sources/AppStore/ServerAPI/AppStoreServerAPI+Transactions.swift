@@ -100,7 +100,6 @@ extension AppStoreServerAPI {
     }
   }
 
-  /// The app transaction of a customer's download.
   package func appTransactionInfo(
     of id: String, in bundleID: String, environment: Environment? = nil
   ) async throws -> ServerAPIAnswer<SignedPart<JWSAppTransactionDecodedPayload>> {
@@ -160,20 +159,16 @@ package struct TransactionHistoryQuery: Hashable, Sendable {
   package var startDate: Timestamp?
   /// Purchased before this time.
   package var endDate: Timestamp?
-  /// Empty: all products.
-  package var productIDs: [ProductID] = []
-  /// Empty: all types.
-  package var productTypes: [ProductType] = []
+  package var productIDs: [ProductID] = []  // Empty: all products
+  package var productTypes: [ProductType] = []  // Empty: all types
   package var order = Order.ascending
-  /// Empty: all groups.
-  package var subscriptionGroupIdentifiers: [String] = []
+  package var subscriptionGroupIdentifiers: [String] = []  // Empty: all groups
   package var inAppOwnershipType: InAppOwnershipType?
   /// True: only revoked transactions; false: only others.
   package var revoked: Bool?
 
   package init() {}
 
-  /// The query parameters, in a fixed order.
   var items: [(name: String, value: String)] {
     var items: [(name: String, value: String)] = []
     if let startDate { items.append(("startDate", "\(startDate.milliseconds)")) }

@@ -123,17 +123,14 @@ package struct SignedPart<Value: Hashable & Sendable>: Hashable, Sendable, Custo
   package var description: String { refusal.map { "refused: \($0)" } ?? "verified" }
 }
 
-/// The statuses of a customer's subscriptions in one app.
 package struct SubscriptionStatuses: Hashable, Sendable {
-  /// Unordered.
-  package let groups: [Group]
+  package let groups: [Group]  // Unordered
 
   /// One subscription group; it has several original transactions if a family member also shares
   /// one.
   package struct Group: Hashable, Sendable {
     package let identifier: String?
-    /// Unordered.
-    package let lines: [Line]
+    package let lines: [Line]  // Unordered
   }
 
   package struct Line: Hashable, Sendable {
@@ -143,7 +140,6 @@ package struct SubscriptionStatuses: Hashable, Sendable {
     package let renewalInfo: SignedPart<SignedRenewalInfo>?
   }
 
-  /// The evidence of the verified parts.
   package var evidence: [Evidence] { groups.flatMap(\.lines).flatMap(\.evidence) }
 }
 
@@ -169,11 +165,9 @@ package struct TransactionPage: ServerAPIPage {
 
   package var next: String? { revision }
 
-  /// The evidence of the verified transactions.
   package var evidence: [Evidence] { transactions.flatMap { $0.value?.evidence ?? [] } }
 }
 
-/// The transactions of an order.
 package struct OrderLookup: Hashable, Sendable {
   package let status: OrderLookupStatus?
   package let transactions: [SignedPart<SignedTransaction>]

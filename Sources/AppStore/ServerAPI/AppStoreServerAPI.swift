@@ -259,15 +259,13 @@ extension AppStoreTransportError {
 struct ServerAPICall: Sendable {
   var endpoint: ServerAPIEndpoint
   var bundleID: String
-  /// Such as `GET`.
-  var method: String
+  var method: String  // Such as `GET`
   /// Relative to the environment's address, percent-encoded.
   var path: String
   /// Unencoded, in the order in which they are sent.
   var query: [(name: String, value: String)] = []
   var body: JSONValue?
 
-  /// The encoded path and query.
   var target: String {
     let items = query.map { "\(Self.escaped($0.name))=\(Self.escaped($0.value))" }
     return items.isEmpty ? path : path + "?" + items.joined(separator: "&")
@@ -343,11 +341,9 @@ package enum ServerAPIEndpoint: String, CaseIterable, Sendable {
   }
 }
 
-/// The base URLs of the App Store Server API.
+/// The base URLs of the App Store Server API, without a trailing slash.
 package struct ServerAPIAddresses: Hashable, Sendable {
-  /// Without a trailing slash.
   package let production: String
-  /// Without a trailing slash.
   package let sandbox: String
 
   /// Apple's, with the host names introduced in May 2026.

@@ -7,7 +7,6 @@ package import Subscriptions
 package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringConvertible {
   /// Classifies errors by the reaction they require.
   package enum Kind: String, Sendable {
-    /// Apple rejected the request as invalid.
     case invalidRequest
     /// Apple has no such item, in this environment or in either.
     case notFound
@@ -15,7 +14,6 @@ package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringCo
     case forbidden
     /// Apple does not accept the key, or not for this app.
     case unauthorized
-    /// The hourly limit is reached.
     case rateLimited
     /// Apple reports an internal error.
     case unavailable
@@ -91,10 +89,8 @@ package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringCo
 }
 
 extension AppStoreServerAPIError {
-  /// The maximum length of Apple's message.
   private static let messageLimit = 300
 
-  /// Reads a response whose status is not 2xx.
   init(
     _ response: AppStoreResponse, _ endpoint: ServerAPIEndpoint, _ environment: Environment,
     now: Timestamp
@@ -125,7 +121,6 @@ extension AppStoreServerAPIError {
 }
 
 extension AppStoreServerAPIError.Kind {
-  /// Classifies a response whose status is not 2xx.
   init(status: Int, code: ServerAPIErrorCode?) {
     self =
       switch (status, code) {

@@ -185,7 +185,6 @@ package struct TrustedRoots: Sendable {
   let certificates: [Certificate]
   let store: CertificateStore
 
-  /// Reads one or more root certificates in PEM format.
   package init(pem: String) throws(AppStoreSettingError) {
     do {
       certificates = try PEMDocument.parseMultiple(pemString: pem).map {

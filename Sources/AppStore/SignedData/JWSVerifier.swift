@@ -133,10 +133,8 @@ extension ResponseBodyV2DecodedPayload: SignedPayload {
 struct CompactJWS {
   /// In bytes; ten times a notification with both parts, the largest that Apple is known to send.
   static let longest = 256 * 1024
-  /// In bytes; three times a header with three certificates.
-  static let longestHeader = 16 * 1024
-  /// In bytes; ES256 has r and s of 32 bytes each.
-  static let signatureLength = 64
+  static let longestHeader = 16 * 1024  // In bytes; three times a header with three certificates
+  static let signatureLength = 64  // In bytes; ES256 has r and s of 32 bytes each
 
   private static let dot = UInt8(ascii: ".")
 
@@ -209,7 +207,6 @@ struct CompactJWS {
 ///
 /// Other members, above all keys and their URLs, are ignored.
 struct JWSHeader {
-  /// The name of Xcode's key.
   private static let xcodeKeyID = "Apple_Xcode_Key"
   private static let certificateCount = 3
 

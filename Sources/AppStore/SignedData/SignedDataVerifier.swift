@@ -48,7 +48,6 @@ package struct SignedDataVerifier: Sendable {
     }
   }
 
-  /// Verifies an app transaction.
   package func appTransaction(
     _ jws: String
   ) async -> Result<JWSAppTransactionDecodedPayload, SignedDataRefusal> {
@@ -216,7 +215,6 @@ package struct SignedDataVerifier: Sendable {
 }
 
 extension ExternalPurchaseToken {
-  /// The environment, derived from the identifier.
   fileprivate var environment: SignedEnvironment? {
     externalPurchaseID.map { $0.hasPrefix("SANDBOX") ? .sandbox : .production }
   }

@@ -6,7 +6,6 @@ import struct Foundation.UUID
 package struct SignedTransaction: Hashable, Sendable {
   package let payload: JWSTransactionDecodedPayload
   package let environment: Environment
-  /// The configured app.
   package let bundleID: String
   /// The transaction as evidence of its signing date.
   package let record: TransactionRecord
@@ -294,10 +293,8 @@ struct RenewalPhase {
 
 /// The requirements for a text of Apple's that becomes part of a key.
 enum AppleIdentifier {
-  /// In bytes; the size of the columns for names.
-  static let longest = 255
-  /// In bytes; the size of the columns for Apple's numbers.
-  static let longestNumber = 128
+  static let longest = 255  // In bytes; the size of the columns for names
+  static let longestNumber = 128  // In bytes; the size of the columns for Apple's numbers
 
   /// The problem with a text, such as "is longer than 255 bytes"; nil if it can be an identifier.
   ///

@@ -1,7 +1,6 @@
 import CoreMetrics
 import Subscriptions
 
-/// Counts requests to Apple by outcome.
 final class AppleMetrics: Sendable {
   enum Outcome: String, CaseIterable {
     case succeeded
@@ -78,7 +77,6 @@ final class AppleMetrics: Sendable {
   }
 }
 
-/// Counts verifyReceipt responses by status.
 final class ReceiptStatusMetrics: Sendable {
   /// Apple's statuses; others are counted as `other`, because they may come from any server.
   private static let known = [0] + Array(21_000...21_010)

@@ -20,8 +20,7 @@ package struct HTTPHeader: Hashable, Codable, Sendable {
 /// A request to Apple; its description omits the body, which may contain a shared secret and a
 /// receipt.
 package struct AppStoreRequest: Sendable, CustomStringConvertible {
-  /// Such as `POST`.
-  package var method: String
+  package var method: String  // Such as `POST`
   package var url: String
   package var headers: [HTTPHeader]
   package var body: [UInt8]
@@ -66,7 +65,6 @@ package struct AppStoreResponse: Hashable, Sendable, CustomStringConvertible {
 package struct AppStoreTransportError: Error, CustomStringConvertible {
   package enum Kind: String, Sendable {
     case timedOut
-    /// The host name has no address.
     case nameNotResolved
     /// No address accepted the connection.
     case connectionFailed

@@ -101,7 +101,6 @@ package struct HTTPClientTransport: AppStoreTransport {
 }
 
 extension AppStoreTransportError {
-  /// Classifies errors of the HTTP client and the libraries below it.
   fileprivate init(_ error: any Error, partial: AppStoreResponse?) {
     let kind: Kind =
       switch error {

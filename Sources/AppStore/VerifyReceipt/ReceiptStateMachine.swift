@@ -209,7 +209,6 @@ enum ReceiptOwner: Hashable {
   case app(AppStoreApp)
   /// The response names no app, as in trimmed payloads, and only this one is possible.
   case assumed(AppStoreApp)
-  /// One sentence.
   case refused(String)
 }
 

@@ -77,7 +77,6 @@ package struct ReceiptRetry: Hashable, Sendable {
     }
   }
 
-  /// One sentence.
   package var reason: String
   package var appleStatus: Int?
   /// The time before which Apple asked not to retry.

@@ -18,8 +18,7 @@ struct TransactionMerger {
   }
 
   struct Result {
-    /// By purchase date.
-    var records: [TransactionRecord] = []
+    var records: [TransactionRecord] = []  // By purchase date
     /// Transactions without an expiry that can't be distinguished from permanent purchases.
     var incomplete: [UnreadableRecord] = []
     var unusableAppAccountTokens = 0

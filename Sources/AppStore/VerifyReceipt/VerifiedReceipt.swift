@@ -5,7 +5,6 @@ import struct Foundation.UUID
 package struct VerifiedReceipt: Hashable, Sendable {
   /// The environment that verified it.
   package var environment: Environment
-  /// The configured app.
   package var bundleID: String
   /// 0, or 21006 for an old receipt of an expired subscription.
   package var status: Int

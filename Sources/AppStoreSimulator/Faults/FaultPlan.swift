@@ -68,8 +68,7 @@ package struct SimulatedAnswer: Hashable, Sendable {
   package var retryAfter: String?
   package var body: [UInt8]
   package var delivery = Delivery.whole
-  /// In real time.
-  package var delay = Duration.zero
+  package var delay = Duration.zero  // In real time
 
   package init(httpStatus: Int = 200, contentType: String = "application/json", body: [UInt8]) {
     self.httpStatus = httpStatus

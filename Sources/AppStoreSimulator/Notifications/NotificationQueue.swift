@@ -135,7 +135,6 @@ struct NotificationMail: Sendable {
     return nil
   }
 
-  /// Cancels all pending attempts.
   mutating func giveUp() {
     for due in dues.unordered { deliveries[due.delivery].dueAt = nil }
     dues = Heap()
@@ -173,7 +172,6 @@ enum RetryDelays {
   }
 }
 
-/// A fault in the delivery of a notification.
 package enum NotificationFault: Hashable, Sendable {
   /// The first attempt is delayed, in simulated time.
   case late(Duration)
@@ -253,9 +251,7 @@ package struct NotificationTarget: Hashable, Sendable {
   }
 }
 
-/// A notification to an app's server.
 package struct SimulatedNotification: Hashable, Sendable {
-  /// The formats of notifications.
   package enum Version: String, CaseIterable, Sendable {
     /// Unsigned, with the entire receipt and the shared secret.
     case v1
@@ -270,8 +266,7 @@ package struct SimulatedNotification: Hashable, Sendable {
     case plain([UInt8])
   }
 
-  /// Counted from 1.
-  package let number: Int
+  package let number: Int  // Counted from 1
   /// The same in every attempt.
   package let uuid: UUID
   package let version: Version
@@ -287,8 +282,7 @@ package struct SimulatedNotification: Hashable, Sendable {
   /// charge.
   package let transactionID: TransactionID?
   package let originalTransactionID: OriginalTransactionID?
-  /// In order.
-  package internal(set) var attempts: [SendAttempt] = []
+  package internal(set) var attempts: [SendAttempt] = []  // In order
 
   let content: Content
 
@@ -307,7 +301,6 @@ package struct SimulatedNotification: Hashable, Sendable {
   package var hasArrived: Bool { attempts.contains { $0.result == .success } }
 }
 
-/// An attempt to deliver a notification.
 package struct SendAttempt: Hashable, Sendable {
   /// Apple's `sendAttemptResult`.
   ///
@@ -325,8 +318,7 @@ package struct SendAttempt: Hashable, Sendable {
   }
 
   package let url: String
-  /// In simulated time.
-  package let at: Timestamp
+  package let at: Timestamp  // In simulated time
   package let result: Result
   /// Nil without a response.
   package let httpStatus: Int?

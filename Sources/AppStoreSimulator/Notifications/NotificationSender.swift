@@ -12,10 +12,8 @@ package struct NotificationSender: Sendable {
   /// The server's time limit, in real time.
   private let timeout: Duration
 
-  /// How often `run` checks the clock.
   private static let pollInterval = Duration.milliseconds(50)
 
-  /// Nothing is sent before `run` or `deliverDueNotifications`.
   package init(
     simulation: AppStoreSimulation, transport: any AppStoreTransport,
     timeout: Duration = .seconds(30)

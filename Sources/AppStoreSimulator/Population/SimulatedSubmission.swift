@@ -12,6 +12,5 @@ package struct SimulatedSubmission: Hashable, Sendable {
   package let receiptData: String
   /// The new purchase; nil if the app only sends its receipt.
   package let transactionID: TransactionID?
-  /// The customer requested a restore.
   package let restores: Bool
 }

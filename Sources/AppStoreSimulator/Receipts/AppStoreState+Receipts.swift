@@ -37,7 +37,6 @@ extension AppStoreState {
     return .object(members)
   }
 
-  /// The date on which the app was obtained.
   static func originalPurchaseDate(_ isSandbox: Bool, _ customer: Customer) -> Timestamp {
     isSandbox ? sandboxPurchaseDate : customer.since.wholeSecond
   }
@@ -46,7 +45,6 @@ extension AppStoreState {
     environment == .production ? "Production" : "Sandbox"
   }
 
-  /// The decoded receipt.
   func receiptJSON(
     _ receipt: SimulatedReceipt, app: Int, customer: Int, holding items: JSONValue = []
   ) -> JSONValue {

@@ -359,7 +359,6 @@ extension JSONValue {
 
 /// A quirk seen in real verifyReceipt responses.
 package enum Quirk: String, Hashable, Codable, CaseIterable, Sendable {
-  /// Lists are unordered.
   case shuffled
   /// Some list items appear twice.
   case doubled
@@ -380,7 +379,6 @@ package enum Quirk: String, Hashable, Codable, CaseIterable, Sendable {
   case receiptAsArray = "receipt_as_array"
   /// Before 2020: items without `in_app_ownership_type`.
   case withoutOwnershipType = "without_ownership_type"
-  /// Items without `web_order_line_item_id`.
   case withoutLineItemIDs = "without_line_item_ids"
   /// 21007 and 21008 include the decoded receipt, which must be ignored.
   case receiptWithWrongEnvironment = "receipt_with_wrong_environment"

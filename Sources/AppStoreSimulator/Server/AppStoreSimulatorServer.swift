@@ -20,8 +20,7 @@ import Subscriptions
 package struct AppStoreSimulatorServer: Service {
   package struct Configuration: Sendable {
     package var host: String
-    /// 0: a free port; see `AppStoreSimulatorServer.port`.
-    package var port: Int
+    package var port: Int  // 0: a free port; see `AppStoreSimulatorServer.port`
     /// How long a request without a response keeps its connection.
     package var longestSilence: Duration
 
@@ -42,7 +41,6 @@ package struct AppStoreSimulatorServer: Service {
   private let sender: NotificationSender?
   private let boundPort = BoundPort()
 
-  /// The server does not listen before `run`.
   package init(
     simulation: AppStoreSimulation, configuration: Configuration = Configuration(),
     sender: NotificationSender? = nil, logger: Logger
@@ -53,7 +51,6 @@ package struct AppStoreSimulatorServer: Service {
     self.logger = logger
   }
 
-  /// The port, available once the server listens.
   package var port: Int {
     get async throws { try await boundPort.value }
   }

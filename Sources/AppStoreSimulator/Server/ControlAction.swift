@@ -317,7 +317,6 @@ struct ControlAction: Sendable {
   ]
 }
 
-/// The control interface over HTTP.
 struct ControlRoutes {
   let simulation: AppStoreSimulation
 
@@ -375,7 +374,6 @@ struct ControlRoutes {
 }
 
 extension Request {
-  /// The query parameters, in order.
   var decodedQuery: [(key: String, value: String)] {
     uri.queryParameters.map { key, value in
       (key: String(key), value: value.removingPercentEncoding ?? String(value))
@@ -390,7 +388,6 @@ struct ControlRequest {
 
   let fields: JSONValue
 
-  /// An invalid request, in one sentence.
   struct Fault: Error {
     let detail: String
   }

@@ -1,7 +1,6 @@
 import Hummingbird
 import Subscriptions
 
-/// The verifyReceipt endpoints.
 struct VerifyReceiptRoutes {
   let simulation: AppStoreSimulation
   let delivery: AnswerDelivery

@@ -78,8 +78,7 @@ extension AppStoreState {
     return ["requestIdentifier": .string(identifier)]
   }
 
-  /// ISO 3166-1 alpha-3.
-  private static let storefrontCodeLength = 3
+  private static let storefrontCodeLength = 3  // ISO 3166-1 alpha-3
 
   func extensionStatus(_ product: String, _ identifier: String, _ caller: Caller) throws
     -> JSONValue

@@ -250,7 +250,6 @@ struct HistoryFilter {
 struct PageToken {
   /// In the list's own unit.
   let position: Int64
-  /// Breaks ties of the position.
   let second: Int64
 
   init(_ position: Int64, _ second: Int64 = 0) {

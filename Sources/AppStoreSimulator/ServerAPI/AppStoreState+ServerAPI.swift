@@ -239,10 +239,8 @@ package struct ServerAPIRequest: Sendable {
   }
 
   package var method: String
-  /// Such as `/inApps/v1/transactions/1`.
-  package var path: String
+  package var path: String  // Such as `/inApps/v1/transactions/1`
   package var query: [QueryItem]
-  /// The entire `Authorization` header.
   package var authorization: String?
   package var body: [UInt8]
 

@@ -11,7 +11,6 @@ struct ServerAPIError: Error, Hashable, Sendable {
   let code: Int64
   let message: String
 
-  /// The first three digits of the code.
   var httpStatus: Int { Int(code / 10_000) }
 
   var answer: SimulatedAnswer {

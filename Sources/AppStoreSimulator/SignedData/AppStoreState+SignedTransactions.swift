@@ -206,8 +206,7 @@ extension AppStoreState {
 
 /// The App Store of each currency.
 struct Storefront {
-  /// ISO 3166-1 alpha-3.
-  let country: String
+  let country: String  // ISO 3166-1 alpha-3
   /// Apple's storefront ID.
   ///
   /// https://developer.apple.com/documentation/appstoreserverapi/storefrontid

@@ -15,16 +15,13 @@ package struct SimulatedSigner: Sendable {
   /// The certificate to trust, in PEM.
   package let rootCertificatePEM: String
 
-  /// The receipt signer below the same root.
   let receipts: SimulatedReceiptSigner
   /// The protected header with the chain.
   package let header: JSONValue
 
   private let key: P256.Signing.PrivateKey
-  /// The header as encoded in every JWS.
   private let encodedHeader: String
 
-  /// Creates new keys and certificates.
   package init() throws {
     let rootKey = P384.Signing.PrivateKey()
     let intermediateKey = P384.Signing.PrivateKey()
@@ -248,7 +245,6 @@ enum DERBytes {
     return element(.integer, bytes)
   }
 
-  /// The bytes, split into octet strings.
   static func pieces(of bytes: [UInt8]) -> [UInt8] {
     stride(from: 0, to: bytes.count, by: 1000).flatMap {
       element(.octetString, Array(bytes[$0..<min($0 + 1000, bytes.count)]))

@@ -1,13 +1,11 @@
 import Subscriptions
 import struct Foundation.UUID
 
-/// A customer's purchase request.
 struct PurchaseOrder {
   let customer: Int
   let app: Int
   let product: SimulatedProduct
-  /// Nil in Settings.
-  var device: DeviceID?
+  var device: DeviceID?  // Nil in Settings
   var account: AppAccountID?
   var appAccountToken: UUID?
   var quantity = 1
@@ -200,7 +198,6 @@ extension AppStoreState {
 
   // MARK: Charging
 
-  /// The terms of a charge.
   struct Terms {
     let line: Int
     let product: SimulatedProduct

@@ -212,7 +212,6 @@ extension AppStoreState {
   }
 }
 
-/// The result of extending all active subscriptions to a product.
 struct MassExtension: Sendable {
   let app: Int
   let environment: Environment

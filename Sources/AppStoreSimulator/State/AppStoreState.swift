@@ -217,8 +217,7 @@ struct Customer: Sendable {
       let givenAt: Timestamp
     }
 
-    /// By the charge's number.
-    var names: [Int: Name] = [:]
+    var names: [Int: Name] = [:]  // By the charge's number
   }
 
   let appleID: AppleID
@@ -252,7 +251,6 @@ struct Due: Comparable, Sendable {
   }
 
   let at: Timestamp
-  /// Breaks ties in scheduling order.
   let sequence: Int
   let step: Step
   let line: Int
@@ -294,7 +292,6 @@ extension AppStoreState {
     customerNumbers[id] = customers.count - 1
   }
 
-  /// The current receipt of a device.
   func receipt(on id: DeviceID, bundleID: String?, transaction: TransactionID?) throws -> String {
     let device = try device(id)
     let customer = customers[device.customer]

@@ -19,13 +19,11 @@ struct Line: Sendable {
   var previous: Int?
   /// The original transaction that continues this one.
   var next: Int?
-  /// In booking order.
-  var charges: [Int] = []
+  var charges: [Int] = []  // In booking order
   /// Only set for the purchaser of a subscription; shares follow it.
   var renewal: Renewal?
 }
 
-/// The renewal of a subscription.
 struct Renewal: Sendable {
   enum Phase: Hashable, Sendable {
     case paid
@@ -42,16 +40,12 @@ struct Renewal: Sendable {
 
   var phase = Phase.paid
   var isOn = true
-  /// When auto-renew was last switched.
   var switchedAt: Timestamp?
-  /// The product of the next period.
   var product: SimulatedProduct
   /// Renewals keep the token of the purchase or of the latest change of plan.
   var appAccountToken: UUID?
-  /// The account that last bought or changed something.
   var account: AppAccountID?
   var priceConsent: PriceConsent?
-  /// A discount on the next period.
   var offer: SimulatedOffer?
   /// The dates on which the renewal date was extended.
   var extensions: [Timestamp] = []
@@ -64,7 +58,6 @@ struct Renewal: Sendable {
   /// Incremented with each schedule; steps of older schedules are void.
   var schedule = 0
 
-  /// The price of the next period.
   var price: Int64 { offer?.priceMilliunits ?? product.priceMilliunits }
 }
 

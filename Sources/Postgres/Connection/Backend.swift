@@ -74,7 +74,6 @@ final class Backend: EventSource {
     }
   }
 
-  /// Closes the connection with libpq's error.
   func closeAsLost() {
     close(PostgresError(.connectionLost, handle.errorMessage))
   }

@@ -165,7 +165,6 @@ final class ExclusiveUse {
 }
 
 extension ExclusiveUse {
-  /// Begins on the connection leased by a session.
   static func begin(_ session: Session, timeout: Duration) async throws -> ExclusiveUse {
     switch session.state {
     case .leased(let backend):

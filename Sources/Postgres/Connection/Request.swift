@@ -89,7 +89,6 @@ final class Request {
     failure?.wasCancelledByMistake = true
   }
 
-  /// Drops the results received so far.
   func prepareToRepeat() {
     isRepeated = true
     results.removeAll()

@@ -48,7 +48,6 @@ package struct CopyOperation: Sendable {
     self.use = use
   }
 
-  /// Buffers rows and sends them in pieces.
   struct Writer {
     fileprivate var encoder = CopyEncoder()
     fileprivate let use: ExclusiveUse

@@ -1,7 +1,6 @@
 package import Secrets
 
 extension ConnectionPool {
-  /// The server's address and the pool's limits.
   package struct Configuration: Sendable {
     /// A libpq connection URI or `key=value` string; several hosts and `target_session_attrs` are
     /// supported.
@@ -41,7 +40,6 @@ extension ConnectionPool {
     package var preparedStatementLimit = 256
     /// The name shown in `pg_stat_activity`, unless the URI has one.
     package var applicationName = "tenure"
-    /// How often idle connections are checked.
     package var idleHealthCheckInterval = Duration.seconds(10)
     /// How long a primary may be silent before the pool checks whether another server has been
     /// promoted, if the URI lists several.

@@ -240,7 +240,6 @@ package struct PoolReading: Hashable, Sendable {
   /// Connections reserved for a transaction.
   package var leased = 0
   package var connecting = 0
-  /// Requests sent and not yet completed.
   package var inFlight = 0
   /// Requests waiting for a connection.
   package var waiting = 0

@@ -144,7 +144,6 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     return Array(chosen)
   }
 
-  /// Removes a cancelled waiter.
   mutating func remove(_ waiter: Waiter) -> Bool {
     guard let index = waiting.firstIndex(where: { $0.waiter === waiter }) else { return false }
     waiting.remove(at: index)

@@ -26,7 +26,6 @@ package struct ConsumptionRequest: JSONPayload {
   ])
 }
 
-/// Apple's `deliveryStatus`, version 2.
 package struct DeliveryStatus: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
@@ -40,7 +39,6 @@ package struct DeliveryStatus: OpenEnumeration {
   package static let undeliveredOther = DeliveryStatus(rawValue: "UNDELIVERED_OTHER")
 }
 
-/// Apple's `refundPreference`, version 2.
 package struct RefundPreference: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }

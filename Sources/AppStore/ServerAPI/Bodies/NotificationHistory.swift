@@ -43,10 +43,8 @@ package struct NotificationHistoryResponse: JSONPayload {
 }
 
 package struct NotificationHistoryResponseItem: JSONPayload {
-  /// A JWS of a ``ResponseBodyV2DecodedPayload``.
-  package var signedPayload: String?
-  /// At most six.
-  package var sendAttempts: [SendAttemptItem]?
+  package var signedPayload: String?  // A JWS of a `ResponseBodyV2DecodedPayload`
+  package var sendAttempts: [SendAttemptItem]?  // At most six
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -106,8 +104,7 @@ package struct SendTestNotificationResponse: JSONPayload {
 
 /// See <https://developer.apple.com/documentation/appstoreserverapi/checktestnotificationresponse>.
 package struct CheckTestNotificationResponse: JSONPayload {
-  /// A JWS of a ``ResponseBodyV2DecodedPayload``.
-  package var signedPayload: String?
+  package var signedPayload: String?  // A JWS of a `ResponseBodyV2DecodedPayload`
   package var sendAttempts: [SendAttemptItem]?
   package var unknownFields: [JSONValue.Member] = []
 

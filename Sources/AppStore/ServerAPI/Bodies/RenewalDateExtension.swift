@@ -4,8 +4,7 @@ package import Subscriptions
 /// A free extension of one subscription:
 /// <https://developer.apple.com/documentation/appstoreserverapi/extendrenewaldaterequest>.
 package struct ExtendRenewalDateRequest: JSONPayload {
-  /// 1 to 90.
-  package var extendByDays: Int64?
+  package var extendByDays: Int64?  // 1 to 90
   package var extendReasonCode: ExtendReasonCode?
   /// Chosen by the caller, usually a UUID.
   package var requestIdentifier: String?
@@ -42,13 +41,10 @@ package struct ExtendRenewalDateResponse: JSONPayload {
 /// A free extension of all active subscriptions to one product:
 /// <https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldaterequest>.
 package struct MassExtendRenewalDateRequest: JSONPayload {
-  /// 1 to 90.
-  package var extendByDays: Int64?
+  package var extendByDays: Int64?  // 1 to 90
   package var extendReasonCode: ExtendReasonCode?
-  /// A UUID chosen by the caller, for requesting the status.
-  package var requestIdentifier: String?
-  /// ISO 3166-1 alpha-3; absent for all storefronts.
-  package var storefrontCountryCodes: [String]?
+  package var requestIdentifier: String?  // A UUID chosen by the caller, for requesting the status
+  package var storefrontCountryCodes: [String]?  // ISO 3166-1 alpha-3; absent for all storefronts
   package var productID: String?
   package var unknownFields: [JSONValue.Member] = []
 

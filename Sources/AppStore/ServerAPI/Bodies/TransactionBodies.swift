@@ -9,8 +9,7 @@ package struct HistoryResponse: JSONPayload {
   package var hasMore: Bool?
   /// The token for the next page, and later for changes.
   package var revision: String?
-  /// Each a JWS of a ``JWSTransactionDecodedPayload``.
-  package var signedTransactions: [String]?
+  package var signedTransactions: [String]?  // Each a JWS of a `JWSTransactionDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -31,8 +30,7 @@ package struct RefundHistoryResponse: JSONPayload {
   package var hasMore: Bool?
   /// The token for the next page, and later for changes.
   package var revision: String?
-  /// Each a JWS of a ``JWSTransactionDecodedPayload``.
-  package var signedTransactions: [String]?
+  package var signedTransactions: [String]?  // Each a JWS of a `JWSTransactionDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -50,8 +48,7 @@ package struct StatusResponse: JSONPayload {
   package var environment: SignedEnvironment?
   package var appAppleID: Int64?
   package var bundleID: String?
-  /// Unordered.
-  package var data: [SubscriptionGroupIdentifierItem]?
+  package var data: [SubscriptionGroupIdentifierItem]?  // Unordered
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -82,10 +79,8 @@ package struct SubscriptionGroupIdentifierItem: JSONPayload {
 package struct LastTransactionsItem: JSONPayload {
   package var status: SubscriptionStatus?
   package var originalTransactionID: String?
-  /// A JWS of a ``JWSTransactionDecodedPayload``.
-  package var signedTransactionInfo: String?
-  /// A JWS of a ``JWSRenewalInfoDecodedPayload``.
-  package var signedRenewalInfo: String?
+  package var signedTransactionInfo: String?  // A JWS of a `JWSTransactionDecodedPayload`
+  package var signedRenewalInfo: String?  // A JWS of a `JWSRenewalInfoDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -111,8 +106,7 @@ package struct SubscriptionStatus: OpenEnumeration {
 
 /// See <https://developer.apple.com/documentation/appstoreserverapi/transactioninforesponse>.
 package struct TransactionInfoResponse: JSONPayload {
-  /// A JWS of a ``JWSTransactionDecodedPayload``.
-  package var signedTransactionInfo: String?
+  package var signedTransactionInfo: String?  // A JWS of a `JWSTransactionDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -125,8 +119,7 @@ package struct TransactionInfoResponse: JSONPayload {
 /// A customer's download of the app:
 /// <https://developer.apple.com/documentation/appstoreserverapi/apptransactioninforesponse>.
 package struct AppTransactionInfoResponse: JSONPayload {
-  /// A JWS of a ``JWSAppTransactionDecodedPayload``.
-  package var signedAppTransactionInfo: String?
+  package var signedAppTransactionInfo: String?  // A JWS of a `JWSAppTransactionDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -140,8 +133,7 @@ package struct AppTransactionInfoResponse: JSONPayload {
 /// <https://developer.apple.com/documentation/appstoreserverapi/orderlookupresponse>.
 package struct OrderLookupResponse: JSONPayload {
   package var status: OrderLookupStatus?
-  /// Each a JWS of a ``JWSTransactionDecodedPayload``.
-  package var signedTransactions: [String]?
+  package var signedTransactions: [String]?  // Each a JWS of a `JWSTransactionDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -163,8 +155,7 @@ package struct OrderLookupStatus: OpenEnumeration {
 
 /// See <https://developer.apple.com/documentation/appstoreserverapi/updateappaccounttokenrequest>.
 package struct UpdateAppAccountTokenRequest: JSONPayload {
-  /// A UUID.
-  package var appAccountToken: String?
+  package var appAccountToken: String?  // A UUID
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}

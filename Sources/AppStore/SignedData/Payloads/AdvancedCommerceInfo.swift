@@ -3,13 +3,13 @@ package import Subscriptions
 
 /// Advanced Commerce API data of a transaction or renewal.
 ///
-/// https://developer.apple.com/documentation/appstoreserverapi/advancedcommerceinfo
+/// https://developer.apple.com/documentation/appstoreserverapi/advancedcommerceinfo. Amounts are in
+/// thousandths of the currency's unit.
 package struct AdvancedCommerceInfo: JSONPayload {
   package var descriptors: Descriptors?
   package var estimatedTax: Int64?
   package var items: [Item]?
-  /// ISO 8601.
-  package var period: String?
+  package var period: String?  // ISO 8601
   package var requestReferenceID: String?
   package var taxCode: String?
   package var taxExclusivePrice: Int64?
@@ -32,7 +32,6 @@ package struct AdvancedCommerceInfo: JSONPayload {
     JSONField("consistencyToken", \.consistencyToken),
   ])
 
-  /// The texts shown to the customer.
   package struct Descriptors: JSONPayload {
     package var description: String?
     package var displayName: String?
@@ -50,7 +49,6 @@ package struct AdvancedCommerceInfo: JSONPayload {
     package var sku: String?
     package var description: String?
     package var displayName: String?
-    /// In thousandths of the currency's unit.
     package var price: Int64?
     package var offer: Offer?
     /// The only place where refunds of parts appear.
@@ -74,10 +72,8 @@ package struct AdvancedCommerceInfo: JSONPayload {
   }
 
   package struct Offer: JSONPayload {
-    /// ISO 8601.
-    package var period: String?
+    package var period: String?  // ISO 8601
     package var periodCount: Int64?
-    /// In thousandths of the currency's unit.
     package var price: Int64?
     package var reason: String?
     package var unknownFields: [JSONValue.Member] = []
@@ -93,7 +89,6 @@ package struct AdvancedCommerceInfo: JSONPayload {
   }
 
   package struct Refund: JSONPayload {
-    /// In thousandths of the currency's unit.
     package var refundAmount: Int64?
     package var refundDate: Timestamp?
     package var refundReason: String?
@@ -113,7 +108,6 @@ package struct AdvancedCommerceInfo: JSONPayload {
   /// A price increase at the next renewal.
   package struct PriceIncreaseInfo: JSONPayload {
     package var dependentSKUs: [String]?
-    /// In thousandths of the currency's unit.
     package var price: Int64?
     package var status: String?
     package var unknownFields: [JSONValue.Member] = []

@@ -1,7 +1,7 @@
 package import JSONText
 package import Subscriptions
 
-/// The signed data of one transaction.
+/// The signed data of one transaction; prices are in thousandths of the currency's unit.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/jwstransactiondecodedpayload, and
 /// later changelogs. Every field is optional.
@@ -20,34 +20,27 @@ package struct JWSTransactionDecodedPayload: JSONPayload {
   package var expiresDate: Timestamp?
   package var quantity: Int64?
   package var type: ProductTypeName?
-  /// A UUID in either case; see RFC 9562.
-  package var appAccountToken: String?
+  package var appAccountToken: String?  // A UUID in either case; see RFC 9562
   package var inAppOwnershipType: InAppOwnershipType?
   package var signedDate: Timestamp?
   /// 1: a problem with the app; 0: another reason, or Family Sharing.
   package var revocationReason: Int64?
   package var revocationDate: Timestamp?
   package var revocationType: String?
-  /// In thousandths of a percent.
-  package var revocationPercentage: Int64?
+  package var revocationPercentage: Int64?  // In thousandths of a percent
   /// Replaced by an upgrade, and so no entitlement, whatever ``expiresDate`` is.
   package var isUpgraded: Bool?
-  /// 1: introductory, 2: promotional, 3: offer code, 4: win-back.
-  package var offerType: Int64?
+  package var offerType: Int64?  // 1: introductory, 2: promotional, 3: offer code, 4: win-back
   package var offerIdentifier: String?
   package var environment: SignedEnvironment?
   package var transactionReason: TransactionReason?
-  /// ISO 3166-1 alpha-3.
-  package var storefront: String?
+  package var storefront: String?  // ISO 3166-1 alpha-3
   package var storefrontID: String?
-  /// In thousandths of the currency's unit.
   package var price: Int64?
-  /// ISO 4217.
-  package var currency: String?
+  package var currency: String?  // ISO 4217
   package var offerDiscountType: OfferDiscountType?
   package var appTransactionID: String?
-  /// ISO 8601.
-  package var offerPeriod: String?
+  package var offerPeriod: String?  // ISO 8601
   package var advancedCommerceInfo: AdvancedCommerceInfo?
   package var billingPlanType: BillingPlanType?
   package var commitmentInfo: CommitmentInfo?
@@ -96,7 +89,6 @@ package struct JWSTransactionDecodedPayload: JSONPayload {
   package struct CommitmentInfo: JSONPayload {
     package var billingPeriodNumber: Int64?
     package var totalBillingPeriods: Int64?
-    /// In thousandths of the currency's unit.
     package var commitmentPrice: Int64?
     package var commitmentExpiresDate: Timestamp?
     package var unknownFields: [JSONValue.Member] = []

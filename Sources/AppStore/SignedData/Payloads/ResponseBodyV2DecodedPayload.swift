@@ -14,10 +14,8 @@ package struct ResponseBodyV2DecodedPayload: JSONPayload {
   package var summary: NotificationSummary?
   package var externalPurchaseToken: ExternalPurchaseToken?
   package var appData: AppData?
-  /// "2.0".
-  package var version: String?
-  /// Absent in notifications of 2022.
-  package var signedDate: Timestamp?
+  package var version: String?  // "2.0"
+  package var signedDate: Timestamp?  // Absent in notifications of 2022
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -38,12 +36,10 @@ package struct ResponseBodyV2DecodedPayload: JSONPayload {
 /// The content of most notifications: a transaction and its renewal info.
 package struct NotificationData: JSONPayload {
   package var environment: SignedEnvironment?
-  /// Absent in the sandbox.
-  package var appAppleID: Int64?
+  package var appAppleID: Int64?  // Absent in the sandbox
   package var bundleID: String?
   package var bundleVersion: String?
-  /// A JWS of a ``JWSTransactionDecodedPayload``.
-  package var signedTransactionInfo: String?
+  package var signedTransactionInfo: String?  // A JWS of a `JWSTransactionDecodedPayload`
   /// A JWS of a ``JWSRenewalInfoDecodedPayload``, for subscriptions only.
   package var signedRenewalInfo: String?
   /// For subscriptions, 1: active, 2: expired, 3: billing retry, 4: grace period, 5: revoked.
@@ -119,8 +115,7 @@ package struct AppData: JSONPayload {
   package var appAppleID: Int64?
   package var bundleID: String?
   package var environment: SignedEnvironment?
-  /// A JWS of a ``JWSAppTransactionDecodedPayload``.
-  package var signedAppTransactionInfo: String?
+  package var signedAppTransactionInfo: String?  // A JWS of a `JWSAppTransactionDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
