@@ -352,8 +352,9 @@ package final class AppStoreSimulation: Sendable {
 
 extension AppStoreSimulation {
   package struct Configuration: Sendable {
-    /// With the same seed and the same calls at the same simulated times, all bytes are the same
-    /// except signatures; receipts' signatures are the same for the same signer.
+    /// The same seed and calls at the same simulated times produce the same bytes.
+    ///
+    /// Signatures differ, except those of receipts by the same signer.
     package var seed: UInt64
     /// The initial simulated time.
     package var start: Timestamp

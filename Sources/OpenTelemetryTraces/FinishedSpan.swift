@@ -16,9 +16,10 @@ struct FinishedSpan: Sendable {
 }
 
 extension FinishedSpan {
-  /// The body of a request to `/v1/traces`, in the JSON encoding of [OTLP
-  /// 1](https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding), with hexadecimal IDs and
-  /// 64-bit numbers as strings.
+  /// The body of a request to `/v1/traces`, in the JSON encoding of OTLP 1.
+  ///
+  /// IDs are hexadecimal and 64-bit numbers are strings:
+  /// https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding
   static func body(of spans: [FinishedSpan], from resource: [(String, String)]) -> [UInt8] {
     var json = JSONWriter(capacity: 1024 * (spans.count + 1))
     json.object { json in

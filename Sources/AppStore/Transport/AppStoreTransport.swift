@@ -2,8 +2,9 @@ package import Subscriptions
 
 /// Sends requests to Apple; tests substitute this.
 package protocol AppStoreTransport: Sendable {
-  /// Sends a request and returns the complete response, whatever its HTTP status; fails with
-  /// ``AppStoreTransportError``, or `CancellationError` if the task is cancelled.
+  /// Sends a request and returns the complete response, whatever its HTTP status.
+  ///
+  /// Fails with ``AppStoreTransportError``, or `CancellationError` if the task is cancelled.
   func send(_ request: AppStoreRequest) async throws -> AppStoreResponse
 }
 

@@ -43,8 +43,6 @@ struct ServerAPIError: Error, Hashable, Sendable {
     code: 4_000_018, message: "Invalid notification type or subtype.")
   static let multipleFilters = Self(
     code: 4_000_019, message: "Invalid request. Multiple filters supplied.")
-  static let invalidTestToken = Self(
-    code: 4_000_020, message: "Invalid test notification token.")
   static let invalidSort = Self(code: 4_000_021, message: "Invalid sort value.")
   static let invalidProductType = Self(code: 4_000_022, message: "Invalid product type.")
   static let invalidProductID = Self(code: 4_000_023, message: "Invalid product id.")
@@ -60,9 +58,6 @@ struct ServerAPIError: Error, Hashable, Sendable {
     code: 4_000_036, message: "Invalid request. The delivery status field is invalid.")
   static let invalidSampleContentProvided = Self(
     code: 4_000_041, message: "Invalid request. The sample content provided field is invalid.")
-  static let transactionTypeNotSupported = Self(
-    code: 4_000_047,
-    message: "Invalid request. The transaction ID doesn't represent a supported in-app purchase.")
   static let invalidAccountToken = Self(
     code: 4_000_183,
     message: "Invalid request. The app account token field must be a valid UUID.")

@@ -202,8 +202,9 @@ extension Backend {
     }
   }
 
-  /// Handles an error after all statements have succeeded: the implicit commit failed, for example
-  /// on a deferred constraint, or the server is shutting down.
+  /// Handles an error after all statements have succeeded.
+  ///
+  /// The implicit commit failed, for example on a deferred constraint, or the server is stopping.
   private func takeAtSync(_ result: ResultHandle, _ request: Request) {
     guard let error = result.serverError else { return unexpected(request) }
     guard error.isFatal else { return request.fail(error, at: request.statements.count - 1) }

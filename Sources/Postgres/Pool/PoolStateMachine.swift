@@ -154,8 +154,9 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     remove { $0.deadline <= now }
   }
 
-  /// Removes requests that have waited for `patience` while the server is unreachable: the last
-  /// connect has failed, and no connection has responded for as long.
+  /// Removes requests that have waited for `patience` while the server is unreachable.
+  ///
+  /// It is if the last connect has failed and no connection has responded for as long.
   mutating func removeRefused(
     now: ContinuousClock.Instant, patience: Duration
   ) -> [Waiter] {

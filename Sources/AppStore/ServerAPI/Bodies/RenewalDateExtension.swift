@@ -38,7 +38,7 @@ package struct ExtendRenewalDateResponse: JSONPayload {
   ])
 }
 
-/// A free extension of all active subscriptions to one product:
+/// A free extension of all subscriptions to a product:
 /// <https://developer.apple.com/documentation/appstoreserverapi/massextendrenewaldaterequest>.
 package struct MassExtendRenewalDateRequest: JSONPayload {
   package var extendByDays: Int64?  // 1 to 90
