@@ -4,9 +4,9 @@ import Synchronization
 ///
 /// ```swift
 /// try await pool.withTransaction { transaction in
-///   let balance = try await transaction.query("SELECT balance FROM purse WHERE id = \(id)")
-///     .decodeOnly(Int.self)
-///   guard balance >= price else { throw InsufficientBalance() }
+///   let rows = try await transaction.query(
+///     "SELECT balance FROM purse WHERE id = \(id) FOR UPDATE")
+///   guard try rows.decodeOnly(Int.self) >= price else { throw InsufficientBalance() }
 ///   try await transaction.commit(
 ///     with: ["UPDATE purse SET balance = balance - \(price) WHERE id = \(id)"])
 /// }
