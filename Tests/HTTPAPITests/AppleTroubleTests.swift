@@ -377,7 +377,7 @@ struct AppleTroubleTests {
       let detail = try #require(standing["detail"]?.string)
       #expect(detail.contains("Given up after 30 days"))
       #expect(detail.contains("tenure jobs retry"))
-      #expect(detail.contains("No connection to Apple"))
+      #expect(detail.contains("Could not connect to Apple"))
     }
   }
 }

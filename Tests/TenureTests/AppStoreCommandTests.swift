@@ -100,7 +100,7 @@ struct AppStoreCommandTests {
       environment: Self.key.merging(["TENURE_APPSTORE_API_URL": "http://127.0.0.1:1"]) { $1 })
     #expect(outcome.status == 1)
     #expect(outcome.output.isEmpty)
-    #expect(outcome.errors.hasPrefix("Error: There is no answer to Get All Subscription Statuses"))
+    #expect(outcome.errors.hasPrefix("Error: No response to Get All Subscription Statuses"))
     #expect(outcome.errors.split(separator: "\n").count == 1, "\(outcome.errors)")
   }
 

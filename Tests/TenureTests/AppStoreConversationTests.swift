@@ -139,7 +139,7 @@ struct AppStoreConversationTests {
       #expect(outcome.status == 1)
       #expect(outcome.output.isEmpty)
       let reopens = apple.simulation.now + .hours(1)
-      #expect(outcome.errors.hasPrefix("Error: The limit of requests is reached"))
+      #expect(outcome.errors.hasPrefix("Error: The request limit is reached"))
       #expect(outcome.errors.contains("code 4290000). Not before \(reopens)"))
       #expect(outcome.errors.split(separator: "\n").count == 1)
     }

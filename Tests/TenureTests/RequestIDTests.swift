@@ -14,7 +14,7 @@ import Testing
 @Suite("What is logged on behalf of a request")
 struct RequestIDTests {
   private static let roundTrips = [
-    "A round trip to PostgreSQL", "A round trip to PostgreSQL was slow",
+    "PostgreSQL round trip", "Slow PostgreSQL round trip",
   ]
   private static let askedApple = "Asked Apple about a receipt"
   private static let waits = "Submission pending, will be retried"

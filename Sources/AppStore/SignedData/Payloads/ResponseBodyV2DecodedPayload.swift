@@ -1,24 +1,21 @@
 package import JSONText
 package import Subscriptions
 
-/// What Apple signs of a notification, version 2.
+/// The signed data of a version 2 notification, Apple's `responseBodyV2DecodedPayload`.
 ///
-/// Apple's `responseBodyV2DecodedPayload`
-/// (https://developer.apple.com/documentation/appstoreservernotifications). Exactly one of
-/// ``data``, ``summary``, ``externalPurchaseToken`` and ``appData`` is there.
+/// https://developer.apple.com/documentation/appstoreservernotifications. Exactly one of ``data``,
+/// ``summary``, ``externalPurchaseToken`` and ``appData`` is present.
 package struct ResponseBodyV2DecodedPayload: JSONPayload {
   package var notificationType: NotificationTypeV2?
   package var subtype: NotificationSubtype?
-  /// The same in every attempt to deliver one notification.
+  /// The same in every delivery attempt.
   package var notificationUUID: String?
   package var data: NotificationData?
   package var summary: NotificationSummary?
   package var externalPurchaseToken: ExternalPurchaseToken?
   package var appData: AppData?
-  /// "2.0".
-  package var version: String?
-  /// Absent in notifications of 2022.
-  package var signedDate: Timestamp?
+  package var version: String?  // "2.0"
+  package var signedDate: Timestamp?  // Absent in notifications of 2022
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -36,18 +33,16 @@ package struct ResponseBodyV2DecodedPayload: JSONPayload {
   ])
 }
 
-/// What most notifications are about: a transaction, and the future of its line.
+/// The content of most notifications: a transaction and its renewal info.
 package struct NotificationData: JSONPayload {
   package var environment: SignedEnvironment?
-  /// Absent in the sandbox.
-  package var appAppleID: Int64?
+  package var appAppleID: Int64?  // Absent in the sandbox
   package var bundleID: String?
   package var bundleVersion: String?
-  /// A JWS of a ``JWSTransactionDecodedPayload``.
-  package var signedTransactionInfo: String?
-  /// A JWS of a ``JWSRenewalInfoDecodedPayload``; of subscriptions only.
+  package var signedTransactionInfo: String?  // A JWS of a `JWSTransactionDecodedPayload`
+  /// A JWS of a ``JWSRenewalInfoDecodedPayload``, for subscriptions only.
   package var signedRenewalInfo: String?
-  /// Of subscriptions, 1: active, 2: expired, 3: billing retry, 4: grace period, 5: revoked.
+  /// For subscriptions, 1: active, 2: expired, 3: billing retry, 4: grace period, 5: revoked.
   package var status: Int64?
   package var consumptionRequestReason: String?
   package var unknownFields: [JSONValue.Member] = []
@@ -66,7 +61,7 @@ package struct NotificationData: JSONPayload {
   ])
 }
 
-/// What came of extending many renewal dates.
+/// The result of a mass extension of renewal dates.
 package struct NotificationSummary: JSONPayload {
   package var environment: SignedEnvironment?
   package var appAppleID: Int64?
@@ -92,9 +87,9 @@ package struct NotificationSummary: JSONPayload {
   ])
 }
 
-/// A purchase outside of the App Store that is to be reported to Apple.
+/// A purchase outside of the App Store that must be reported to Apple.
 package struct ExternalPurchaseToken: JSONPayload {
-  /// Of the sandbox where it begins with `SANDBOX`.
+  /// Begins with `SANDBOX` in the sandbox.
   package var externalPurchaseID: String?
   package var tokenCreationDate: Timestamp?
   package var appAppleID: Int64?
@@ -115,13 +110,12 @@ package struct ExternalPurchaseToken: JSONPayload {
   ])
 }
 
-/// A download of the app whose consent a guardian has withdrawn.
+/// A download of the app for which a guardian has withdrawn consent.
 package struct AppData: JSONPayload {
   package var appAppleID: Int64?
   package var bundleID: String?
   package var environment: SignedEnvironment?
-  /// A JWS of a ``JWSAppTransactionDecodedPayload``.
-  package var signedAppTransactionInfo: String?
+  package var signedAppTransactionInfo: String?  // A JWS of a `JWSAppTransactionDecodedPayload`
   package var unknownFields: [JSONValue.Member] = []
 
   package init() {}
@@ -163,16 +157,14 @@ package struct NotificationTypeV2: OpenEnumeration {
     rawValue: "EXTERNAL_PURCHASE_TOKEN")
   package static let rescindConsent = NotificationTypeV2(rawValue: "RESCIND_CONSENT")
   package static let metadataUpdate = NotificationTypeV2(rawValue: "METADATA_UPDATE")
-  /// Apple's changelog spells it ``migrate``.
+  /// Spelled ``migrate`` in Apple's changelog.
   package static let migration = NotificationTypeV2(rawValue: "MIGRATION")
   package static let migrate = NotificationTypeV2(rawValue: "MIGRATE")
   package static let priceChange = NotificationTypeV2(rawValue: "PRICE_CHANGE")
   package static let test = NotificationTypeV2(rawValue: "TEST")
 }
 
-/// Apple's `subtype` of a notification.
-///
-/// https://developer.apple.com/documentation/appstoreservernotifications/subtype
+/// See <https://developer.apple.com/documentation/appstoreservernotifications/subtype>.
 package struct NotificationSubtype: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
