@@ -55,7 +55,7 @@ struct CommandTests {
     }
     let text = error.map { Tenure.fullMessage(for: $0) } ?? ""
     #expect(text.contains("is invalid for"), "\(text)")
-    #expect(text.contains(": it is "), "\(text)")
+    #expect(text.contains(": must be "), "\(text)")
     #expect(text.contains("\nUsage: tenure \(command) "), "\(text)")
   }
 
@@ -367,7 +367,7 @@ struct CommandTests {
     try await server.close()
     let none = try await TenureProgram.run("simulate-app-store", "--port", "99999")
     #expect(none.status != 0)
-    #expect(none.errors.contains("--port is from 0 to 65535"))
+    #expect(none.errors.contains("--port must be from 0 to 65535"))
   }
 
   @Test("a simulated App Store writes its root and its key before it listens")
@@ -425,9 +425,9 @@ struct CommandTests {
   @Test(
     "wrong options of the simulated App Store",
     arguments: [
-      (["--notify-version", "v3"], "--notify-version is one of"),
-      (["--notify-url", "tenure"], "--notify-url is a whole URL"),
-      (["--rate-limit-scale=-1"], "--rate-limit-scale is from"),
+      (["--notify-version", "v3"], "--notify-version must be"),
+      (["--notify-url", "tenure"], "--notify-url must be a URL"),
+      (["--rate-limit-scale=-1"], "--rate-limit-scale must be from"),
       (["--root-certificate-out", "/nowhere/ca.pem"], "--root-certificate-out: /nowhere"),
       (["--api-key-out", "/nowhere/key.p8"], "--api-key-out: /nowhere"),
     ])

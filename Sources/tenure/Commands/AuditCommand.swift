@@ -4,18 +4,19 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure audit`: the proof of the ledger.
+/// `tenure audit`: verifies the ledger.
 struct AuditCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "audit",
     abstract:
-      "Proves the ledger: chains, decisions, projections, orders. Exit status 1 on a difference.",
+      "Verifies hash chains, decisions, projections and orders. Exit status 1 on a difference.",
     discussion: """
-      Recomputes every hash chain, replays the rule on every original transaction, folds every \
-      projection again from the entries and compares it row by row. Servers may go on meanwhile.
+      Recomputes every hash chain, replays the ownership rule on every original transaction, \
+      rebuilds every projection from the entries and compares it row by row. Servers may keep \
+      running.
       """)
 
-  /// How many differences are printed; their number is always told.
+  /// The number of differences that are listed; all are counted.
   private static let printed = 50
 
   @OptionGroup var options: SettingOptions
@@ -40,7 +41,7 @@ struct AuditCommand: AsyncParsableCommand {
       differences            \(audit.differences.count)
       """)
     if audit.isJournalPending {
-      print("  The journal that reports count is left out: a survey is to bring it up to date.")
+      print("  The movements that reports count are skipped: their reconciliation is pending.")
     }
     for difference in audit.differences.prefix(Self.printed) { print("  \(difference)") }
     if audit.differences.count > Self.printed {
@@ -50,11 +51,11 @@ struct AuditCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure rebuild`: the projections, written again.
+/// `tenure rebuild`: rewrites the projections.
 struct RebuildCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "rebuild",
-    abstract: "Writes every projection again from the ledger's entries, where it differs.")
+    abstract: "Rewrites projections that differ from the ledger's entries.")
 
   @OptionGroup var options: SettingOptions
 
@@ -71,7 +72,7 @@ struct RebuildCommand: AsyncParsableCommand {
   }
 }
 
-/// A count that is shown on a terminal while it grows.
+/// A running count on standard error, shown on terminals only.
 struct Progress: Sendable {
   private let what: String
   private let isTerminal = isatty(STDERR_FILENO) == 1

@@ -5,29 +5,28 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure export`: what Tenure knows, for other programs.
+/// `tenure export`: writes data for other programs.
 struct ExportCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "export",
-    abstract: "Writes what Tenure knows as CSV or JSON lines.",
+    abstract: "Exports data as CSV or JSON lines.",
     discussion: """
-      owners: whose each original transaction is, as `tenure import` reads it. entitlements: what \
-      each account may use now, as `tenure compare` reads it. charges: every charge with its \
-      owner, its order and when it was delivered. orders and grants: what accounts set out to buy, \
-      and were given. unverified: what was imported and Apple has not told of yet, with the reason \
-      where it was given up.
+      owners: the account of each original transaction, as `tenure import` reads it. entitlements: \
+      the current entitlements of all accounts, as `tenure compare` reads them. charges: all \
+      charges with owner, order and time of delivery. orders and grants: purchase intents, and \
+      granted entitlements. unverified: imported original transactions that Apple has not \
+      confirmed, with the reason if Tenure gave up.
 
-      What all that follows from: products and rates: the catalogue with its past, and exchange \
-      rates. accounts: their keys, tokens and consents. submissions: what app servers sent, \
-      without the receipts. notifications: what Apple sent, with the bodies that are still kept, \
-      and the hashes of all. tellings: what Apple was told. ledger and checkpoints: every entry \
-      with its hash, and what audits noted of them. acts: what administrators did, and why.
+      Source data: products and rates: all versions of the catalogue, and exchange rates. \
+      accounts: keys, tokens and consents. submissions: submissions of app servers, without \
+      receipts. notifications: Apple's notifications with retained bodies and all hashes. \
+      tellings: write-backs to Apple. ledger and checkpoints: all entries with their hashes, and \
+      the digests that audits noted. acts: administrator actions with their reasons.
 
-      The tables are read page by page while the programs go on: what changes meanwhile is told \
-      as it was or as it is.
+      Reads page by page while programs run; rows that change during the export appear in their \
+      old or new state.
       """)
 
-  /// What can be exported.
   enum Subject: String, CaseIterable, ExpressibleByArgument {
     case owners, entitlements, charges, orders, grants, unverified
     case products, rates, accounts, submissions, notifications, tellings, ledger, checkpoints, acts
@@ -35,24 +34,24 @@ struct ExportCommand: AsyncParsableCommand {
 
   @OptionGroup var options: SettingOptions
 
-  @Argument(help: "What to write.")
+  @Argument(help: "Data to export.")
   var subject = Subject.owners
 
-  @Option(help: "csv or jsonl.")
+  @Option(help: "Output format: csv or jsonl.")
   var format = RowFormat.csv
 
   @Flag(
     help: ArgumentHelp(
-      "Put an apostrophe before texts that a spreadsheet would calculate (=, +, -, @).",
-      discussion: "Off by default, because `tenure import` and `tenure compare` read files back."))
+      "Prefix text that a spreadsheet would evaluate (=, +, -, @) with an apostrophe.",
+      discussion: "Off by default: `tenure import` and `tenure compare` read the files unchanged."))
   var guardFormulas = false
 
-  @Option(name: .shortAndLong, help: "A file; instead of standard output.")
+  @Option(name: .shortAndLong, help: "Output file. (default: standard output)")
   var output: String?
 
   func validate() throws {
     guard !guardFormulas || format == .csv else {
-      throw ValidationError("--guard-formulas is for CSV: JSON lines hold no formulas.")
+      throw ValidationError("--guard-formulas requires --format csv.")
     }
   }
 
@@ -210,7 +209,6 @@ struct ExportCommand: AsyncParsableCommand {
 
   // MARK: Pages and rows
 
-  /// Reads page by page up to the last one.
   static func eachPage<Row: Sendable, Place: Sendable>(
     _ read: (Place?) async throws -> Ledger.ExportPage<Row, Place>,
     write: ([Row]) async throws -> Void
@@ -230,7 +228,7 @@ struct ExportCommand: AsyncParsableCommand {
 
 extension RowFormat: ExpressibleByArgument {}
 
-/// What Apple has sent without being asked, and what it was told.
+/// Notifications and write-backs.
 extension ExportCommand {
   func exportNotifications(of ledger: Ledger) async throws {
     var rows = try RowWriter(
@@ -281,7 +279,7 @@ extension ExportCommand {
   }
 }
 
-/// What everything else follows from, and who did what.
+/// Source data and administrator actions.
 extension ExportCommand {
   func exportLedger(of ledger: Ledger) async throws {
     var rows = try RowWriter(
@@ -369,7 +367,7 @@ extension ExportCommand {
     try rows.finish()
   }
 
-  /// Every version of every product, the older one first.
+  /// All versions of all products, older ones first.
   func exportProducts(of ledger: Ledger) async throws {
     var rows = try RowWriter(
       to: output, format, guardsFormulas: guardFormulas,
@@ -388,7 +386,7 @@ extension ExportCommand {
     try rows.finish()
   }
 
-  /// What administrators did, the last act first.
+  /// Latest action first.
   func exportActs(of ledger: Ledger) async throws {
     var rows = try RowWriter(
       to: output, format, guardsFormulas: guardFormulas,
