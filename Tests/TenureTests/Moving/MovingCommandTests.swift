@@ -518,9 +518,9 @@ struct MovingCommandTests {
         ("only_there,lapsed,premium,",  "expired on"),
         ("only_there,refunded,premium,", "was refunded"),
         ("only_here,here,premium,",     "is paid until"),
-        ("only_there,waiting,premium,", "Apple has told nothing of it yet"),
-        ("only_there,nobody,premium,",  "was never seen"),
-        ("only_there,same,gold,",       "No product of the catalogue grants gold"),
+        ("only_there,waiting,premium,", "Apple has not confirmed it yet"),
+        ("only_there,nobody,premium,",  "Unknown account"),
+        ("only_there,same,gold,",       "No product grants gold"),
         ("other_end,endless,premium,,", "is paid until"),
       ]
       #expect(lines.count == expected.count, "\(outcome.output)")
