@@ -1,11 +1,9 @@
 import Subscriptions
 
-/// The settings of the feed of events.
 extension Settings {
-  /// A hundred years are for ever.
+  /// A hundred years.
   private static let longestRetentionDays = 36_500
 
-  /// How long events are kept, in days or hours; nil where the setting does not say.
   static func eventRetention(_ source: SettingSource) throws -> Duration? {
     let name = "TENURE_EVENT_RETENTION"
     guard let text = try source.string(name) else { return nil }
@@ -19,7 +17,7 @@ extension Settings {
     }
     throw SettingError(
       name: name,
-      fault: "\"\(text)\" is no number of days or hours: write 30d, or 36h, at most "
-        + "\(longestRetentionDays)d")
+      fault: "must be a number of days or hours such as 30d or 36h, at most "
+        + "\(longestRetentionDays)d (got \"\(text)\")")
   }
 }

@@ -1,11 +1,9 @@
 import Subscriptions
 
-/// The settings of orders.
 extension Settings {
-  /// Whoever wants an order to wait longer wants it to wait for ever, which no program need know.
+  /// Ten years.
   private static let longestOrderExpiryDays = 3650
 
-  /// Days or hours.
   static func orderExpiry(_ source: SettingSource) throws -> Duration? {
     let name = "TENURE_ORDER_EXPIRY"
     guard let text = try source.string(name)?.lowercased() else { return nil }
@@ -16,7 +14,8 @@ extension Settings {
     default:
       throw SettingError(
         name: name,
-        fault: "\"\(text)\" is no number of days or hours: write 7d or 12h, at most \(days)d")
+        fault: "must be a number of days or hours such as 7d or 12h, at most \(days)d "
+          + "(got \"\(text)\")")
     }
   }
 }

@@ -1,10 +1,7 @@
-/// The settings of the replica.
 extension Settings {
-  /// Below a second every write nearby would turn reads away; after ten minutes nobody would call
-  /// an answer current.
+  /// With less than a second, every recent write would send reads to the primary.
   private static let stalenessSeconds = 1...600
 
-  /// In seconds; nil where the setting does not say.
   static func readMaxStaleness(_ source: SettingSource) throws -> Duration? {
     let name = "TENURE_READ_MAX_STALENESS"
     guard let text = try source.string(name)?.lowercased() else { return nil }
@@ -13,8 +10,8 @@ extension Settings {
     else {
       throw SettingError(
         name: name,
-        fault: "\"\(text)\" is no number of seconds: write 5s, at most "
-          + "\(stalenessSeconds.upperBound)s")
+        fault: "must be a number of seconds such as 5s, at most \(stalenessSeconds.upperBound)s "
+          + "(got \"\(text)\")")
     }
     return .seconds(seconds)
   }

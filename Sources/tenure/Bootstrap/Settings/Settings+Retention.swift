@@ -1,9 +1,8 @@
 import LedgerStorage
 import Subscriptions
 
-/// How long raw bodies are kept.
 extension Settings {
-  /// A hundred years are for ever.
+  /// A hundred years.
   private static let longestRetentionDays = 36_500
 
   static func rawRetention(_ source: SettingSource) throws -> RawRetention {
@@ -12,7 +11,7 @@ extension Settings {
       notifications: try days("TENURE_NOTIFICATION_RETENTION", source))
   }
 
-  /// Nil: for ever.
+  /// Nil means forever.
   private static func days(_ name: String, _ source: SettingSource) throws -> Duration? {
     guard let text = try source.string(name)?.lowercased(), text != "forever" else { return nil }
     guard text.hasSuffix("d"), let number = Int(text.dropLast()),
@@ -20,8 +19,8 @@ extension Settings {
     else {
       throw SettingError(
         name: name,
-        fault: "\"\(text)\" is neither forever nor a number of days: write 400d, at most "
-          + "\(longestRetentionDays)d")
+        fault: "must be forever or a number of days such as 400d, at most \(longestRetentionDays)d "
+          + "(got \"\(text)\")")
     }
     return .days(number)
   }
