@@ -6,7 +6,6 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure account`: administrator actions on accounts.
 struct AccountCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "account",
@@ -214,10 +213,7 @@ extension SettingOptions {
   func withLedger<Value>(
     _ body: (Ledger, _ terms: AccessTerms, _ now: Timestamp) async throws -> Value
   ) async throws -> Value {
-    let settings = try await settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    return try await withDatabase(settings, logger: logger) { database in
+    try await useDatabase { database, settings, _ in
       let ledger = Ledger(database: database, tellings: settings.tellings)
       let terms = AccessTerms(
         catalogue: try await ledger.catalogue(), sandboxAccess: settings.sandboxAccess)

@@ -4,7 +4,6 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure audit`: verifies the ledger.
 struct AuditCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "audit",
@@ -22,11 +21,8 @@ struct AuditCommand: AsyncParsableCommand {
   @OptionGroup var options: SettingOptions
 
   func run() async throws {
-    let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
     let progress = Progress("original transactions audited")
-    let audit = try await withDatabase(settings, logger: logger) { database in
+    let audit = try await options.useDatabase { database, _, _ in
       try await Ledger(database: database).audit { progress.show($0) }
     }
     progress.finish()
@@ -51,7 +47,6 @@ struct AuditCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure rebuild`: rewrites the projections.
 struct RebuildCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "rebuild",
@@ -60,11 +55,8 @@ struct RebuildCommand: AsyncParsableCommand {
   @OptionGroup var options: SettingOptions
 
   func run() async throws {
-    let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
     let progress = Progress("original transactions rebuilt")
-    let (lines, rewritten) = try await withDatabase(settings, logger: logger) { database in
+    let (lines, rewritten) = try await options.useDatabase { database, _, _ in
       try await Ledger(database: database).rebuild { progress.show($0) }
     }
     progress.finish()

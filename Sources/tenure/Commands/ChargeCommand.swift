@@ -2,7 +2,6 @@ import ArgumentParser
 import LedgerStorage
 import Subscriptions
 
-/// `tenure charge`: overrides the owner of a charge.
 struct ChargeCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "charge",

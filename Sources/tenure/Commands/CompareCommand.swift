@@ -6,7 +6,6 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure compare`: compares entitlements with another backend's.
 struct CompareCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "compare",
@@ -45,11 +44,8 @@ struct CompareCommand: AsyncParsableCommand {
   }
 
   func run() async throws {
-    let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    let now = settings.clock.now()
-    let isSame = try await withDatabase(settings, logger: logger) { database in
+    let isSame = try await options.useDatabase { database, settings, logger in
+      let now = settings.clock.now()
       let ledger = Ledger(database: database)
       let catalogue = try await CatalogueCache(ledger: ledger, logger: logger)
       let reader = EntitlementReader(

@@ -9,7 +9,6 @@ import ServiceLifecycle
 import Subscriptions
 import UnixSignals
 
-/// `tenure demo`: runs the whole product without configuration.
 struct DemoCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "demo",
@@ -59,7 +58,6 @@ struct DemoCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure rehearse`: rehearses the migration from another backend.
 struct RehearseCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "rehearse",
@@ -143,7 +141,6 @@ enum BenchFormat: String, CaseIterable, ExpressibleByArgument, Sendable {
   case table, json
 }
 
-/// `tenure bench`: runs the benchmarks.
 struct BenchCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "bench",
@@ -157,9 +154,9 @@ struct BenchCommand: AsyncParsableCommand {
       queue and a worker. Limit: pgbench with the same SKIP LOCKED. polling: ended subscriptions, \
       planned, polled and their renewals recorded, with Apple simulated in the same process. \
       Limit: the bare SQL of the writes. import: lines of a file of owners. Limit: psql's COPY of \
-      the same rows. Rounds of both sides alternate, and medians are printed; polling has one \
-      round. A million polls take an hour: tenure bench polling --subscriptions 1000000 --polls \
-      1000000.
+      the rows that it writes. Rounds of both sides alternate, and medians are printed; polling \
+      has one round. A million polls take an hour: tenure bench polling --subscriptions 1000000 \
+      --polls 1000000.
 
       growth (not part of all): entitlement reads with ten million accounts, next to a hundredth \
       of them, each with its own PostgreSQL and server. Takes five minutes and 6 GB of disk space.
@@ -274,7 +271,6 @@ struct BenchCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure fuzz`: fuzzes the parsers of external input.
 struct FuzzCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "fuzz", abstract: "Fuzzes the parsers of external input.",
@@ -375,7 +371,6 @@ struct FuzzCommand: AsyncParsableCommand {
   }
 }
 
-/// `tenure simulate-app-store`: runs the simulated App Store.
 struct SimulateAppStoreCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "simulate-app-store",

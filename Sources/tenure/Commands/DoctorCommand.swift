@@ -2,7 +2,6 @@ import ArgumentParser
 import JSONText
 import Logging
 
-/// `tenure doctor`: checks an installation.
 struct DoctorCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "doctor",

@@ -5,7 +5,6 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure export`: writes data for other programs.
 struct ExportCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "export",
@@ -56,11 +55,7 @@ struct ExportCommand: AsyncParsableCommand {
   }
 
   func run() async throws {
-    let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    let now = settings.clock.now()
-    try await withDatabase(settings, logger: logger) { database in
+    try await options.useDatabase { database, settings, logger in
       let ledger = Ledger(database: database)
       switch subject {
       case .owners: try await exportOwners(of: ledger)
@@ -68,7 +63,7 @@ struct ExportCommand: AsyncParsableCommand {
         let reader = EntitlementReader(
           ledger: ledger, catalogue: try await CatalogueCache(ledger: ledger, logger: logger),
           sandboxAccess: settings.sandboxAccess)
-        try await exportEntitlements(of: ledger, reader, at: now)
+        try await exportEntitlements(of: ledger, reader, at: settings.clock.now())
       case .charges: try await exportCharges(of: ledger)
       case .orders: try await exportOrders(of: ledger)
       case .grants: try await exportGrants(of: ledger)

@@ -6,7 +6,6 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure import`: imports ownership from another backend.
 struct ImportCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "import",
@@ -55,10 +54,7 @@ struct ImportCommand: AsyncParsableCommand {
   }
 
   func run() async throws {
-    let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
-    let isWell = try await withDatabase(settings, logger: logger) { database in
+    let isWell = try await options.useDatabase { database, settings, logger in
       let ledger = Ledger(database: database)
       guard let file else { return try await showStatus(of: ledger) }
       let catalogue = try await CatalogueCache(ledger: ledger, logger: logger)

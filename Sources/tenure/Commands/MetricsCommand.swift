@@ -2,7 +2,6 @@ import ArgumentParser
 import HTTPAPI
 import PrometheusMetrics
 
-/// `tenure metrics`: files to set up monitoring with.
 struct MetricsCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "metrics",

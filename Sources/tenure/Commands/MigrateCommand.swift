@@ -3,7 +3,6 @@ import LedgerStorage
 import Logging
 import Postgres
 
-/// `tenure migrate`: creates or upgrades the schema.
 struct MigrateCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "migrate",

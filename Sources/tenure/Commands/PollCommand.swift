@@ -6,7 +6,6 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure poll`: polls Apple without a worker.
 struct PollCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "poll",

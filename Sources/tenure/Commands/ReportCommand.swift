@@ -3,7 +3,6 @@ import Logging
 import Reports
 import Subscriptions
 
-/// `tenure report`: prints a report.
 struct ReportCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "report",
@@ -42,11 +41,8 @@ struct ReportCommand: AsyncParsableCommand {
 
   func run() async throws {
     let choices = try chosen.choices(for: name)
-    let settings = try await options.settings()
-    let logger = Logger.bootstrapTenure(
-      level: settings.logLevel, format: settings.logFormat)
     do {
-      try await withDatabase(settings, logger: logger) { database in
+      try await options.useDatabase { database, _, _ in
         let reports = ReportReader(database: database)
         if definition {
           print(try await reports.definitions()[name].map { $0 + "\n" } ?? "", terminator: "")

@@ -10,7 +10,6 @@ import PrometheusMetrics
 import ServiceLifecycle
 import UnixSignals
 
-/// `tenure serve`: runs the HTTP API and the administrators' pages.
 struct ServeCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "serve", abstract: "Serves the HTTP API and the administrators' pages.",

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Logging
+import Postgres
 import Secrets
 import Subscriptions
 
@@ -24,6 +25,17 @@ struct SettingOptions: ParsableArguments {
     all["DATABASE_URL"] = databaseURL?.revealed
     all["TENURE_LOG_LEVEL"] = logLevel
     return try Settings(await SettingSource(flags: all, file: file), needing: needs)
+  }
+
+  /// Reads the settings, and opens the database for `body`.
+  func useDatabase<Value>(
+    _ body: (ConnectionPool, Settings, Logger) async throws -> Value
+  ) async throws -> Value {
+    let settings = try await settings()
+    let logger = Logger.bootstrapTenure(level: settings.logLevel, format: settings.logFormat)
+    return try await withDatabase(settings, logger: logger) { database in
+      try await body(database, settings, logger)
+    }
   }
 }
 

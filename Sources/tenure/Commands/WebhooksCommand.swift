@@ -4,7 +4,6 @@ import LedgerStorage
 import Logging
 import Subscriptions
 
-/// `tenure webhooks`: lists and retries webhook deliveries.
 struct WebhooksCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "webhooks",
@@ -21,10 +20,7 @@ struct WebhooksCommand: AsyncParsableCommand {
     @OptionGroup var options: SettingOptions
 
     func run() async throws {
-      let settings = try await options.settings()
-      let logger = Logger.bootstrapTenure(
-        level: settings.logLevel, format: settings.logFormat)
-      let (standing, parked) = try await withDatabase(settings, logger: logger) { database in
+      let (standing, parked) = try await options.useDatabase { database, _, _ in
         let ledger = Ledger(database: database)
         return (
           try await ledger.webhookStanding(),
@@ -78,10 +74,7 @@ struct WebhooksCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-      let settings = try await options.settings()
-      let logger = Logger.bootstrapTenure(
-        level: settings.logLevel, format: settings.logFormat)
-      let refused = try await withDatabase(settings, logger: logger) { database in
+      let refused = try await options.useDatabase { database, _, _ in
         let ledger = Ledger(database: database)
         return parked ? try await redeliverParked(ledger) : try await redeliver(ledger)
       }

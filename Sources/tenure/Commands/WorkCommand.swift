@@ -7,7 +7,6 @@ import OpenTelemetryTraces
 import PrometheusMetrics
 import ServiceLifecycle
 
-/// `tenure work`: runs a worker.
 struct WorkCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "work",

@@ -4,7 +4,6 @@ import BackgroundJobs
 import Logging
 import Subscriptions
 
-/// `tenure app-store`: queries the App Store Server API manually.
 struct AppStoreCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "app-store",
