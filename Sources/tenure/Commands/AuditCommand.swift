@@ -21,7 +21,7 @@ struct AuditCommand: AsyncParsableCommand {
   @OptionGroup var options: SettingOptions
 
   func run() async throws {
-    let progress = Progress("original transactions audited")
+    let progress = ProgressBar("original transactions audited")
     let audit = try await options.useDatabase { database, _, _ in
       try await Ledger(database: database).audit { progress.show($0) }
     }
@@ -55,31 +55,11 @@ struct RebuildCommand: AsyncParsableCommand {
   @OptionGroup var options: SettingOptions
 
   func run() async throws {
-    let progress = Progress("original transactions rebuilt")
+    let progress = ProgressBar("original transactions rebuilt")
     let (lines, rewritten) = try await options.useDatabase { database, _, _ in
       try await Ledger(database: database).rebuild { progress.show($0) }
     }
     progress.finish()
     print("original transactions  \(lines)\nrewritten              \(rewritten)")
-  }
-}
-
-/// A running count on standard error, shown on terminals only.
-struct Progress: Sendable {
-  private let what: String
-  private let isTerminal = isatty(STDERR_FILENO) == 1
-
-  init(_ what: String) {
-    self.what = what
-  }
-
-  func show(_ count: Int) {
-    guard isTerminal else { return }
-    FileHandle.standardError.write(Data("\r\(count) \(what)".utf8))
-  }
-
-  func finish() {
-    guard isTerminal else { return }
-    FileHandle.standardError.write(Data("\n".utf8))
   }
 }

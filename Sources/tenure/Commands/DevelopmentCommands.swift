@@ -9,6 +9,8 @@ import ServiceLifecycle
 import Subscriptions
 import UnixSignals
 
+extension Logger.Level: @retroactive ExpressibleByArgument {}
+
 struct DemoCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "demo",
@@ -32,7 +34,7 @@ struct DemoCommand: AsyncParsableCommand {
   var customers = 200
 
   @Option(help: "Log level.")
-  var logLevel = "warning"
+  var logLevel = Logger.Level.warning
 
   /// More would take hours.
   private static let mostCustomers = 10_000
@@ -44,13 +46,10 @@ struct DemoCommand: AsyncParsableCommand {
     guard (0...Self.mostCustomers).contains(customers) else {
       throw ValidationError("--customers must be from 0 to \(Self.mostCustomers).")
     }
-    guard Logger.Level(rawValue: logLevel) != nil else {
-      throw ValidationError("--log-level must be trace, debug, info, notice, warning or error.")
-    }
   }
 
   func run() async throws {
-    let logger = Logger.bootstrapTenure(level: Logger.Level(rawValue: logLevel) ?? .warning)
+    let logger = Logger.bootstrapTenure(level: logLevel)
     PrometheusRegistry.bootstrapTenure()
     let program = DemoProgram(port: port, customers: customers, exits: exits, logger: logger)
     let isAsExpected = try await program.run()
@@ -81,7 +80,7 @@ struct RehearseCommand: AsyncParsableCommand {
   var seed: UInt64 = 1
 
   @Option(help: "Log level.")
-  var logLevel = "error"
+  var logLevel = Logger.Level.error
 
   func validate() throws {
     guard (100...1_000_000).contains(owners) else {
@@ -90,13 +89,10 @@ struct RehearseCommand: AsyncParsableCommand {
     guard (0...10_000).contains(newcomers) else {
       throw ValidationError("--newcomers must be from 0 to 10000.")
     }
-    guard Logger.Level(rawValue: logLevel) != nil else {
-      throw ValidationError("--log-level must be trace, debug, info, notice, warning or error.")
-    }
   }
 
   func run() async throws {
-    let logger = Logger.bootstrapTenure(level: Logger.Level(rawValue: logLevel) ?? .error)
+    let logger = Logger.bootstrapTenure(level: logLevel)
     PrometheusRegistry.bootstrapTenure()
     guard let executable = Bundle.main.executableURL else {
       throw Rehearsal.Failure(description: "The path of this executable is unknown.")
@@ -421,7 +417,7 @@ struct SimulateAppStoreCommand: AsyncParsableCommand {
   var rateLimitScale: Double?
 
   @Option(help: "Log level.")
-  var logLevel: String = "info"
+  var logLevel = Logger.Level.info
 
   func validate() throws {
     guard (0...65_535).contains(port) else {
@@ -444,13 +440,10 @@ struct SimulateAppStoreCommand: AsyncParsableCommand {
           "--notify-url must be a URL such as http://127.0.0.1:8080/v1/appstore/notifications.")
       }
     }
-    guard Logger.Level(rawValue: logLevel) != nil else {
-      throw ValidationError("--log-level must be trace, debug, info, notice, warning or error.")
-    }
   }
 
   func run() async throws {
-    let logger = Logger.bootstrapTenure(level: Logger.Level(rawValue: logLevel) ?? .info)
+    let logger = Logger.bootstrapTenure(level: logLevel)
     let simulation = try AppStoreSimulation(
       configuration: .init(
         seed: seed, start: .now, speed: speed, rateLimitScale: rateLimitScale))

@@ -84,33 +84,23 @@ struct ExportCommand: AsyncParsableCommand {
   // MARK: Subjects
 
   private func exportOwners(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "environment", "original_transaction_id", "account_id", "bundle_id", "transaction_id",
-      ])
-    try await Self.eachPage(ledger.exportOwners) { page in
-      for row in page {
-        try rows.write(
-          Self.fields(row.line) + [row.accountID, row.bundleID, row.transactionID?.rawValue])
-      }
+      ], ledger.exportOwners
+    ) { row in
+      Self.fields(row.line) + [row.accountID, row.bundleID, row.transactionID?.rawValue]
     }
-    try rows.finish()
   }
 
   private func exportUnverified(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "environment", "original_transaction_id", "account_id", "given_up_at", "reason",
-      ])
-    try await Self.eachPage(ledger.exportUnverified) { page in
-      for row in page {
-        try rows.write(
-          Self.fields(row.line) + [row.accountID, row.givenUpAt?.description, row.reason])
-      }
+      ], ledger.exportUnverified
+    ) { row in
+      Self.fields(row.line) + [row.accountID, row.givenUpAt?.description, row.reason]
     }
-    try rows.finish()
   }
 
   private func exportEntitlements(
@@ -141,65 +131,50 @@ struct ExportCommand: AsyncParsableCommand {
   }
 
   private func exportCharges(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "environment", "original_transaction_id", "transaction_id", "product_id", "purchased_at",
         "expires_at", "revoked_at", "account_id", "rule", "quantity", "ownership_type",
         "period_type", "price_milliunits", "currency", "order_id", "delivered_at",
-      ])
-    try await Self.eachPage(ledger.exportCharges) { page in
-      for row in page {
-        try rows.write(
-          Self.fields(row.key.line) + [
-            row.key.transactionID.rawValue, row.key.productID.rawValue,
-            row.purchasedAt.description, row.expiresAt?.description, row.revokedAt?.description,
-            row.accountID, row.rule.rawValue, "\(row.quantity)", row.ownershipType,
-            row.periodType, row.priceMilliunits?.description, row.currency,
-            row.orderID?.uuidString.lowercased(), row.deliveredAt?.description,
-          ])
-      }
+      ], ledger.exportCharges
+    ) { row in
+      Self.fields(row.key.line) + [
+        row.key.transactionID.rawValue, row.key.productID.rawValue,
+        row.purchasedAt.description, row.expiresAt?.description, row.revokedAt?.description,
+        row.accountID, row.rule.rawValue, "\(row.quantity)", row.ownershipType,
+        row.periodType, row.priceMilliunits?.description, row.currency,
+        row.orderID?.uuidString.lowercased(), row.deliveredAt?.description,
+      ]
     }
-    try rows.finish()
   }
 
   private func exportOrders(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "order_id", "account_id", "product_id", "status", "created_at", "fulfilled_at",
         "environment", "original_transaction_id", "transaction_id", "opened_by",
-      ])
-    try await Self.eachPage(ledger.exportOrders) { page in
-      for row in page {
-        try rows.write(
-          [
-            row.id.uuidString.lowercased(), row.accountID, row.productID.rawValue, row.status,
-            row.createdAt.description, row.fulfilledAt?.description,
-          ] + Self.fields(row.line) + [row.transactionID?.rawValue, row.openedBy])
-      }
+      ], ledger.exportOrders
+    ) { row in
+      [
+        row.id.uuidString.lowercased(), row.accountID, row.productID.rawValue, row.status,
+        row.createdAt.description, row.fulfilledAt?.description,
+      ] + Self.fields(row.line) + [row.transactionID?.rawValue, row.openedBy]
     }
-    try rows.finish()
   }
 
   private func exportGrants(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "grant_id", "account_id", "entitlement", "source", "starts_at", "ends_at", "revoked_at",
         "reason", "recorded_at", "submission_id", "environment", "original_transaction_id",
-      ])
-    try await Self.eachPage(ledger.exportGrants) { page in
-      for row in page {
-        try rows.write(
-          [
-            row.id.uuidString.lowercased(), row.accountID, row.entitlement, row.source,
-            row.startsAt.description, row.endsAt?.description, row.revokedAt?.description,
-            row.reason, row.recordedAt.description, row.submissionID?.uuidString.lowercased(),
-          ] + Self.fields(row.line))
-      }
+      ], ledger.exportGrants
+    ) { row in
+      [
+        row.id.uuidString.lowercased(), row.accountID, row.entitlement, row.source,
+        row.startsAt.description, row.endsAt?.description, row.revokedAt?.description,
+        row.reason, row.recordedAt.description, row.submissionID?.uuidString.lowercased(),
+      ] + Self.fields(row.line)
     }
-    try rows.finish()
   }
 
   // MARK: Pages and rows
@@ -216,6 +191,18 @@ struct ExportCommand: AsyncParsableCommand {
     } while place != nil
   }
 
+  /// Writes a row for each row of all pages.
+  private func export<Row: Sendable, Place: Sendable>(
+    _ columns: [String], _ read: (Place?) async throws -> Ledger.ExportPage<Row, Place>,
+    fields: (Row) -> [String?]
+  ) async throws {
+    var rows = try RowWriter(to: output, format, guardsFormulas: guardFormulas, columns: columns)
+    try await Self.eachPage(read) { page in
+      for row in page { try rows.write(fields(row)) }
+    }
+    try rows.finish()
+  }
+
   static func fields(_ line: LineID?) -> [String?] {
     [line?.environment.rawValue, line?.originalTransactionID.rawValue]
   }
@@ -226,140 +213,108 @@ extension RowFormat: ExpressibleByArgument {}
 /// Notifications and write-backs.
 extension ExportCommand {
   func exportNotifications(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "notification_id", "version", "received_at", "arrival", "signed_at", "notification_type",
         "subtype", "environment", "bundle_id", "original_transaction_id", "transaction_id",
         "processed_at", "outcome", "problem", "aged_out_at", "bytes", "sha256", "body",
-      ])
-    try await Self.eachPage { (last: String?) in
+      ]
+    ) { (last: String?) in
       try await ledger.exportNotifications(after: last)
-    } write: { page in
-      for row in page {
-        try rows.write([
-          row.id, "\(row.version)", row.receivedAt.description, row.arrival,
-          row.signedAt?.description, row.notificationType, row.subtype,
-          row.environment?.rawValue, row.bundleID, row.originalTransactionID, row.transactionID,
-          row.processedAt?.description, row.outcome, row.problem, row.agedOutAt?.description,
-          "\(row.bytes)", row.sha256, row.body,
-        ])
-      }
+    } fields: { row in
+      [
+        row.id, "\(row.version)", row.receivedAt.description, row.arrival,
+        row.signedAt?.description, row.notificationType, row.subtype,
+        row.environment?.rawValue, row.bundleID, row.originalTransactionID, row.transactionID,
+        row.processedAt?.description, row.outcome, row.problem, row.agedOutAt?.description,
+        "\(row.bytes)", row.sha256, row.body,
+      ]
     }
-    try rows.finish()
   }
 
   func exportTellings(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "environment", "original_transaction_id", "telling_id", "kind", "told_at", "bundle_id",
         "transaction_id", "notification_id", "account_id", "outcome", "reason", "http_status",
         "error_code", "delivery_status",
-      ])
-    try await Self.eachPage(ledger.exportTellings) { page in
-      for row in page {
-        let telling = row.telling
-        let refusal = telling.outcome.refusal
-        try rows.write(
-          Self.fields(telling.line) + [
-            "\(row.id)", telling.kind.rawValue, telling.toldAt.description, telling.bundleID,
-            telling.request?.transactionID.rawValue, telling.request?.notificationID,
-            row.accountID, telling.outcome.name, telling.outcome.reason?.rawValue,
-            refusal.httpStatus?.description, refusal.code?.description, telling.deliveryStatus,
-          ])
-      }
+      ], ledger.exportTellings
+    ) { row in
+      let telling = row.telling
+      let refusal = telling.outcome.refusal
+      return Self.fields(telling.line) + [
+        "\(row.id)", telling.kind.rawValue, telling.toldAt.description, telling.bundleID,
+        telling.request?.transactionID.rawValue, telling.request?.notificationID,
+        row.accountID, telling.outcome.name, telling.outcome.reason?.rawValue,
+        refusal.httpStatus?.description, refusal.code?.description, telling.deliveryStatus,
+      ]
     }
-    try rows.finish()
   }
 }
 
 /// Source data and administrator actions.
 extension ExportCommand {
   func exportLedger(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
-        "environment", "original_transaction_id", "number", "recorded_at", "kind",
-        "evidence_date", "source", "source_id", "format", "body", "hash", "stored_at",
-      ])
-    try await Self.eachPage(ledger.exportEntries) { page in
-      for row in page {
-        try rows.write(
-          Self.fields(row.line) + [
-            "\(row.number)", row.recordedAt.description, row.kind,
-            row.evidenceDate?.description, row.source, row.sourceID, "\(row.format)", row.body,
-            row.hash, row.storedAt.description,
-          ])
-      }
+    try await export(
+      [
+        "environment", "original_transaction_id", "number", "recorded_at", "kind", "evidence_date",
+        "source", "source_id", "format", "body", "hash", "stored_at",
+      ], ledger.exportEntries
+    ) { row in
+      Self.fields(row.line) + [
+        "\(row.number)", row.recordedAt.description, row.kind,
+        row.evidenceDate?.description, row.source, row.sourceID, "\(row.format)", row.body,
+        row.hash, row.storedAt.description,
+      ]
     }
-    try rows.finish()
   }
 
   func exportCheckpoints(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: ["checkpoint_id", "stored_before", "entries", "digest"])
-    try await Self.eachPage(ledger.exportCheckpoints) { page in
-      for row in page {
-        try rows.write(["\(row.id)", row.storedBefore.description, "\(row.entries)", row.digest])
-      }
+    try await export(
+      ["checkpoint_id", "stored_before", "entries", "digest"], ledger.exportCheckpoints
+    ) { row in
+      ["\(row.id)", row.storedBefore.description, "\(row.entries)", row.digest]
     }
-    try rows.finish()
   }
 
   func exportRates(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: ["reporting_currency", "currency", "valid_from", "rate", "recorded_at"])
-    try await Self.eachPage(ledger.exportRates) { page in
-      for row in page {
-        try rows.write([
-          row.reportingCurrency, row.currency, row.validFrom, row.rate, row.recordedAt,
-        ])
-      }
+    try await export(
+      ["reporting_currency", "currency", "valid_from", "rate", "recorded_at"], ledger.exportRates
+    ) { row in
+      [row.reportingCurrency, row.currency, row.validFrom, row.rate, row.recordedAt]
     }
-    try rows.finish()
   }
 
   func exportAccounts(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "account_key", "account_id", "app_account_token", "created_at", "erased_at",
         "merged_into_key", "consumption_consent", "consent_decided_at",
-      ])
-    try await Self.eachPage(ledger.exportAllAccounts) { page in
-      for row in page {
-        try rows.write([
-          row.key.rawValue.uuidString.lowercased(), row.id,
-          row.appAccountToken.uuidString.lowercased(), row.createdAt?.description,
-          row.erasedAt?.description, row.mergedInto?.rawValue.uuidString.lowercased(),
-          row.hasConsumptionConsent?.description, row.consentDecidedAt?.description,
-        ])
-      }
+      ], ledger.exportAllAccounts
+    ) { row in
+      [
+        row.key.rawValue.uuidString.lowercased(), row.id,
+        row.appAccountToken.uuidString.lowercased(), row.createdAt?.description,
+        row.erasedAt?.description, row.mergedInto?.rawValue.uuidString.lowercased(),
+        row.hasConsumptionConsent?.description, row.consentDecidedAt?.description,
+      ]
     }
-    try rows.finish()
   }
 
   func exportSubmissions(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "submission_id", "account_id", "received_at", "restore", "transaction_id", "order_id",
         "bundle_id", "status", "environment", "decided_at", "problem",
-      ])
-    try await Self.eachPage(ledger.exportSubmissions) { page in
-      for row in page {
-        try rows.write([
-          row.id.uuidString.lowercased(), row.accountID, row.receivedAt.description,
-          "\(row.isRestore)", row.transactionID, row.orderID?.uuidString.lowercased(),
-          row.bundleID, row.status, row.environment?.rawValue, row.decidedAt?.description,
-          row.problem,
-        ])
-      }
+      ], ledger.exportSubmissions
+    ) { row in
+      [
+        row.id.uuidString.lowercased(), row.accountID, row.receivedAt.description,
+        "\(row.isRestore)", row.transactionID, row.orderID?.uuidString.lowercased(),
+        row.bundleID, row.status, row.environment?.rawValue, row.decidedAt?.description,
+        row.problem,
+      ]
     }
-    try rows.finish()
   }
 
   /// All versions of all products, older ones first.
@@ -383,20 +338,16 @@ extension ExportCommand {
 
   /// Latest action first.
   func exportActs(of ledger: Ledger) async throws {
-    var rows = try RowWriter(
-      to: output, format, guardsFormulas: guardFormulas,
-      columns: [
+    try await export(
+      [
         "action_id", "acted_at", "administrator", "action", "subject", "reason", "account_id",
         "previous_account_id", "data",
-      ])
-    try await Self.eachPage(ledger.exportActs) { page in
-      for act in page {
-        try rows.write([
-          "\(act.id)", act.actedAt.description, act.administrator, act.action, act.subject,
-          act.reason, act.accountID, act.previousAccountID, act.data,
-        ])
-      }
+      ], ledger.exportActs
+    ) { act in
+      [
+        "\(act.id)", act.actedAt.description, act.administrator, act.action, act.subject,
+        act.reason, act.accountID, act.previousAccountID, act.data,
+      ]
     }
-    try rows.finish()
   }
 }

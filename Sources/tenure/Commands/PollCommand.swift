@@ -96,7 +96,7 @@ struct PollCommand: AsyncParsableCommand {
   }
 }
 
-/// A progress bar on standard error, shown on terminals only.
+/// A progress bar, or a count without a total, on standard error; shown on terminals only.
 struct ProgressBar: Sendable {
   private static let width = 40
 
@@ -107,9 +107,10 @@ struct ProgressBar: Sendable {
     self.what = what
   }
 
-  func show(_ done: Int, of all: Int) {
+  func show(_ done: Int, of all: Int? = nil) {
     guard isTerminal else { return }
-    FileHandle.standardError.write(Data("\r\(Self.text(done, of: all, what))".utf8))
+    let text = all.map { Self.text(done, of: $0, what) } ?? "\(done) \(what)"
+    FileHandle.standardError.write(Data("\r\(text)".utf8))
   }
 
   func finish() {

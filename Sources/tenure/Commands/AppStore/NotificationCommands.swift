@@ -61,7 +61,7 @@ struct NotificationsCommand: AsyncParsableCommand {
   func run() async throws {
     try await options.report { desk in
       let environment = desk.environmentOrProduction
-      let progress = Progress("notifications read")
+      let progress = ProgressBar("notifications read")
       var report = AppStoreReport(environment)
       var notifications: [SentNotification] = []
       do {

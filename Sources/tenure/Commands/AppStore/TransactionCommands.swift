@@ -202,7 +202,7 @@ extension AppStoreReport {
   fileprivate static func transactions(
     _ pages: ServerAPIPages<TransactionPage>
   ) async throws -> AppStoreReport {
-    let progress = Progress("transactions read")
+    let progress = ProgressBar("transactions read")
     var transactions: [SignedPart<SignedTransaction>] = []
     var last: ServerAPIAnswer<TransactionPage>?
     var failure: (any Error)?
