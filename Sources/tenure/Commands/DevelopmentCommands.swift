@@ -9,8 +9,6 @@ import ServiceLifecycle
 import Subscriptions
 import UnixSignals
 
-extension Logger.Level: @retroactive ExpressibleByArgument {}
-
 struct DemoCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "demo",
@@ -33,7 +31,7 @@ struct DemoCommand: AsyncParsableCommand {
   @Option(help: "Number of customers in the simulated year; 0 skips it.")
   var customers = 200
 
-  @Option(help: "Log level.")
+  @Option(help: "Log level.", transform: ArgumentText.logLevel)
   var logLevel = Logger.Level.warning
 
   /// More would take hours.
@@ -79,7 +77,7 @@ struct RehearseCommand: AsyncParsableCommand {
   @Option(help: "Seed; the same seed gives the same customers.")
   var seed: UInt64 = 1
 
-  @Option(help: "Log level.")
+  @Option(help: "Log level.", transform: ArgumentText.logLevel)
   var logLevel = Logger.Level.error
 
   func validate() throws {
@@ -416,7 +414,7 @@ struct SimulateAppStoreCommand: AsyncParsableCommand {
   @Option(help: "Rate limit of the Server API as a multiple of Apple's. (default: no limit)")
   var rateLimitScale: Double?
 
-  @Option(help: "Log level.")
+  @Option(help: "Log level.", transform: ArgumentText.logLevel)
   var logLevel = Logger.Level.info
 
   func validate() throws {

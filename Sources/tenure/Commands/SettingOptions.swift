@@ -64,4 +64,11 @@ enum ArgumentText {
     }
     return environment
   }
+
+  static func logLevel(_ text: String) throws -> Logger.Level {
+    guard let level = Logger.Level(rawValue: text) else {
+      throw ValidationError("must be trace, debug, info, notice, warning, error or critical")
+    }
+    return level
+  }
 }
