@@ -118,6 +118,46 @@ struct SettingSource: Sendable {
     default: throw SettingError(name: name, fault: "must be on or off (got \"\(text)\")")
     }
   }
+
+  /// Reads a duration such as `30d`, from one unit to `longest`.
+  ///
+  /// - Parameters:
+  ///   - units: The accepted units; errors state `longest` in the first one.
+  ///   - word: A word that stands for nil, such as `off`.
+  ///   - example: One duration per unit, for errors.
+  func duration(
+    _ name: String, in units: DurationUnit..., atMost longest: Duration, or word: String? = nil,
+    example: String
+  ) throws -> Duration? {
+    guard let text = try string(name)?.lowercased(), text != word else { return nil }
+    if let unit = text.last.flatMap(DurationUnit.init(rawValue:)), units.contains(unit),
+      let number = Int(text.dropLast()),
+      (1...Int((longest / unit.length).rounded())).contains(number)
+    {
+      return unit.length * number
+    }
+    let names = units.map { "\($0)" }.joined(separator: " or ")
+    let most = "\(Int((longest / units[0].length).rounded()))\(units[0].rawValue)"
+    throw SettingError(
+      name: name,
+      fault: "must be \(word.map { "\($0) or " } ?? "")a number of \(names) such as \(example), "
+        + "at most \(most) (got \"\(text)\")")
+  }
+}
+
+/// A unit of durations, by its suffix.
+enum DurationUnit: Character {
+  case days = "d"
+  case hours = "h"
+  case seconds = "s"
+
+  fileprivate var length: Duration {
+    switch self {
+    case .days: .days(1)
+    case .hours: .hours(1)
+    case .seconds: .seconds(1)
+    }
+  }
 }
 
 private final class AskedNames: Sendable {

@@ -1,18 +1,7 @@
 extension Settings {
-  /// With less than a second, every recent write would send reads to the primary.
-  private static let stalenessSeconds = 1...600
-
+  /// At least a second: with less, every recent write would send reads to the primary.
   static func readMaxStaleness(_ source: SettingSource) throws -> Duration? {
-    let name = "TENURE_READ_MAX_STALENESS"
-    guard let text = try source.string(name)?.lowercased() else { return nil }
-    guard text.hasSuffix("s"), let seconds = Int(text.dropLast()),
-      stalenessSeconds.contains(seconds)
-    else {
-      throw SettingError(
-        name: name,
-        fault: "must be a number of seconds such as 5s, at most \(stalenessSeconds.upperBound)s "
-          + "(got \"\(text)\")")
-    }
-    return .seconds(seconds)
+    try source.duration(
+      "TENURE_READ_MAX_STALENESS", in: .seconds, atMost: .seconds(600), example: "5s")
   }
 }

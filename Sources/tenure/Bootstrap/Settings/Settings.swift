@@ -296,17 +296,11 @@ struct Settings: Sendable {
     }
   }
 
-  /// In hours, at most as long as submissions are retried.
+  /// At most as long as submissions are retried.
   private static func provisionalAccess(_ source: SettingSource) throws -> Duration? {
-    let name = "TENURE_PROVISIONAL_ACCESS"
-    guard let text = try source.string(name)?.lowercased(), text != "off" else { return nil }
-    let most = Int(RetrySchedule.patienceWithApple / .hours(1))
-    guard text.hasSuffix("h"), let hours = Int(text.dropLast()), (1...most).contains(hours) else {
-      throw SettingError(
-        name: name,
-        fault: "must be off or a number of hours such as 24h, at most \(most)h (got \"\(text)\")")
-    }
-    return .hours(hours)
+    try source.duration(
+      "TENURE_PROVISIONAL_ACCESS", in: .hours, atMost: RetrySchedule.patienceWithApple, or: "off",
+      example: "24h")
   }
 
   private static func logLevel(_ source: SettingSource) throws -> Logger.Level {
