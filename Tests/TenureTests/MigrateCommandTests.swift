@@ -27,10 +27,10 @@ struct MigrateCommandTests {
 
       let created = try await TenureProgram.run("migrate", environment: environment)
       #expect(created.status == 0)
-      #expect(created.output == "Created the schema: version \(current).\n")
+      #expect(created.output == "The schema is created: version \(current).\n")
       let again = try await TenureProgram.run("migrate", environment: environment)
       #expect(again.status == 0)
-      #expect(again.output == "The schema is up to date: version \(current).\n")
+      #expect(again.output == "The schema was up to date: version \(current).\n")
       let checked = try await TenureProgram.run("migrate", "--check", environment: environment)
       #expect(checked.status == 0)
       #expect(checked.output == "The schema is up to date: version \(current).\n")

@@ -6,7 +6,7 @@ import Postgres
 struct MigrateCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "migrate",
-    abstract: "Creates or upgrades the database schema.",
+    abstract: "Creates the database's schema or brings it up to date.",
     discussion: """
       Connects as the schema's owner, with TENURE_MIGRATION_DATABASE_URL or else DATABASE_URL. \
       Repeating it is a no-op. Programs that are compatible with the new schema may keep running: \
@@ -68,10 +68,10 @@ struct MigrateCommand: AsyncParsableCommand {
   private func migrate(_ migrator: SchemaMigrator) async throws {
     let current = SchemaMigrator.currentVersion
     switch try await migrator.migrate() {
-    case nil: print("Created the schema: version \(current).")
+    case nil: print("The schema is created: version \(current).")
     case let version? where version > current: print(SchemaStanding.sentence(on: version))
-    case current?: print("The schema is up to date: version \(current).")
-    case let before?: print("Upgraded the schema from version \(before) to \(current).")
+    case current?: print("The schema was up to date: version \(current).")
+    case let before?: print("The schema is brought from version \(before) to \(current).")
     }
     // A later version grants its privileges itself.
     guard case .current = try await migrator.check() else { return }

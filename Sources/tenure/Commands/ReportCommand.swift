@@ -134,7 +134,7 @@ struct ReportOptions: ParsableArguments {
   func choices(for report: Report) throws -> ReportChoices {
     for parameter in given where !report.parameters.contains(parameter) {
       throw ValidationError(
-        "The report \(report.rawValue) does not accept --\(Self.name(parameter)).")
+        "--\(Self.name(parameter)) is nothing to choose of \(report.rawValue).")
     }
     for (name, value, range) in [
       ("days", days, ReportChoices.dayRange), ("limit", limit, ReportChoices.limitRange),
@@ -142,7 +142,7 @@ struct ReportOptions: ParsableArguments {
     ] as [(String, Int?, ClosedRange<Int>)] {
       if let value, !range.contains(value) {
         throw ValidationError(
-          "--\(name) must be from \(range.lowerBound) to \(range.upperBound) (got \(value)).")
+          "--\(name) is \(value), but must be from \(range.lowerBound) to \(range.upperBound).")
       }
     }
     var choices = ReportChoices()
