@@ -80,7 +80,7 @@ struct AuditCommandTests {
       let audit = try await run("audit", on: database)
       #expect(audit.status == 1, "\(audit.output)")
       let differences = audit.output.split(separator: "\n").filter {
-        $0.hasPrefix("  ") && !$0.hasPrefix("  The journal")
+        $0.hasPrefix("  ") && !$0.hasPrefix("  The movements")
       }
       #expect(differences.contains { $0.hasPrefix("  \(tampering.kind)") }, "\(audit.output)")
       if tampering.kind != "order" {

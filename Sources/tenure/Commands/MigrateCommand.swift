@@ -3,25 +3,23 @@ import LedgerStorage
 import Logging
 import Postgres
 
-/// `tenure migrate`: the database's schema.
 struct MigrateCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "migrate",
     abstract: "Creates the database's schema or brings it up to date.",
     discussion: """
-      Uses TENURE_MIGRATION_DATABASE_URL, the schema's owner, or else DATABASE_URL. Running it \
-      again changes nothing. Programs go on meanwhile as far as the new schema serves them: it \
-      waits for tables that are in use, and never keeps others waiting for longer than a moment. \
-      What is distributed once stays so: the tables of a later version are distributed without \
-      saying it again.
+      Connects as the schema's owner, with TENURE_MIGRATION_DATABASE_URL or else DATABASE_URL. \
+      Repeating it is a no-op. Programs that are compatible with the new schema may keep running: \
+      locks are requested with short timeouts. A schema that was distributed once stays so: later \
+      versions distribute their tables without the flag.
       """)
 
   @OptionGroup var options: SettingOptions
 
-  @Flag(help: "Change nothing; exit with 1 unless the schema serves this program.")
+  @Flag(help: "Change nothing. Exit status 1 unless the schema is compatible with this program.")
   var check = false
 
-  @Flag(help: "Distribute the tables over the nodes of a Citus.")
+  @Flag(help: "Distribute the tables over the nodes of a Citus cluster.")
   var distributed = false
 
   func run() async throws {
@@ -36,7 +34,7 @@ struct MigrateCommand: AsyncParsableCommand {
       throw SettingError(
         name: settings.migrationDatabaseURL == nil
           ? "TENURE_MIGRATION_DATABASE_URL is not set" : "TENURE_MIGRATION_DATABASE_URL",
-        fault: "\(error.message): name the role that owns the schema there")
+        fault: "\(error.message): must name the role that owns the schema")
     }
   }
 
@@ -62,7 +60,7 @@ struct MigrateCommand: AsyncParsableCommand {
     case .current:
       print(
         "The schema is up to date: version \(current)"
-          + (tables > 0 ? ", its \(tables) tables distributed." : "."))
+          + (tables > 0 ? ", \(tables) tables distributed." : "."))
     case .ahead(let version): print(SchemaStanding.sentence(on: version))
     }
   }
@@ -75,12 +73,12 @@ struct MigrateCommand: AsyncParsableCommand {
     case current?: print("The schema was up to date: version \(current).")
     case let before?: print("The schema is brought from version \(before) to \(current).")
     }
-    // A later version has its own way to do it.
+    // A later version grants its privileges itself.
     guard case .current = try await migrator.check() else { return }
     for role in try await migrator.grantPrivileges() {
       print(
-        "There is no role \(role), and this one may not make it: have it made, without a login, by "
-          + "one who may, and run this again.")
+        "The role \(role) is missing, and this role can't create it: have a role with "
+          + "CREATEROLE run CREATE ROLE \(role), then repeat this command.")
     }
   }
 
@@ -88,9 +86,9 @@ struct MigrateCommand: AsyncParsableCommand {
     let outcome = try await distributor.distribute()
     print(
       outcome.tables.isEmpty
-        ? "Every table was distributed." : "Tables distributed: \(outcome.tables.count).")
+        ? "All tables were distributed." : "Tables distributed: \(outcome.tables.count).")
     for (name, message) in outcome.unanswerable.sorted(by: { $0.key < $1.key }) {
-      print("This Citus can't be asked for \(name): \(message)")
+      print("This version of Citus does not support \(name): \(message)")
     }
   }
 }

@@ -118,7 +118,7 @@ struct WebhookAddressTests {
       ("http://127.0.0.1:80/",                "long enough as it is",     "URL: its address is none"),
       ("http://[::1]/",                       "long enough as it is",     "URL: its address is none"),
       ("http://[::ffff:10.0.0.1]/",           "long enough as it is",     "URL: its address is none"),
-      ("https://example.com/",                "",                          "SECRET: it is not set"),
+      ("https://example.com/",                "",                          "SECRET: required"),
       ("https://example.com/",                "short",                     "SECRET: it is shorter"),
       ("https://example.com/",                "long enough for it,short",  "SECRET: it is shorter"),
       ("https://example.com/",                "a,b,c",                     "SECRET: there are 3"),
