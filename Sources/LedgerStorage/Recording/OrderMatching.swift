@@ -260,7 +260,7 @@ struct OrderMatching {
 
   /// Whether a charge was known to be refunded before: another date of it is no change.
   private func wasRefunded(_ charge: Charge) -> Bool {
-    guard let rule = recording.family(of: charge.id)?.ruleBefore,
+    guard let rule = recording.family(of: charge.id)?.before.rule,
       let position = rule.position(of: charge.id)
     else { return false }
     return rule.charges[position].revocation != nil

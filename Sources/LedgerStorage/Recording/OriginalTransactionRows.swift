@@ -184,8 +184,10 @@ extension StoreTransaction {
 
 /// The lines that Apple links, each as stored, folded as one.
 struct StoredFamily: Sendable {
-  var members: [LineID: StoredLine]
-  var line: Line
+  let members: [LineID: StoredLine]
+  let line: Line
+  /// The charges with the recorded decisions, which the tables were written from.
+  let rule: OwnershipRule
 
   init(_ members: [StoredLine]) {
     self.members = Dictionary(uniqueKeysWithValues: members.map { ($0.id, $0) })
@@ -211,6 +213,7 @@ struct StoredFamily: Sendable {
       history: history, decisions: decisions,
       heads: self.members.mapValues(\.head.number),
       links: self.members.mapValues { Set($0.linked) })
+    rule = OwnershipRule(recordedOn: line)
   }
 
   /// The accounts that occur as owners or claimants.

@@ -175,7 +175,7 @@ struct RecordingNews {
       guard !family.entries.isEmpty else { continue }
       events +=
         LineNews(
-          before: family.before.line, ruleBefore: family.ruleBefore, after: family.line,
+          before: family.before.line, ruleBefore: family.before.rule, after: family.line,
           rule: family.rule, entries: family.entries
         ).events(at: now)
       holders.formUnion(family.changedHolders)

@@ -170,17 +170,15 @@ struct HoldingChange: Sendable {
 
   /// - Parameters:
   ///   - stored: The family as its tables have it.
-  ///   - storedRule: Its charges and recorded decisions.
   ///   - line: What it has become.
   ///   - rule: The charges and decisions of `line`.
   ///   - entries: The entries that made it so.
   init(
-    from stored: StoredFamily, _ storedRule: OwnershipRule, to line: Line, _ rule: OwnershipRule,
-    by entries: [LedgerEntry]
+    from stored: StoredFamily, to line: Line, _ rule: OwnershipRule, by entries: [LedgerEntry]
   ) {
     guard let recordedAt = entries.map(\.recordedAt).max() else { return }
     before =
-      stored.lastRecordedAt.map { HoldingRow.rows(of: stored.line, rule: storedRule, asOf: $0) }
+      stored.lastRecordedAt.map { HoldingRow.rows(of: stored.line, rule: stored.rule, asOf: $0) }
       ?? []
     after = HoldingRow.rows(of: line, rule: rule, asOf: recordedAt)
     isOfNewlyLinked = entries.contains {
@@ -200,9 +198,6 @@ extension StoredFamily {
     Dictionary(
       uniqueKeysWithValues: members.values.flatMap(\.transactions).map { ($0.transaction.key, $0) })
   }
-
-  /// The charges with the decisions that are recorded: what the tables were written from.
-  var rule: OwnershipRule { OwnershipRule(recordedOn: line) }
 }
 
 extension StoredEntry {

@@ -7,8 +7,6 @@ import Subscriptions
 /// One table after the other, each by a method, each row only if it changed.
 struct FamilyWrites {
   private let stored: StoredFamily
-  /// The charges and recorded decisions of `stored`.
-  let storedRule: OwnershipRule
   /// What becomes of the accounts' holdings by it.
   let holdings: HoldingChange
   private let storedRows: [TransactionKey: TransactionRow]
@@ -35,10 +33,7 @@ struct FamilyWrites {
     names: [AccountKey: String], catalogue: Catalogue?, over written: StoredFamily? = nil
   ) {
     self.stored = stored
-    let storedRule = stored.rule
-    self.storedRule = storedRule
-    holdings = HoldingChange(
-      from: stored, storedRule, to: line, rule, by: entries.map(\.entry))
+    holdings = HoldingChange(from: stored, to: line, rule, by: entries.map(\.entry))
     storedRows = stored.rows
     counted = (written ?? stored).countedCharges
     self.line = line
@@ -186,7 +181,7 @@ struct FamilyWrites {
   private func bindingWrites() -> [SQL] {
     let isNewlyLinked = holdings.isOfNewlyLinked
     // Lines that become one had bindings of their own each: nothing of them is kept.
-    let old = isNewlyLinked ? [] : BindingRow.rows(of: storedRule)
+    let old = isNewlyLinked ? [] : BindingRow.rows(of: stored.rule)
     let new = BindingRow.rows(of: rule)
     guard old != new else { return [] }
     let kept = zip(old, new).prefix { $0 == $1 }.count
@@ -221,7 +216,7 @@ struct FamilyWrites {
     guard !holdings.isOfNewlyLinked else {
       return MovementRow.replaceAll(of: stored.members.keys, by: after, at: recordedAt)
     }
-    let before = MovementRow.rows(of: stored.line, rule: storedRule, in: catalogue)
+    let before = MovementRow.rows(of: stored.line, rule: stored.rule, in: catalogue)
     return MovementRow.write(from: before, to: after, at: recordedAt)
   }
 }

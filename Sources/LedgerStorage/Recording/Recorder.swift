@@ -49,8 +49,6 @@ package struct RecordedFamily: Sendable {
   package let revocationChanges: [Charge]
   /// What was known before it: the same as now where the family was only read.
   let before: StoredFamily
-  /// The charges and recorded decisions of `before`.
-  let ruleBefore: OwnershipRule
   /// What became of the accounts' holdings.
   let holdings: HoldingChange
   /// What it appended, in order.
@@ -168,8 +166,8 @@ extension Ledger {
 
       // Later than everything before, for the dates order what happened on linked lines.
       let recordedAt = max(now, family.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
-      let entries = line.record(evidence, acts: claims + placements, at: recordedAt)
-      let rule = OwnershipRule(recordedOn: line)
+      let (entries, newRule) = line.record(evidence, acts: claims + placements, at: recordedAt)
+      let rule = newRule ?? family.rule
       let changes = entries.compactMap { entry -> OwnershipChange? in
         if case .ownership(let change) = entry.content { change } else { nil }
       }
@@ -179,20 +177,11 @@ extension Ledger {
         names: context.names, catalogue: catalogue)
       writes += try familyWrites.statements()
       let recorded = RecordedFamily(
-        family, familyWrites.storedRule, line: line, rule: rule, changes: changes,
-        holdings: familyWrites.holdings, entries: entries, names: context.names)
+        family, line: line, rule: rule, changes: changes, holdings: familyWrites.holdings,
+        entries: entries, names: context.names)
       for id in ids { recording.families[id] = recorded }
     }
     return (recording, writes)
-  }
-}
-
-extension OwnershipRule {
-  /// The charges and recorded decisions of a line that has just been recorded on or read.
-  init(recordedOn line: Line) {
-    self =
-      OwnershipRule(line.history, recorded: line.decisions.mapValues(\.decision))
-      ?? OwnershipRule(line.history)
   }
 }
 
@@ -200,24 +189,22 @@ extension RecordedFamily {
   /// A family that was only read.
   init(_ stored: StoredFamily, line: Line, rule: OwnershipRule, names: [AccountKey: String]) {
     self.init(
-      stored, stored.rule, line: line, rule: rule, changes: [], holdings: HoldingChange(),
-      entries: [], names: names)
+      stored, line: line, rule: rule, changes: [], holdings: HoldingChange(), entries: [],
+      names: names)
   }
 
   fileprivate init(
-    _ stored: StoredFamily, _ storedRule: OwnershipRule, line: Line, rule: OwnershipRule,
-    changes: [OwnershipChange], holdings: HoldingChange, entries: [LedgerEntry],
-    names: [AccountKey: String]
+    _ stored: StoredFamily, line: Line, rule: OwnershipRule, changes: [OwnershipChange],
+    holdings: HoldingChange, entries: [LedgerEntry], names: [AccountKey: String]
   ) {
     before = stored
-    ruleBefore = storedRule
     self.holdings = holdings
     self.entries = entries
     self.line = line
     self.rule = rule
     self.changes = changes
     let before = Dictionary(
-      uniqueKeysWithValues: ruleBefore.charges.map { ($0.id, $0.revocation) })
+      uniqueKeysWithValues: stored.rule.charges.map { ($0.id, $0.revocation) })
     revocationChanges = rule.charges.filter { charge in
       (before[charge.id] ?? nil) != charge.revocation
     }

@@ -56,10 +56,11 @@ package struct Line: Sendable {
   ///   - acts: What people did, in order; claims of what is recorded or stands in `evidence`.
   ///   - now: The recording date; later than that of every earlier entry, whatever clocks do, for
   ///     it is what orders the acts of several lines.
-  /// - Returns: The entries to append, in order.
+  /// - Returns: The entries to append, in order, and the rule whose decisions they record; nil where
+  ///   nothing is recorded.
   package mutating func record(
     _ evidence: [Evidence], acts: [Act] = [], at now: Timestamp
-  ) -> [LedgerEntry] {
+  ) -> (entries: [LedgerEntry], rule: OwnershipRule?) {
     var entries: [LedgerEntry] = []
     var confirmations: [TransactionRecord] = []
     for item in evidence {
@@ -85,9 +86,10 @@ package struct Line: Sendable {
       if history.says(act) { continue }
       entries.append(append(.act(act), to: act.line, at: now))
     }
-    guard !entries.isEmpty else { return [] }
+    guard !entries.isEmpty else { return ([], nil) }
 
-    return entries + recordDecisions(of: OwnershipRule(history), acts: acts, at: now)
+    let rule = OwnershipRule(history)
+    return (entries + recordDecisions(of: rule, acts: acts, at: now), rule)
   }
 
   /// Applies one stored or newly made entry.

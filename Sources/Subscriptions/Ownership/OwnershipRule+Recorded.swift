@@ -12,4 +12,11 @@ extension OwnershipRule {
     guard decisions.count == charges.count else { return nil }
     self.init(history, charges: charges, recorded: decisions)
   }
+
+  /// Takes the decisions as they are recorded on an original transaction.
+  package init(recordedOn line: Line) {
+    self =
+      OwnershipRule(line.history, recorded: line.decisions.mapValues(\.decision))
+      ?? OwnershipRule(line.history)
+  }
 }
