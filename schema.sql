@@ -680,17 +680,11 @@ CREATE TABLE original_transaction (
     confirmed_number        integer     NOT NULL DEFAULT 0,
     -- The latest charge that was recorded, and its owner.
     latest_charged_at       timestamptz,
-    latest_product_id       text,
     latest_owner_key        uuid,
-    -- The latest end of a paid period on the line.
+    -- The latest end of a paid period.
     paid_through            timestamptz,
-    -- Apple's last word on the future of the line.
-    auto_renews             boolean,
+    -- The product of the next renewal, by Apple's latest statement since the latest charge.
     auto_renew_product_id   text,
-    renewal_phase           text        CHECK (renewal_phase IN
-        ('undisturbed', 'grace_period', 'billing_retry', 'expired')),
-    grace_ends_at           timestamptz,
-    status_as_of            timestamptz,
     PRIMARY KEY (environment, original_transaction_id),
     CONSTRAINT original_transaction_head CHECK (
         (head_number = 0) = (head_hash IS NULL)

@@ -289,7 +289,7 @@ extension StoredLine {
   }
 }
 
-/// What a line comes to now: what `original_transaction` shows.
+/// The current state of an original transaction, with those that Apple links.
 package struct LineSummary: Hashable, Sendable {
   /// The latest charge recorded.
   package var latest: Charge?
@@ -322,32 +322,21 @@ package struct LineSummary: Hashable, Sendable {
 /// What `original_transaction` has of a line's summary.
 struct LineSummaryRow: Hashable, Sendable {
   private var latestChargedAt: Timestamp?
-  private var latestProductID: ProductID?
   private var latestOwner: AccountKey?
   private var paidThrough: Timestamp?
-  private var autoRenews: Bool?
   private var autoRenewProductID: ProductID?
-  private var phase: String?
-  private var graceEndsAt: Timestamp?
-  private var statusAsOf: Timestamp?
 
   init(_ summary: LineSummary) {
     latestChargedAt = summary.latest?.date
-    latestProductID = summary.latest?.productID
     latestOwner = summary.latestOwner
     paidThrough = summary.paidThrough
-    autoRenews = summary.autoRenews
     autoRenewProductID = summary.autoRenewProductID
-    phase = summary.phase?.name
-    graceEndsAt = summary.phase?.graceEndsAt
-    statusAsOf = summary.statusAsOf
   }
 
   /// Reads a line's row.
   static func select(_ line: LineID) -> SQL {
     """
-    SELECT latest_charged_at, latest_product_id, latest_owner_key, paid_through, auto_renews,
-      auto_renew_product_id, renewal_phase, grace_ends_at, status_as_of
+    SELECT latest_charged_at, latest_owner_key, paid_through, auto_renew_product_id
     FROM tenure.original_transaction
     WHERE environment = \(line.environment)
       AND original_transaction_id = \(line.originalTransactionID)
@@ -355,11 +344,7 @@ struct LineSummaryRow: Hashable, Sendable {
   }
 
   init(_ rows: Rows) throws {
-    (
-      latestChargedAt, latestProductID, latestOwner, paidThrough, autoRenews, autoRenewProductID,
-      phase, graceEndsAt, statusAsOf
-    ) = try rows.decodeOnly(
-      Timestamp?.self, ProductID?.self, AccountKey?.self, Timestamp?.self, Bool?.self,
-      ProductID?.self, String?.self, Timestamp?.self, Timestamp?.self)
+    (latestChargedAt, latestOwner, paidThrough, autoRenewProductID) = try rows.decodeOnly(
+      Timestamp?.self, AccountKey?.self, Timestamp?.self, ProductID?.self)
   }
 }

@@ -94,11 +94,8 @@ struct FamilyWrites {
         head_number = \(head.number), head_hash = \(head.hash),
         head_recorded_at = \(head.recordedAt),
         confirmed_as_of = \(confirmation?.asOf), confirmed_number = \(confirmation?.number ?? 0),
-        latest_charged_at = \(state.latest?.date), latest_product_id = \(state.latest?.productID),
-        latest_owner_key = \(state.latestOwner), paid_through = \(state.paidThrough),
-        auto_renews = \(state.autoRenews), auto_renew_product_id = \(state.autoRenewProductID),
-        renewal_phase = \(state.phase?.name), grace_ends_at = \(state.phase?.graceEndsAt),
-        status_as_of = \(state.statusAsOf)
+        latest_charged_at = \(state.latest?.date), latest_owner_key = \(state.latestOwner),
+        paid_through = \(state.paidThrough), auto_renew_product_id = \(state.autoRenewProductID)
       WHERE environment = \(id.environment)
         AND original_transaction_id = \(id.originalTransactionID)
       """

@@ -288,11 +288,8 @@ extension BareStatements {
         head_number = \(Self.entryKinds.count), head_hash = \(hash),
         head_recorded_at = \(now),
         confirmed_as_of = \(none), confirmed_number = \(0),
-        latest_charged_at = \(now), latest_product_id = \(product),
-        latest_owner_key = \(sample.accountKey), paid_through = \(end),
-        auto_renews = \(true), auto_renew_product_id = \(product),
-        renewal_phase = \("undisturbed"), grace_ends_at = \(none),
-        status_as_of = \(now)
+        latest_charged_at = \(now), latest_owner_key = \(sample.accountKey),
+        paid_through = \(end), auto_renew_product_id = \(product)
       WHERE environment = \(environment) AND original_transaction_id = \(line)
       """
   }
