@@ -949,28 +949,6 @@ CREATE TABLE line_link (
 );
 COMMENT ON TABLE line_link IS 'Projection: lines that Apple links. [by original_transaction_id]';
 
--- To whom the line was bound, and from which charge on; derived from the charges.
-CREATE TABLE account_binding (
-    environment             text        NOT NULL,
-    original_transaction_id text        NOT NULL,
-    number                  integer     NOT NULL CHECK (number > 0),
-    -- Null: the line's latest charge was unclaimed.
-    account_key             uuid,
-    bound_at                timestamptz NOT NULL,
-    -- The charge; of linked lines, under its own line's id.
-    charge_original_transaction_id text NOT NULL,
-    transaction_id          text        NOT NULL,
-    product_id              text        NOT NULL,
-    rule                    text        NOT NULL,
-    PRIMARY KEY (environment, original_transaction_id, number),
-    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
-);
-COMMENT ON TABLE account_binding IS
-    'Projection: the history of bindings of a line. [by original_transaction_id]';
--- What moved in a time: few lines ever do.
-CREATE INDEX account_binding_moved
-    ON account_binding (environment, bound_at) WHERE number > 1;
-
 -- ------------------------------------------------------------------------------------------------
 -- Look-ups: so that no question fans out over all lines.
 -- ------------------------------------------------------------------------------------------------
@@ -1420,6 +1398,8 @@ CREATE INDEX movement_unclaimed ON movement (environment, at)
 -- Charges of which something else was known before: few ever change.
 CREATE INDEX movement_charged_before ON movement (environment, known_until)
     WHERE kind = 'charged' AND known_until < 'infinity';
+-- Charges with which the binding went to another account: few ever do.
+CREATE INDEX movement_moved ON movement (environment, at) WHERE kind = 'charged' AND has_moved;
 -- Trouble with billing, as it is known now, with all that report_billing_issues_item says of it.
 CREATE INDEX movement_in_trouble ON movement (environment, cause, at)
     INCLUDE (original_transaction_id, product_id, number, ownership_type, transaction_id,
@@ -4072,52 +4052,6 @@ RETURNS TABLE (
     at timestamptz, account_key uuid, from_account_key uuid, decided_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT 'moved', b.rule, b.product_id, b.original_transaction_id, b.transaction_id,
-        b.bound_at, b.account_key, p.account_key, t.decided_at
-    FROM account_binding AS b
-    JOIN account_binding AS p ON p.environment = b.environment
-        AND p.original_transaction_id = b.original_transaction_id AND p.number = b.number - 1
-    JOIN store_transaction AS t ON t.environment = b.environment
-        AND t.original_transaction_id = b.original_transaction_id
-        AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
-    WHERE known_at IS NULL
-        AND b.environment = binding_item.environment AND b.number > 1
-        AND b.charge_original_transaction_id = b.original_transaction_id
-        AND b.account_key IS DISTINCT FROM p.account_key
-        AND (include_family_shared OR t.ownership_type = 'purchased')
-        AND b.bound_at >= first_moment AND b.bound_at < last_moment
-        AND b.bound_at <= moment
-        AND (product IS NULL OR b.product_id = product)
-    UNION ALL
-    -- Where a second account comes in.
-    SELECT 'shared', b.rule, b.product_id, b.original_transaction_id, b.transaction_id,
-        b.bound_at, b.account_key, p.account_key, t.decided_at
-    FROM account_binding AS b
-    JOIN store_transaction AS t ON t.environment = b.environment
-        AND t.original_transaction_id = b.original_transaction_id
-        AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
-    CROSS JOIN LATERAL (
-        SELECT o.account_key FROM account_binding AS o
-        WHERE o.environment = b.environment
-            AND o.original_transaction_id = b.original_transaction_id
-            AND o.number < b.number AND o.account_key IS NOT NULL
-        ORDER BY o.number LIMIT 1
-    ) AS p
-    WHERE known_at IS NULL
-        AND b.environment = binding_item.environment AND b.number > 1
-        AND b.charge_original_transaction_id = b.original_transaction_id
-        AND b.account_key <> p.account_key
-        AND NOT EXISTS (
-            SELECT FROM account_binding AS o
-            WHERE o.environment = b.environment
-                AND o.original_transaction_id = b.original_transaction_id
-                AND o.number < b.number AND o.account_key NOT IN (p.account_key))
-        AND (include_family_shared OR t.ownership_type = 'purchased')
-        AND b.bound_at >= first_moment AND b.bound_at < last_moment
-        AND b.bound_at <= moment
-        AND (product IS NULL OR b.product_id = product)
-    UNION ALL
-    -- The same as it was known then.
     SELECT n.measure, m.rule, m.product_id, m.charge_original_transaction_id, m.transaction_id,
         m.at, m.account_key,
         CASE n.measure WHEN 'moved' THEN m.moved_from_key ELSE m.shared_with_key END,
@@ -4125,11 +4059,12 @@ BEGIN ATOMIC
     FROM movement AS m
     CROSS JOIN LATERAL unnest(CASE WHEN m.shared_with_key IS NULL THEN ARRAY['moved']
         ELSE ARRAY['moved', 'shared'] END) AS n (measure)
-    WHERE known_at IS NOT NULL AND m.environment = binding_item.environment
+    WHERE m.environment = binding_item.environment
         AND m.kind = 'charged' AND m.has_moved
         AND m.at >= first_moment AND m.at < last_moment
         AND m.at <= moment
-        AND m.known_from <= known_at AND known_at < m.known_until
+        AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+            ELSE m.known_from <= known_at AND known_at < m.known_until END
         AND (include_family_shared OR m.ownership_type = 'purchased')
         AND (product IS NULL OR m.product_id = product);
 END;

@@ -68,9 +68,6 @@ struct AuditTests {
       what: "a claim is lost", statement: "DELETE FROM tenure.claim", kind: .projection,
       isMendable: true),
     Tampering(
-      what: "a binding is lost", statement: "DELETE FROM tenure.account_binding",
-      kind: .projection, isMendable: true),
-    Tampering(
       what: "somebody unknown holds what another account owns",
       statement: copy("holding", with: ["account_id": "mallory"]), kind: .projection,
       isMendable: true),

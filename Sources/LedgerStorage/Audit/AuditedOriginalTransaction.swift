@@ -275,7 +275,7 @@ struct FamilyRebuild {
   /// orders and deliveries, and are written over.
   private static func clear(_ line: LineID, names: [AccountKey: String]) -> [SQL] {
     let (environment, id) = (line.environment, line.originalTransactionID)
-    let tables = ["renewal_status", "claim", "placement", "line_link", "account_binding"]
+    let tables = ["renewal_status", "claim", "placement", "line_link"]
     return tables.map { table in
       """
       DELETE FROM tenure.\(unescaped: table)

@@ -223,7 +223,7 @@ extension Ledger {
     let lookups = Dictionary(grouping: family.lookups, by: \.table)
     let lookedUp = LookupRow.Table.allCases.filter { lookups[$0] != nil }
     let results = try await transaction.batch(
-      members.map(BindingRow.select) + members.map(LineSummaryRow.select)
+      members.map(LineSummaryRow.select)
         + lookedUp.map { LookupRow.select($0, of: lookups[$0] ?? []) }
         + [
           HoldingReader.select(family.names.values.map(AccountID.init(_:)).sorted().map(\.rawValue))
@@ -231,12 +231,11 @@ extension Ledger {
         + members.map(MovementRow.select))
     var tables = AuditedTables()
     for (index, member) in members.enumerated() {
-      tables.bindings[member] = try BindingRow.decode(results[index], line: member)
-      tables.summaries[member] = try LineSummaryRow(results[members.count + index])
+      tables.summaries[member] = try LineSummaryRow(results[index])
     }
     for (index, table) in lookedUp.enumerated() {
       tables.lookups.formUnion(
-        try LookupRow.decode(results[2 * members.count + index], table: table)
+        try LookupRow.decode(results[members.count + index], table: table)
           .filter { family.stored.members[$0.line] != nil })
     }
     let keys = Dictionary(family.names.map { (AccountID($1), $0) }) { first, _ in first }
@@ -365,7 +364,6 @@ extension LedgerAudit {
       report(.projection, key.line, "the row of transaction \(key.transactionID) differs")
     }
     let summary = LineSummaryRow(LineSummary(line: family.folded, rule: family.rule))
-    let bindings = BindingRow.rows(of: family.rule)
     for id in family.members {
       guard let member = family.stored.members[id] else { continue }
       if Set(member.statuses) != Set(family.statuses(of: id)) {
@@ -374,7 +372,6 @@ extension LedgerAudit {
       if Set(member.acts) != Set(family.acts(of: id)) {
         report(.projection, id, "the claims or placements differ")
       }
-      if tables.bindings[id] != bindings { report(.projection, id, "the bindings differ") }
       if tables.summaries[id] != summary { report(.projection, id, "the line's state differs") }
     }
     let holdings = family.holdings
@@ -428,7 +425,6 @@ extension LedgerAudit {
 
 /// What is stored of a family beside what recording reads.
 struct AuditedTables: Sendable {
-  var bindings: [LineID: [BindingRow]] = [:]
   var summaries: [LineID: LineSummaryRow] = [:]
   var holdings: Set<HoldingRow> = []
   var lookups: Set<LookupRow> = []

@@ -32,66 +32,6 @@ extension TransactionRow {
   }
 }
 
-/// A row of `account_binding`.
-struct BindingRow: Hashable, Sendable {
-  /// From 1.
-  var number: Int
-  var binding: Binding
-
-  /// The bindings of a family; they stand under each of its lines.
-  static func rows(of rule: OwnershipRule) -> [BindingRow] {
-    Binding.bindings(of: rule.charges, decisions: rule.decisions).enumerated().map {
-      BindingRow(number: $0.offset + 1, binding: $0.element)
-    }
-  }
-
-  func insert(line: LineID) -> SQL {
-    """
-    INSERT INTO tenure.account_binding (environment, original_transaction_id, number,
-      account_key, bound_at, charge_original_transaction_id, transaction_id, product_id, rule)
-    VALUES (\(line.environment), \(line.originalTransactionID), \(number), \(binding.account),
-      \(binding.boundAt), \(binding.charge.line.originalTransactionID),
-      \(binding.charge.transactionID), \(binding.charge.productID),
-      \(binding.rule))
-    """
-  }
-
-  /// Reads a line's bindings; ``decode(_:line:)`` understands them.
-  static func select(_ line: LineID) -> SQL {
-    """
-    SELECT number, account_key, bound_at, charge_original_transaction_id, transaction_id,
-      product_id, rule
-    FROM tenure.account_binding
-    WHERE environment = \(line.environment)
-      AND original_transaction_id = \(line.originalTransactionID)
-    ORDER BY number
-    """
-  }
-
-  static func decode(_ rows: Rows, line: LineID) throws -> [BindingRow] {
-    try rows.decode(
-      Int.self, AccountKey?.self, Timestamp.self, OriginalTransactionID.self,
-      TransactionID.self, ProductID.self, Decision.Rule.self
-    ).map { number, account, boundAt, original, transaction, product, rule in
-      BindingRow(
-        number: number,
-        binding: Binding(
-          account: account, boundAt: boundAt,
-          charge: TransactionKey(
-            line: LineID(line.environment, original), transactionID: transaction,
-            productID: product), rule: rule))
-    }
-  }
-
-  static func delete(line: LineID, after number: Int) -> SQL {
-    """
-    DELETE FROM tenure.account_binding
-    WHERE environment = \(line.environment)
-      AND original_transaction_id = \(line.originalTransactionID) AND number > \(number)
-    """
-  }
-}
-
 /// A row of `holding`, under the account's key.
 struct HoldingRow: Hashable, Comparable, Sendable {
   var account: AccountKey

@@ -81,8 +81,8 @@ struct FamilyWrites {
     // Each line of a family shows what all of it comes to, whichever of them got an entry.
     let heads = stored.members.mapValues(\.head).merging(heads) { $1 }
     return heads.sorted { $0.key < $1.key }.map { headUpdate($0.key, $0.value) }
-      + transactionUpserts() + entryProjections() + lookups() + bindingWrites()
-      + holdingWrites() + movementWrites()
+      + transactionUpserts() + entryProjections() + lookups() + holdingWrites()
+      + movementWrites()
   }
 
   /// Brings the line's row up to date: the head of its chain, and its current state.
@@ -172,19 +172,6 @@ struct FamilyWrites {
       holdings.isOfNewlyLinked ? stored.accounts : [])
     return newcomers.sorted().flatMap { account in
       stored.members.keys.sorted().map { StoredLine.insertLookup(account, line: $0) }
-    }
-  }
-
-  private func bindingWrites() -> [SQL] {
-    let isNewlyLinked = holdings.isOfNewlyLinked
-    // Lines that become one had bindings of their own each: nothing of them is kept.
-    let old = isNewlyLinked ? [] : BindingRow.rows(of: stored.rule)
-    let new = BindingRow.rows(of: rule)
-    guard old != new else { return [] }
-    let kept = zip(old, new).prefix { $0 == $1 }.count
-    return stored.members.keys.sorted().flatMap { id -> [SQL] in
-      (old.count > kept || isNewlyLinked ? [BindingRow.delete(line: id, after: kept)] : [])
-        + new.dropFirst(kept).map { $0.insert(line: id) }
     }
   }
 

@@ -258,7 +258,7 @@ extension BareStatements {
   var write: [SQL] {
     [insertEntries, updateLine, insertTransaction, noteCharge(1, isOrdered: false)]
       + insertProjections + insertLookups
-      + [insertBinding, insertHolding, insertMovements] + fulfilOrder + tell + plan
+      + [insertHolding, insertMovements] + fulfilOrder + tell + plan
       + finishSubmission
   }
 
@@ -398,15 +398,6 @@ extension BareStatements {
       ON CONFLICT (account_key, environment, original_transaction_id) DO NOTHING
       """
     ]
-  }
-
-  private var insertBinding: SQL {
-    """
-    INSERT INTO tenure.account_binding (environment, original_transaction_id, number,
-      account_key, bound_at, charge_original_transaction_id, transaction_id, product_id, rule)
-    VALUES (\(environment), \(line), \(1), \(sample.accountKey), \(now), \(line),
-      \(transaction), \(product), \("submitter"))
-    """
   }
 
   private var insertHolding: SQL {
