@@ -162,10 +162,9 @@ struct CountedCharge: Hashable, Sendable {
     decidedAt = recorded.decidedAt
     correctedAt = recorded.correctedAt
     chargedAt = row.transaction.chargedAt
-    // As ChargeSums.kind.
-    let isRenewed = [.renewedAtPeriodEnd, .recoveredFromBillingProblem]
-      .contains(recorded.decision.finding.ground)
-    kind = row.transaction.kind == .unknown && isRenewed ? .renewal : row.transaction.kind
+    kind =
+      recorded.decision.isAutomaticRenewal(row.transaction.kind)
+      ? .renewal : row.transaction.kind
     productType = row.transaction.productType
     ownershipType = row.transaction.ownershipType
     isOwned = recorded.decision.owner != nil
@@ -220,8 +219,7 @@ enum ChargeSums {
     """
   }
 
-  /// The kind of a charge: one that Apple names no kind of, and that was renewed without anybody's
-  /// buying, is a renewal, as ``PurchaseOrder/Payment/isAutomaticRenewal`` has it.
+  /// The kind of a charge, as ``Decision/isAutomaticRenewal(_:)`` has it.
   private static let kind: SQL = """
     CASE WHEN kind = 'unknown'
         AND ground IN ('renewed_at_period_end', 'recovered_from_billing_problem')

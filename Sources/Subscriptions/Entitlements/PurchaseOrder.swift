@@ -144,20 +144,16 @@ package struct PurchaseOrder: Hashable, Sendable {
 }
 
 extension PurchaseOrder.Payment {
-  /// Whether Apple charged automatically, without a purchase.
+  /// Whether Apple charged automatically, so that nothing of it can have been ordered.
   package var isAutomaticRenewal: Bool {
-    switch decision.finding.ground {
-    case .renewedAtPeriodEnd, .recoveredFromBillingProblem: charge.kind != .purchase
-    default: isCalledAutomatic
-    }
+    decision.isAutomaticRenewal(charge.kind) && !isBoughtByAnother
   }
 
-  /// Whether Apple reports the charge as an automatic renewal.
-  fileprivate var isCalledAutomatic: Bool {
-    switch decision.finding.ground {
-    // Another account bought it, and Apple charged at the period's end.
-    case .orderedByAnotherAccount, .tokenOfAnotherAccount: false
-    default: charge.kind == .renewal
-    }
+  /// The same by the kind that Apple reports alone.
+  fileprivate var isCalledAutomatic: Bool { charge.kind == .renewal && !isBoughtByAnother }
+
+  /// Whether another account bought it, though Apple charged at the period's end.
+  private var isBoughtByAnother: Bool {
+    [.orderedByAnotherAccount, .tokenOfAnotherAccount].contains(decision.finding.ground)
   }
 }

@@ -243,20 +243,7 @@ extension Line {
       ownerships[charge.id] = Movement.Ownership(
         rule: recorded.decision.rule, decidedAt: recorded.decidedAt,
         correctedAt: recorded.correctedAt, move: moves[charge.id],
-        isRenewal: recorded.decision.isOnRenewal(charge))
-    }
-  }
-}
-
-extension Decision {
-  /// Whether Apple charged without anybody's buying, by its own word or, where it names no kind, by
-  /// what the decision found.
-  fileprivate func isOnRenewal(_ charge: Charge) -> Bool {
-    switch charge.kind {
-    case .renewal: true
-    case .purchase: false
-    case .unknown:
-      finding.ground == .renewedAtPeriodEnd || finding.ground == .recoveredFromBillingProblem
+        isRenewal: recorded.decision.isAutomaticRenewal(charge.kind))
     }
   }
 }

@@ -33,6 +33,16 @@ package struct Decision: Hashable, Sendable {
 }
 
 extension Decision {
+  /// Whether Apple charged automatically, without a purchase: by the kind that it reports or, where
+  /// it reports none, by the evidence for the decision.
+  package func isAutomaticRenewal(_ kind: ChargeKind) -> Bool {
+    switch kind {
+    case .renewal: true
+    case .purchase: false
+    case .unknown: [.renewedAtPeriodEnd, .recoveredFromBillingProblem].contains(finding.ground)
+    }
+  }
+
   static let undecided = Decision(
     owner: nil, rule: .unclaimed, finding: RenewalFinding(ground: .noEarlierCharge),
     isProvisional: true)
