@@ -6,7 +6,7 @@ package import Subscriptions
 extension Ledger {
   /// When the person was erased whose account this is; nil: it was not.
   package func erasedAt(_ account: AccountKey) async throws -> Timestamp? {
-    try KnownAccount.accounts(from: await database.query(KnownAccount.select([account])))[account]?
+    try await database.read(KnownAccount.query([account]))[account]?
       .erasedAt
   }
 

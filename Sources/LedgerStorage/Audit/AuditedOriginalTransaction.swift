@@ -257,9 +257,10 @@ struct FamilyRebuild {
         return empty
       })
     let rule = OwnershipRule(recordedOn: folded)
+    let entries = try entries.map { SourcedEntry(entry: try $0.entry(), source: $0.source) }
     let writes = FamilyWrites(
-      stored: nothing, line: folded, rule: rule,
-      entries: try entries.map { SourcedEntry(entry: try $0.entry(), source: $0.source) },
+      stored: nothing, line: folded, rule: rule, entries: entries,
+      holdings: HoldingChange(from: nothing, to: folded, rule, by: entries.map(\.entry)),
       names: names, catalogue: nil, over: stored)
     let rows = MovementRow.rows(of: folded, rule: rule, in: catalogue)
     return stored.members.keys.sorted().flatMap { Self.clear($0, names: names) }

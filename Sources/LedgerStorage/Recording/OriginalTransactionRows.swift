@@ -50,71 +50,61 @@ extension StoredLine {
     """
   }
 
-  /// The statements that read a line; ``init(_:from:)`` reads their results.
+  /// Reads an original transaction; nil if there is none of this id.
   ///
-  /// - Parameters:
-  ///   - line: The line.
-  ///   - locking: Whether nobody else may record on the line until the transaction ends.
-  /// - Returns: The statements, in the order in which their results are read.
-  static func select(_ line: LineID, locking: Bool) -> [SQL] {
+  /// - Parameter locking: Whether nothing else may record on it until the transaction ends.
+  static func query(_ line: LineID, locking: Bool) -> Query<StoredLine?> {
     let (environment, id) = (line.environment, line.originalTransactionID)
-    return [
-      """
+    let head: SQL = """
       SELECT head_number, head_hash, head_recorded_at, confirmed_as_of, confirmed_number
       FROM tenure.original_transaction
       WHERE environment = \(environment) AND original_transaction_id = \(id)
       \(unescaped: locking ? "FOR UPDATE" : "")
       """
-    ] + TransactionRow.select(line) + [
-      """
+    let statuses: SQL = """
       SELECT number, as_of, auto_renews, phase, grace_ends_at, auto_renew_product_id,
         expiration_intent, app_account_token, token_account_key, is_commitment
       FROM tenure.renewal_status
       WHERE environment = \(environment) AND original_transaction_id = \(id)
       ORDER BY number
-      """,
       """
+    let claims: SQL = """
       SELECT number, recorded_at, transaction_id, product_id, account_key, received_at
       FROM tenure.claim
       WHERE environment = \(environment) AND original_transaction_id = \(id)
       ORDER BY number
-      """,
       """
+    let placements: SQL = """
       SELECT number, recorded_at, transaction_id, product_id, account_key, effective_from
       FROM tenure.placement
       WHERE environment = \(environment) AND original_transaction_id = \(id)
       ORDER BY number
-      """,
       """
+    let links: SQL = """
       SELECT linked_original_transaction_id FROM tenure.line_link
       WHERE environment = \(environment) AND original_transaction_id = \(id)
-      """,
-    ]
-  }
-
-  /// How many statements ``select(_:locking:)`` makes.
-  static let statementCount = 7
-
-  /// Reads a line from the results of its statements; nil if there is no such line.
-  ///
-  /// - Throws: `PostgresError` for what no version of ours wrote.
-  init?(_ id: LineID, from results: ArraySlice<Rows>) throws {
-    precondition(results.count == Self.statementCount, "One result for each statement.")
-    let results = Array(results)
-    guard
-      let (number, hash, recordedAt, confirmedAsOf, confirmedNumber) = try results[0].decodeFirst(
-        Int.self, [UInt8]?.self, Timestamp?.self, Timestamp?.self, Int.self)
-    else { return nil }
-    self.id = id
-    head = Head(number: number, hash: hash, recordedAt: recordedAt)
-    confirmation = confirmedAsOf.map { Confirmation(asOf: $0, number: confirmedNumber) }
-    let rows = try TransactionRow.rows(facts: results[1], decisions: results[2], line: id)
-    transactions = rows.map(\.row)
-    fulfilments = Dictionary(
-      uniqueKeysWithValues: rows.map { ($0.row.transaction.key, $0.fulfilment) })
-    statuses = try Self.statuses(results[3])
-    acts = try Self.claims(results[4], line: id) + Self.placements(results[5], line: id)
-    linked = try results[6].decode(OriginalTransactionID.self).map { LineID(id.environment, $0) }
+      """
+    return Query(
+      Query(head) {
+        try $0.decodeFirst(
+          Int.self, [UInt8]?.self, Timestamp?.self, Timestamp?.self, Int.self)
+      },
+      TransactionRow.query(line), Query(statuses, decode: Self.statuses),
+      Query(claims) { try Self.claims($0, line: line) },
+      Query(placements) { try Self.placements($0, line: line) },
+      Query(links) { try $0.decode(OriginalTransactionID.self).map { LineID(environment, $0) } }
+    ).map { head, rows, statuses, claims, placements, linked in
+      guard let (number, hash, recordedAt, confirmedAsOf, confirmedNumber) = head else {
+        return nil
+      }
+      return StoredLine(
+        id: line, head: Head(number: number, hash: hash, recordedAt: recordedAt),
+        confirmation: confirmedAsOf.map { Confirmation(asOf: $0, number: confirmedNumber) },
+        transactions: rows.map(\.row),
+        fulfilments: Dictionary(
+          uniqueKeysWithValues: rows.map { ($0.row.transaction.key, $0.fulfilment) }),
+        statuses: statuses, acts: claims + placements, linked: linked)
+    }
   }
 
   private static func statuses(_ rows: Rows) throws -> [StatusRow] {

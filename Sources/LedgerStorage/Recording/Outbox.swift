@@ -4,126 +4,57 @@ import Postgres
 import Subscriptions
 
 extension Ledger {
-  /// What follows from a recording beyond the tables of its lines: what is told to whom, when
-  /// Apple is asked next, and what Apple is told.
+  /// Locks accounts and reads what they hold and what events have published; erased ones are left
+  /// out.
+  ///
+  /// So the events of one account are in one order, and what an event says of entitlements is the
+  /// difference from the event before it.
   ///
   /// - Parameters:
-  ///   - recording: What was recorded, with what was known before.
-  ///   - orders: What became of orders by it.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The recording date.
-  ///   - known: Accounts that were locked and read already, as they are after the recording.
-  ///   - transaction: The database transaction, which has locked the lines.
-  /// - Returns: The statements that write it, for the caller to send with its own, and what to ring
-  ///   after the commit.
-  /// - Throws: What the database says.
-  func consequences(
-    of recording: Recording, orders: [OrderChange], terms: AccessTerms, at now: Timestamp,
-    knowing known: [ToldAccount] = [], in transaction: Transaction
-  ) async throws -> Consequences {
-    let tellings = ownershipTellings(of: recording, at: now)
-    var consequences =
-      try await news(
-        of: recording, orders: orders, terms: terms, at: now, knowing: known, in: transaction)
-      + appointments(of: recording, at: now) + tellings
-    if !tellings.isEmpty { consequences.channels.insert(.jobs) }
-    return consequences
-  }
-}
-
-extension Ledger {
-  /// What a recording tells, for the feed: written in the same commit as what it tells of.
-  ///
-  /// Every account that is told something, or that something is taken from or given to, is locked:
-  /// so the events of one account are in one order, and what an event says of entitlements is what
-  /// differs from the event before it.
-  ///
-  /// - Parameters:
-  ///   - recording: What was recorded, with what was known before.
-  ///   - orders: What became of orders by it.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The recording date.
-  ///   - known: Accounts that were locked and read already, as they are after the recording.
-  ///   - transaction: The database transaction, which has locked the lines.
-  /// - Returns: The statements that write it; none where nothing changed.
-  /// - Throws: What the database says.
-  func news(
-    of recording: Recording, orders: [OrderChange], terms: AccessTerms, at now: Timestamp,
-    knowing known: [ToldAccount] = [], in transaction: Transaction
-  ) async throws -> Consequences {
-    let news = RecordingNews(recording, orders: orders, at: now)
-    let wanted = news.accounts.union(known.filter(\.hasChangedGrants).map(\.key))
-    guard !wanted.isEmpty || !news.events.isEmpty else { return Consequences() }
-
-    var accounts = known.filter { wanted.contains($0.key) }
-    let others = wanted.subtracting(known.map(\.key))
-    if !others.isEmpty {
-      let (told, gone) = try await lockTold(others, knowing: news.names, in: transaction)
-      // Somebody was erased since the names were read. On the line nothing was known of the account
-      // (it holds a token that Apple has just named), so that the erasure did not wait for it.
-      guard gone.isEmpty else {
-        throw PostgresError.overtaken("an account was erased while something was recorded for it")
-      }
-      accounts += told.map {
-        var account = $0
-        account.apply(recording)
-        return account
-      }
-    }
-    changes.note(accounts.map(\.id), in: transaction)
-    let told = accounts.sorted { $0.key < $1.key }.map { AccountNews($0, terms: terms, at: now) }
-    return Consequences(
-      telling: news.events(with: told), told,
-      rescheduling: told.filter { news.holders.contains($0.key) || $0.changesWhatIsTold },
-      at: now)
-  }
-
-  /// Locks accounts and reads what they hold and were told; erased ones are left out.
-  ///
-  /// - Parameters:
-  ///   - keys: The accounts.
   ///   - names: The account ids that are known already, of accounts that are not erased.
-  ///   - waits: Whether to wait for those that somebody else has locked; else they are left out.
-  ///   - transaction: The database transaction.
-  /// - Returns: The accounts by their keys, and those that somebody else has locked.
-  /// - Throws: What the database says.
+  ///   - waits: Whether to wait for accounts that another transaction has locked; else they are
+  ///     left out.
+  /// - Returns: The accounts by key, and those that another transaction has locked.
   func lockTold(
     _ keys: Set<AccountKey>, knowing names: [AccountKey: String] = [:], waits: Bool = true,
     in transaction: Transaction
   ) async throws -> (told: [ToldAccount], busy: Set<AccountKey>) {
     var names = names.filter { keys.contains($0.key) }
-    let unknown = keys.subtracting(names.keys)
-    if !unknown.isEmpty {
-      let accounts = try KnownAccount.accounts(
-        from: await transaction.query(KnownAccount.select(unknown)))
-      names.merge(accounts.filter { $0.value.erasedAt == nil }.mapValues(\.id)) { $1 }
-    }
+    let known = try await transaction.read(KnownAccount.query(keys.subtracting(names.keys)))
+    names.merge(known.filter { $0.value.erasedAt == nil }.mapValues(\.id)) { $1 }
     guard !names.isEmpty else { return ([], []) }
-    let locks = ToldAccount.lock(names.values, waits: waits)
-    let results = try await transaction.batch(locks + ToldAccount.select(Array(names.values)))
-    let locked = Set(
-      try results.prefix(locks.count).flatMap { try $0.decode(String.self) }
-        .map(AccountID.init))
-    let busy = names.filter { !locked.contains(AccountID($0.value)) }
-    let told = try ToldAccount.accounts(
-      names.filter { busy[$0.key] == nil }, from: results.suffix(ToldAccount.statementCount))
-    return (told, Set(busy.keys))
+    let (locked, told) = try await transaction.read(
+      Query.all(
+        ToldAccount.lock(names.values, waits: waits).map {
+          Query($0) { try $0.decode(String.self) }
+        }
+      ), ToldAccount.query(names))
+    let ids = Set(locked.joined().map(AccountID.init))
+    let busy = Set(names.filter { !ids.contains(AccountID($0.value)) }.keys)
+    return (told.filter { !busy.contains($0.key) }, busy)
   }
 }
 
-/// What follows from a recording: the statements that write it, and of what there is news then.
+/// The statements that publish what changed for accounts, and the channels to notify after the
+/// commit.
 struct Consequences: Sendable {
-  var statements: [SQL] = []
-  /// To be rung after the commit.
-  var channels: Set<Bell.Channel> = []
+  private(set) var statements: [SQL] = []
+  private(set) var channels: Set<Bell.Channel> = []
 
-  init() {}
+  /// Publishes a recording to locked accounts.
+  init(
+    _ news: RecordingNews, _ accounts: [ToldAccount], terms: AccessTerms, at now: Timestamp
+  ) {
+    let told = accounts.map { AccountNews($0, terms: terms, at: now) }
+    self.init(
+      telling: news.events(with: told), told,
+      rescheduling: told.filter { news.holders.contains($0.key) || $0.changesWhatIsTold },
+      at: now)
+  }
 
   /// - Parameters:
-  ///   - events: What is told beside what changed of entitlements.
-  ///   - news: What changed of entitlements.
-  ///   - rescheduled: Those whose next change by time may be another than before.
-  ///   - now: The moment.
+  ///   - events: Events beside those of entitlements.
+  ///   - rescheduled: The accounts whose next change by time may be another than before.
   init(
     telling events: [LedgerEvent] = [], _ news: [AccountNews],
     rescheduling rescheduled: [AccountNews],
@@ -137,12 +68,6 @@ struct Consequences: Sendable {
     if rescheduled.compactMap(\.nextChange).contains(where: { $0 < now + Bell.longestSilence }) {
       channels.insert(.jobs)
     }
-  }
-
-  static func + (lhs: Consequences, rhs: [SQL]) -> Consequences {
-    var sum = lhs
-    sum.statements += rhs
-    return sum
   }
 }
 

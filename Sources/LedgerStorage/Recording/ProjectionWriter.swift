@@ -7,8 +7,7 @@ import Subscriptions
 /// One table after the other, each by a method, each row only if it changed.
 struct FamilyWrites {
   private let stored: StoredFamily
-  /// What becomes of the accounts' holdings by it.
-  let holdings: HoldingChange
+  private let holdings: HoldingChange
   private let storedRows: [TransactionKey: TransactionRow]
   /// What reports count now of the rows that are stored.
   private let counted: [TransactionKey: CountedCharge]
@@ -20,20 +19,24 @@ struct FamilyWrites {
   private let names: [AccountKey: String]
   private let catalogue: Catalogue?
 
+  init(_ recorded: RecordedFamily, source: EntrySource, catalogue: Catalogue) {
+    self.init(
+      stored: recorded.before, line: recorded.line, rule: recorded.rule,
+      entries: recorded.entries.map { SourcedEntry(entry: $0, source: source) },
+      holdings: recorded.holdings, names: recorded.names, catalogue: catalogue)
+  }
+
   /// - Parameters:
-  ///   - stored: The family as its tables have it.
-  ///   - line: What it has become.
-  ///   - rule: The charges and decisions of `line`.
-  ///   - entries: The entries that made it so.
   ///   - names: The account ids behind the keys of all accounts that own something here.
-  ///   - catalogue: By what the journal is written; nil: it is left as it is.
-  ///   - written: The family whose rows the tables hold, where they are not those of `stored`.
+  ///   - catalogue: The products by which movements are derived; nil leaves movements as they are.
+  ///   - written: The rows in the tables, where they are not those of `stored`.
   init(
     stored: StoredFamily, line: Line, rule: OwnershipRule, entries: [SourcedEntry],
-    names: [AccountKey: String], catalogue: Catalogue?, over written: StoredFamily? = nil
+    holdings: HoldingChange, names: [AccountKey: String], catalogue: Catalogue?,
+    over written: StoredFamily? = nil
   ) {
     self.stored = stored
-    holdings = HoldingChange(from: stored, to: line, rule, by: entries.map(\.entry))
+    self.holdings = holdings
     storedRows = stored.rows
     counted = (written ?? stored).countedCharges
     self.line = line

@@ -35,50 +35,39 @@ extension ToldAccount {
     }
   }
 
-  /// How many statements ``select(_:withoutGrantsOf:)`` makes.
-  static let statementCount = 2
-
-  /// The statements that read accounts; ``accounts(_:from:)`` reads their results.
+  /// Reads locked accounts, by key.
   ///
   /// - Parameters:
-  ///   - ids: The accounts.
-  ///   - submission: Whose provisional grants don't count, for they end here; nil: all count.
-  /// - Returns: The statements, in the order in which their results are read.
-  static func select(_ ids: [String], withoutGrantsOf submission: UUID? = nil) -> [SQL] {
-    [
-      """
-      SELECT a.account_id, a.told_at, t.entitlement, t.access_ends_at
-      FROM tenure.account AS a LEFT JOIN tenure.told_entitlement AS t USING (account_id)
-      WHERE a.account_id = ANY(\(ids))
-      """
-    ] + [HoldingReader.statement(ids, withoutGrantsOf: submission)]
-  }
-
-  /// Reads accounts from the results of their statements.
-  ///
-  /// - Parameters:
-  ///   - names: The app's names for the accounts.
-  ///   - results: One for each statement.
-  /// - Returns: The accounts by their keys.
-  /// - Throws: `PostgresError` for what no version of ours wrote.
-  static func accounts(
-    _ names: [AccountKey: String], from results: some Collection<Rows>
-  ) throws -> [ToldAccount] {
-    precondition(results.count == statementCount, "One result for each statement.")
-    let results = Array(results)
-    var told: [AccountID: [ExactText: Timestamp?]] = [:]
-    var toldAt: [AccountID: Timestamp] = [:]
-    for (id, at, name, end) in try results[0].decode(
-      String.self, Timestamp?.self, String?.self, Timestamp?.self)
-    {
-      toldAt[AccountID(id)] = at
-      if let name { told[AccountID(id), default: [:]].updateValue(end, forKey: ExactText(name)) }
-    }
-    let rows = try HoldingRows(results[1])
-    return try names.sorted { $0.key < $1.key }.map { key, id in
-      ToldAccount(
-        key: key, id: id, told: told[AccountID(id)] ?? [:], toldAt: toldAt[AccountID(id)],
-        held: try rows.holdings(of: id))
+  ///   - names: Their ids.
+  ///   - submission: A submission whose provisional grants end here; nil: all grants count.
+  static func query(_ names: [AccountKey: String], withoutGrantsOf submission: UUID? = nil)
+    -> Query<[ToldAccount]>
+  {
+    let ids = Array(names.values)
+    return Query(
+      Query(
+        """
+        SELECT a.account_id, a.told_at, t.entitlement, t.access_ends_at
+        FROM tenure.account AS a LEFT JOIN tenure.told_entitlement AS t USING (account_id)
+        WHERE a.account_id = ANY(\(ids))
+        """
+      ) {
+        try $0.decode(String.self, Timestamp?.self, String?.self, Timestamp?.self)
+      },
+      Query(
+        HoldingReader.statement(ids, withoutGrantsOf: submission), decode: HoldingRows.init)
+    ).map { rows, held in
+      var told: [AccountID: [ExactText: Timestamp?]] = [:]
+      var toldAt: [AccountID: Timestamp] = [:]
+      for (id, at, name, end) in rows {
+        toldAt[AccountID(id)] = at
+        if let name { told[AccountID(id), default: [:]].updateValue(end, forKey: ExactText(name)) }
+      }
+      return try names.sorted { $0.key < $1.key }.map { key, id in
+        ToldAccount(
+          key: key, id: id, told: told[AccountID(id)] ?? [:], toldAt: toldAt[AccountID(id)],
+          held: try held.holdings(of: id))
+      }
     }
   }
 
@@ -89,14 +78,6 @@ extension ToldAccount {
       held.holdings.removeAll { family.line.heads[$0.charge.line] != nil }
       held.holdings += family.holdings.after.filter { $0.account == key }.sorted().map(\.holding)
     }
-  }
-}
-
-extension Recording {
-  /// Each family once, in the order of their lines.
-  var distinctFamilies: [RecordedFamily] {
-    families.filter { $0.key == $0.value.line.heads.keys.min() }.sorted { $0.key < $1.key }
-      .map(\.value)
   }
 }
 

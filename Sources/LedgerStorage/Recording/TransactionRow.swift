@@ -95,13 +95,11 @@ struct TransactionRow: Hashable, Sendable {
       """
   }
 
-  /// Reads a line's rows in the order in which they were recorded.
+  /// Reads the rows of an original transaction in the order in which they were recorded.
   ///
-  /// Two statements, since a tuple of all columns would be beyond a reader: see
-  /// ``rows(facts:decisions:line:)``.
-  static func select(_ line: LineID) -> [SQL] {
-    [
-      """
+  /// Column by column (see `RowCursor`): there can be many rows, and they are locked.
+  static func query(_ line: LineID) -> Query<[(row: TransactionRow, fulfilment: Fulfilment)]> {
+    let facts: SQL = """
       SELECT transaction_id, product_id, number, recorded_at, kind, purchased_at,
         original_purchased_at, charged_at, expires_at, expires_as_of, revoked_at, revocation_at,
         revocation_reason, revocation_type, revocation_percentage, revocation_as_of,
@@ -116,8 +114,8 @@ struct TransactionRow: Hashable, Sendable {
       WHERE environment = \(line.environment)
         AND original_transaction_id = \(line.originalTransactionID)
       ORDER BY number
-      """,
       """
+    let decisions: SQL = """
       SELECT charge_original_transaction_id, charge_transaction_id, charge_product_id,
         owner_account_key, rule, ground, renewing_account_key, previous_original_transaction_id,
         previous_transaction_id, previous_product_id, ground_status_as_of, switched_off_at,
@@ -126,8 +124,18 @@ struct TransactionRow: Hashable, Sendable {
       WHERE environment = \(line.environment)
         AND original_transaction_id = \(line.originalTransactionID)
       ORDER BY number
-      """,
-    ]
+      """
+    return Query(
+      Query(facts) { try Self.transactions($0, line: line) },
+      Query(decisions) { try Self.decisions($0, line: line) }
+    ).map { facts, decisions in
+      zip(facts, decisions).map { facts, decision in
+        let row = TransactionRow(
+          transaction: facts.transaction, tokenHolder: facts.tokenHolder,
+          charge: decision.charge, revokedAt: facts.revokedAt, recorded: decision.recorded)
+        return (row, decision.fulfilment)
+      }
+    }
   }
 }
 
@@ -138,26 +146,6 @@ struct Fulfilment: Hashable, Sendable {
 }
 
 extension TransactionRow {
-  /// Reads what the statements of ``select(_:)`` returned.
-  ///
-  /// Column by column (see `RowCursor`), for a line can have many rows, and it is locked meanwhile.
-  ///
-  /// - Throws: `PostgresError` for what no version of ours wrote.
-  static func rows(facts: Rows, decisions: Rows, line: LineID) throws
-    -> [(row: TransactionRow, fulfilment: Fulfilment)]
-  {
-    let transactions = try Self.transactions(facts, line: line)
-    let decisions = try Self.decisions(decisions, line: line)
-    return zip(transactions, decisions).map { facts, decision in
-      (
-        TransactionRow(
-          transaction: facts.transaction, tokenHolder: facts.tokenHolder,
-          charge: decision.charge, revokedAt: facts.revokedAt, recorded: decision.recorded),
-        decision.fulfilment
-      )
-    }
-  }
-
   private static func transactions(_ rows: Rows, line: LineID) throws
     -> [(transaction: StoreTransaction, tokenHolder: AccountKey?, revokedAt: Timestamp?)]
   {

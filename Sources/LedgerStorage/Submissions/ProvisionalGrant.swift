@@ -23,34 +23,30 @@ extension ProvisionalGrant {
   /// What is told of it where grants are listed.
   private static let reason = "Apple could not be asked about a receipt that was submitted."
 
-  /// The statements that keep others from granting the same, and find who did already;
-  /// ``rivals(from:)`` reads the last one's result.
+  /// Keeps others from granting the same, and reads the original transactions by which another
+  /// account has provisional access already.
   ///
-  /// One purchase gives one account provisional access, whoever's it will be: a receipt that is
+  /// One purchase gives one account provisional access, whichever will own it: a receipt that is
   /// passed around would else open every door while Apple is down.
-  static func lockRivals(
+  static func rivals(
     of submission: Submission, for grants: [ProvisionalGrant], at now: Timestamp
-  ) -> [SQL] {
-    guard !grants.isEmpty else { return [] }
+  ) -> Query<Set<LineID>> {
+    guard !grants.isEmpty else { return Query([]).map { [] } }
     let lines = Set(grants.map(\.line)).sorted()
     let locks = lines.map { line -> SQL in
       "SELECT pg_advisory_xact_lock(hashtextextended(\("provisional " + line.description), 0))"
     }
-    return locks + [
-      """
-      SELECT environment, original_transaction_id FROM tenure.account_grant
-      WHERE source = 'provisional' AND account_id <> \(submission.accountID)
-        AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
-        AND ends_at > \(now)
-      """
-    ]
-  }
-
-  /// The lines that another account has provisional access by.
-  static func rivals(from results: [Rows]) throws -> Set<LineID> {
-    guard let rows = results.last else { return [] }
-    return Set(
-      try rows.decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) })
+    return Query(
+      Query(locks),
+      Query(
+        """
+        SELECT environment, original_transaction_id FROM tenure.account_grant
+        WHERE source = 'provisional' AND account_id <> \(submission.accountID)
+          AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+          AND ends_at > \(now)
+        """
+      ) { try $0.decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) } }
+    ).map { _, rivals in Set(rivals) }
   }
 
   /// This as it is held.
@@ -98,22 +94,10 @@ extension ProvisionalGrant {
 }
 
 extension Ledger {
-  /// Works out what recording something would come to now, and records nothing.
-  ///
-  /// It goes the whole way of a recording but for its writes, with the lines locked, and then back:
-  /// so the answer is the very rule's, with everything that the ledger knows.
-  ///
-  /// - Parameters:
-  ///   - arrival: What would be recorded.
-  ///   - now: The recording date.
-  /// - Returns: The families as they would be.
-  /// - Throws: What the database says.
+  /// Loads and decides as a recording does, and then rolls back.
   package func rehearse(_ arrival: Arrival, at now: Timestamp) async throws -> Recording {
     try await database.withTransaction { transaction in
-      let locked = try await lock(linesOf: arrival.evidence, in: transaction).lines
-      let recording = try await record(
-        arrival, on: locked, catalogue: nil, at: now, in: transaction
-      ).recording
+      let recording = try await load(arrival, in: transaction).decide(arrival, at: now)
       await transaction.rollBack()
       return recording
     }

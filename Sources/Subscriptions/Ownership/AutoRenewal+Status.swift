@@ -26,7 +26,20 @@ extension Line {
   ///   token between: tokens count from the *off* on.
   /// - Apple's *off* lies more than 24 hours, and the minute's tolerance, before the end of *P*.
   ///   Whether an *off* is older than a day decides about a charge at the end; here Apple's own is.
-  package func evidence(of report: ReportedSwitchOff) -> Evidence? {
+  ///
+  /// - Parameter evidence: Evidence that is about to be recorded.
+  package func evidence(of report: ReportedSwitchOff, knowing evidence: [Evidence] = [])
+    -> Evidence?
+  {
+    var history = history
+    for item in evidence {
+      switch item {
+      case .transaction(let record):
+        history.add(record, recorded: RecordingOrder(at: record.asOf, number: .max))
+      case .renewalStatus(let status, _): history.add(status)
+      case .link: break
+      }
+    }
     let renewal = AutoRenewal(history: history, charges: Charge.charges(in: history))
     // Beside a charge that is dated later and never began, it could be about either.
     guard let position = renewal.charges.indices.last,
