@@ -14,7 +14,9 @@ struct AuditedOrder: Hashable, Sendable {
 extension Ledger {
   private static let orderPage = 1000
 
-  /// Finds orders whose charge does not name them. The other direction is audited with the charges.
+  /// Finds orders whose charge does not name them.
+  ///
+  /// The other direction is audited with the charges.
   func brokenOrders() async throws -> (orders: Int, broken: [AuditedOrder]) {
     var orders = 0
     var broken: [AuditedOrder] = []

@@ -208,8 +208,9 @@ struct AuditedFamily: Sendable {
   }
 }
 
-/// The statements that write the projections again from the entries. Heads of chains, orders and
-/// deliveries are no projections, and stay.
+/// The statements that write the projections again from the entries.
+///
+/// Heads of chains, orders and deliveries are no projections, and stay.
 struct FamilyRebuild {
   private let stored: StoredFamily
   private let folded: Line
@@ -256,8 +257,9 @@ struct FamilyRebuild {
       + MovementRow.write(from: movements, to: rows, at: now)
   }
 
-  /// Empties the tables that ``FamilyWrites`` only adds to. Transactions contain orders and
-  /// deliveries, and are overwritten.
+  /// Empties the tables that ``FamilyWrites`` only adds to.
+  ///
+  /// Transactions contain orders and deliveries, and are overwritten.
   private static func clear(_ line: LineID, names: [AccountKey: String]) -> [SQL] {
     let (environment, id) = (line.environment, line.originalTransactionID)
     let tables = ["renewal_status", "claim", "placement", "line_link"]

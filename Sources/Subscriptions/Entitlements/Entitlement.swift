@@ -147,8 +147,9 @@ package struct AccessTerms: Sendable {
     self.sandboxAccess = sandboxAccess
   }
 
-  /// Whether a charge of the environment grants anything to an account. If not, it fulfils no order
-  /// either.
+  /// Whether a charge of the environment grants anything to an account.
+  ///
+  /// If not, it fulfils no order either.
   package func grantsAccess(in environment: Environment, to accountID: String) -> Bool {
     sandboxAccess.grants(environment, to: accountID)
   }

@@ -16,8 +16,9 @@ extension ProductType {
   }
 }
 
-/// One version of a product's description in the catalogue. Versions are never rewritten, so a new
-/// price or period does not change the past.
+/// One version of a product's description in the catalogue.
+///
+/// Versions are never rewritten, so a new price or period does not change the past.
 package struct Product: Hashable, Sendable {
   package var id: ProductID
   package var validFrom: Timestamp
@@ -27,8 +28,9 @@ package struct Product: Hashable, Sendable {
   package var subscriptionGroup: String?
   /// The product's rank in its group; 1 is the highest, as in App Store Connect.
   package var level: Int?
-  /// The length of the period that one charge pays for. Needed only for non-renewing subscriptions,
-  /// whose end Apple does not report.
+  /// The length of the period that one charge pays for.
+  ///
+  /// Needed only for non-renewing subscriptions, whose end Apple does not report.
   package var period: CalendarPeriod?
   package var priceMilliunits: Int64?
   /// ISO 4217.

@@ -1,5 +1,6 @@
-/// A change that concerns one account, for the feed and the webhooks. A change that concerns two
-/// accounts is two events; neither names the other account.
+/// A change that concerns one account, for the feed and the webhooks.
+///
+/// A change that concerns two accounts is two events; neither names the other account.
 package struct LedgerEvent: Hashable, Sendable {
   package enum Kind: String, CaseIterable, Codable, Sendable {
     case transactionRecorded = "transaction.recorded"
@@ -47,8 +48,9 @@ package struct LedgerEvent: Hashable, Sendable {
   }
 }
 
-/// The details of an event; nil where they don't apply. It names no account, because events outlive
-/// erased accounts.
+/// The details of an event; nil where they don't apply.
+///
+/// It names no account, because events outlive erased accounts.
 package struct EventData: Hashable, Sendable {
   package var line: LineID?
   package var transactionID: TransactionID?

@@ -54,8 +54,9 @@ package struct LineNews: Sendable {
     }
   }
 
-  /// Charges that were revoked since, or restored. One that turned out to be upgraded is restored,
-  /// because it was not refunded.
+  /// Charges that were revoked since, or restored.
+  ///
+  /// One that turned out to be upgraded is restored, because it was not refunded.
   private var revocationNews: [Item] {
     after.rule.charges.compactMap { charge in
       let known = before.charge(of: charge.id).flatMap {

@@ -37,8 +37,9 @@ package struct Charge: Hashable, Sendable {
     ProductType.known(of: productID, as: productType, hasExpiry: end != nil, in: catalogue)
   }
 
-  /// Whether it was replaced before it began: Apple had charged early and dated it ahead. It never
-  /// ran, so nothing follows it.
+  /// Whether it was replaced before it began: Apple had charged early and dated it ahead.
+  ///
+  /// It never ran, so nothing follows it.
   package var neverBegan: Bool { supersededAt.map { $0 < date } ?? false }
 
   /// Every transaction that reports this charge, the naming one first.

@@ -1,7 +1,9 @@
 package import struct Foundation.UUID
 
 /// Everything that the ownership rule reads: Apple's evidence as a set, and people's actions in
-/// order. Original transactions that Apple links have one history.
+/// order.
+///
+/// Original transactions that Apple links have one history.
 package struct LineHistory: Sendable {
   /// In the order of recording.
   package private(set) var transactions: [StoreTransaction] = []

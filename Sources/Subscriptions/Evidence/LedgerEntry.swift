@@ -1,5 +1,6 @@
-/// An entry of the ledger: something learned or decided. Entries are appended and never changed;
-/// the accounts' holdings are a pure function of them.
+/// An entry of the ledger: something learned or decided.
+///
+/// Entries are appended and never changed; the accounts' holdings are a pure function of them.
 package struct LedgerEntry: Hashable, Codable, Sendable {
   package var line: LineID
   /// From 1, without gaps, in each original transaction.

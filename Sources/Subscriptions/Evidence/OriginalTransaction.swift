@@ -48,7 +48,9 @@ package struct Line: Sendable {
     update(&history)
   }
 
-  /// Records evidence from one source and people's actions. Recording the same again adds nothing.
+  /// Records evidence from one source and people's actions.
+  ///
+  /// Recording the same again adds nothing.
   ///
   /// - Parameters:
   ///   - acts: Actions in order; claims only on transactions that are recorded or in `evidence`.

@@ -34,7 +34,9 @@ package struct StoreTransaction: Hashable, Sendable {
   package var priceMilliunits: Int64?
   package var currency: String?
   package var isCommitment: Bool
-  /// The date of the first answer with `isUpgraded`. Never reset.
+  /// The date of the first answer with `isUpgraded`.
+  ///
+  /// Never reset.
   package var upgradedAsOf: Timestamp?
 
   package var expiresDate: Dated<Timestamp>?

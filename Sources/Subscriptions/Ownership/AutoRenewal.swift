@@ -190,7 +190,9 @@ package struct RenewalFinding: Hashable, Sendable {
     self.switchedOffAt = switchedOffAt
   }
 
-  /// The reason for the result. Raw values are stored.
+  /// The reason for the result.
+  ///
+  /// Raw values are stored.
   package enum Ground: String, Codable, CaseIterable, Sendable {
     // An account is renewing:
     case renewedByApple = "renewed_by_apple"

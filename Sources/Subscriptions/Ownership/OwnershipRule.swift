@@ -231,7 +231,9 @@ package struct OwnershipRule: Sendable {
     if let first = settled.first { sweep(first + 1..<charges.endIndex) }
   }
 
-  /// Row 0: the last override of a charge. A released charge goes to its next claimant.
+  /// Row 0: the last override of a charge.
+  ///
+  /// A released charge goes to its next claimant.
   private mutating func decidePlaced() {
     for (position, placements) in placements {
       guard let last = placements.last else { continue }

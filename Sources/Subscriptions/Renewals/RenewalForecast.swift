@@ -237,8 +237,9 @@ extension [Charge] {
     return statement
   }
 
-  /// Whether the charges show an automatic renewal at `position`. See
-  /// ``Decision/isAutomaticRenewal(_:)`` for the result with statuses and owners.
+  /// Whether the charges show an automatic renewal at `position`.
+  ///
+  /// See ``Decision/isAutomaticRenewal(_:)`` for the result with statuses and owners.
   private func isAutomatic(_ position: Int) -> Bool {
     let charge = self[position]
     switch charge.kind {

@@ -64,8 +64,9 @@ extension Duration {
 }
 
 extension Timestamp {
-  /// The moments with four-digit years in UTC, all that RFC 3339 can write. Moments from outside
-  /// are limited to them.
+  /// The moments with four-digit years in UTC, all that RFC 3339 can write.
+  ///
+  /// Moments from outside are limited to them.
   package static let writable =
     Timestamp(milliseconds: -62_167_219_200_000)...Timestamp(milliseconds: 253_402_300_799_999)
 }
@@ -82,7 +83,9 @@ extension Timestamp: CustomStringConvertible {
   }
 
   /// Reads RFC 3339: a date, `T` or a space, a time with an optional fraction, and `Z` or an
-  /// offset. Digits beyond the millisecond are cut off.
+  /// offset.
+  ///
+  /// Digits beyond the millisecond are cut off.
   ///
   /// Nil for anything else, including a date alone and moments outside ``writable``.
   package init?(rfc3339 text: some StringProtocol) {
