@@ -3,15 +3,13 @@ import Subscriptions
 
 /// A row of `movement` that is known now.
 ///
-/// Rows are never changed and never deleted: what no longer holds is closed at the moment when that
-/// became known, and what holds instead is added. So what was known at any moment can be asked for
-/// ever after.
+/// Rows are never changed or deleted: one that no longer holds is closed at the moment when that
+/// became known, and its replacement is added. So the knowledge of any moment can be queried later.
 struct MovementRow: Hashable, Comparable, Sendable {
-  /// The line under which the row stands: the first of those that Apple links.
+  /// The first of the original transactions that Apple links.
   var family: LineID
   var movement: Movement
 
-  /// The rows of a family.
   static func rows(of line: Line, rule: OwnershipRule, in catalogue: Catalogue)
     -> Set<MovementRow>
   {
@@ -22,7 +20,6 @@ struct MovementRow: Hashable, Comparable, Sendable {
       })
   }
 
-  /// Whether the two are versions of one row.
   func hasSameKey(as other: MovementRow) -> Bool {
     family == other.family && movement.key == other.movement.key
   }
@@ -35,7 +32,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
 
   // MARK: Reading
 
-  /// Reads what is known now of a line; ``decode(_:)`` understands it.
+  /// Reads the movements known now; ``decode(_:)`` decodes them.
   static func select(_ line: LineID) -> SQL {
     """
     SELECT environment, original_transaction_id, kind, at, transaction_id,
@@ -51,7 +48,6 @@ struct MovementRow: Hashable, Comparable, Sendable {
     """
   }
 
-  /// - Throws: `PostgresError` for what no version of ours wrote.
   static func decode(_ rows: Rows) throws -> Set<MovementRow> {
     try rows.check(
       Environment.self, OriginalTransactionID.self, Movement.Kind.self, Timestamp.self,
@@ -119,19 +115,16 @@ struct MovementRow: Hashable, Comparable, Sendable {
 
   // MARK: Writing
 
-  /// Brings the journal of a family from what was known to what is.
+  /// Closes and adds movements: one statement for each original transaction with changes.
   ///
   /// - Parameters:
-  ///   - known: What is known so far.
-  ///   - rows: What is known from now on.
-  ///   - moment: When it became known.
-  /// - Returns: One statement, or one for each name of the family under which something is known;
-  ///   none where nothing changes.
+  ///   - known: The movements known so far.
+  ///   - moment: The date of the new knowledge.
   static func write(
     from known: Set<MovementRow>, to rows: Set<MovementRow>, at moment: Timestamp
   ) -> [SQL] {
     let added = Dictionary(grouping: rows.subtracting(known), by: \.family)
-    // Of one key one row is known at a time, whatever an older catalogue may have left.
+    // Also rows of the same key that an older catalogue left.
     let closed = Dictionary(
       grouping: known.subtracting(rows).union(added.values.joined()), by: \.family)
     return closed.keys.sorted().map { line in
@@ -142,13 +135,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
     }
   }
 
-  /// Writes the journal of lines that became one: nothing of what was known of each stays.
-  ///
-  /// - Parameters:
-  ///   - lines: All lines of the family.
-  ///   - rows: What is known from now on.
-  ///   - moment: When it became known.
-  /// - Returns: A statement for each of the lines.
+  /// Replaces all movements of newly linked original transactions.
   static func replaceAll(
     of lines: some Collection<LineID>, by rows: Set<MovementRow>, at moment: Timestamp
   ) -> [SQL] {
@@ -166,7 +153,7 @@ struct MovementRow: Hashable, Comparable, Sendable {
     }
   }
 
-  /// In the order of the table's key, so that statements that say the same are the same.
+  /// The order of the primary key, so that equal changes give equal statements.
   private static func precedes(_ lhs: Movement.Key, _ rhs: Movement.Key) -> Bool {
     if lhs.at != rhs.at { return lhs.at < rhs.at }
     return (lhs.kind.rawValue, lhs.productID, lhs.transactionID, lhs.cause)
@@ -188,13 +175,13 @@ struct MovementRow: Hashable, Comparable, Sendable {
     """
   }
 
-  /// Closes rows and adds others, and notes that this is to be summed up, in one statement.
+  /// Closes rows, adds others, and records the change for the roll-up, in one statement.
   ///
-  /// Where a clock was ahead when a row was written, the moment is a millisecond after that: no row
-  /// ends before it begins, and no two of one key are known at once.
+  /// If a clock was ahead when a row was written, the moment is a millisecond later: no row ends
+  /// before it begins, and no two of one key are known at once.
   ///
-  /// The line stands in each part, and the order of the primary key in those that look for rows, so
-  /// that every plan begins with the line's, also one that was made while the table was empty.
+  /// Each part names the original transaction and uses the order of the primary key, so that every
+  /// plan starts from it, even one made while the table was empty.
   private static func write(
     _ rows: [MovementRow], of line: LineID, closing: SQL, at moment: Timestamp
   ) -> SQL {

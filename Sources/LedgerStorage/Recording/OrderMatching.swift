@@ -18,11 +18,11 @@ struct OrderMatching: Sendable {
   private let terms: AccessTerms
   private let lifetime: Duration
   private let now: Timestamp
-  /// The fulfilled orders whose charges have another owner by the recording; not after an override,
-  /// which leaves the order fulfilled: it was paid for.
+  /// The fulfilled orders whose charges got another owner; not by an override, which leaves the
+  /// paid order fulfilled.
   private let corrected: [UUID: (charge: Charge, owner: AccountKey?)]
   private var fulfilments: [Charge.ID: UUID]
-  /// The orders that transactions name after the statements, where these change them.
+  /// The orders that the statements set on transactions.
   private var named: [TransactionKey: UUID?] = [:]
 
   private(set) var statements: [SQL] = []
@@ -58,17 +58,16 @@ struct OrderMatching: Sendable {
 
   // MARK: Orders to read
 
-  /// The fulfilled orders that may change, because their charges do.
   var fulfilledOrders: Set<UUID> { Set(corrected.keys).union(revoked.keys) }
 
-  /// The orders among them, with their accounts, that are to be reopened; in the order of locking.
+  /// The orders among them to reopen, with their accounts, in the order of locking.
   func misassigned(_ accounts: [UUID: AccountKey]) -> [(order: UUID, account: AccountKey)] {
     accounts.filter { order, account in corrected[order].map { $0.owner != account } ?? false }
       .sorted { ($0.value, $0.key) < ($1.value, $1.key) }
       .map { ($0.key, $0.value) }
   }
 
-  /// The order that the submission names, if it is not among those that were read with it.
+  /// The named order, if it was not read with the submission.
   var missingOrder: (id: UUID, account: AccountKey)? {
     guard let submitted, let id = submitted.orderID, submitted.orders.named == nil else {
       return nil
@@ -90,7 +89,6 @@ struct OrderMatching: Sendable {
     }
   }
 
-  /// The payments of charges that satisfy a condition, by owner, the latest first.
   private func payments(where isWanted: (Charge.ID) -> Bool)
     -> [(owner: AccountKey, payments: [PurchaseOrder.Payment])]
   {
@@ -108,7 +106,6 @@ struct OrderMatching: Sendable {
     submitted?.transactions.compactMap(payment) ?? []
   }
 
-  /// The charges that got an owner by this recording.
   private var decidedPayments: [PurchaseOrder.Payment] {
     recording.distinctFamilies.flatMap(\.changes).filter(\.changesOwner)
       .compactMap { payment($0.charge) }
@@ -207,7 +204,6 @@ struct OrderMatching: Sendable {
     note(.reopened, order, charge)
   }
 
-  /// Lets a transaction name an order, and notes how its charge is counted then.
   private mutating func set(_ order: UUID?, on key: TransactionKey) {
     guard let family = recording.family(of: key) else {
       preconditionFailure("Orders are matched with what was recorded.")
@@ -232,7 +228,7 @@ struct OrderMatching: Sendable {
         change: change))
   }
 
-  /// The orders that transactions of a charge are stored to have fulfilled.
+  /// The stored orders of a charge's transactions.
   private static func orders(of charge: Charge, in family: RecordedFamily)
     -> [(key: TransactionKey, order: UUID)]
   {
@@ -251,7 +247,7 @@ struct OrderMatching: Sendable {
   }
 
   private mutating func followRefunds(_ accounts: [UUID: AccountKey]) {
-    // The charge may be another account's since an administrator placed it there.
+    // The charge may be another account's after an override.
     for (order, charge) in revoked.sorted(by: { $0.value.id < $1.value.id }) {
       guard let account = accounts[order] else { continue }
       let isRefunded = charge.revocation != nil
@@ -264,7 +260,7 @@ struct OrderMatching: Sendable {
     }
   }
 
-  /// Whether a charge was known to be refunded before: another date of it is no change.
+  /// Whether the charge was refunded before: a new date is no change.
   private func wasRefunded(_ charge: Charge) -> Bool {
     guard let rule = recording.family(of: charge.id)?.before.rule,
       let position = rule.position(of: charge.id)
@@ -288,12 +284,11 @@ struct WantedOrders: Sendable {
 
 /// The orders that a recording may change beyond those that were read with a submission, locked.
 struct OrdersInReach: Sendable {
-  /// The accounts of orders that are fulfilled, or that are named.
+  /// The accounts of fulfilled and named orders.
   fileprivate(set) var accounts: [UUID: AccountKey] = [:]
-  /// Orders that charges of other accounts have fulfilled.
+  /// Fulfilled by charges of other accounts.
   fileprivate(set) var misassigned: [PurchaseOrder] = []
   fileprivate(set) var named: PurchaseOrder?
-  /// Orders that payments may fulfil.
   fileprivate(set) var awaiting: [AccountKey: [PurchaseOrder]] = [:]
 }
 
@@ -332,21 +327,17 @@ extension Ledger {
   }
 }
 
-/// The orders that a submission most likely needs, read along with its original transactions before
-/// it is known which it does.
+/// The orders that a submission most likely needs, read with its original transactions.
 struct SubmittedOrders: Sendable {
-  /// The order that was named, if it is the account's.
+  /// The named order, if it is the account's.
   let named: PurchaseOrder?
-  /// The account's orders that a charge can fulfil.
   let awaiting: [PurchaseOrder]
-  /// Where an order is named: the orders that charges were matched with without naming them.
+  /// If an order is named: the orders that charges fulfilled without naming them.
   let yielding: [UUID: PurchaseOrder]
   private let read: WantedOrders
 
-  /// Locks and reads them.
-  ///
-  /// One statement locks all of them in one order, so that submissions of an account that name
-  /// orders and others that don't never wait for each other in a circle.
+  /// Locks and reads them in one statement and one order, so that submissions of an account never
+  /// wait for each other in a circle.
   static func query(for verified: Ledger.VerifiedSubmission) -> Query<SubmittedOrders> {
     let (wanted, orderID) = (WantedOrders(by: verified), verified.submission.orderID)
     let named = orderID.map { id in
@@ -375,7 +366,6 @@ struct SubmittedOrders: Sendable {
 }
 
 extension WantedOrders {
-  /// The orders for the products of the selected transactions, opened before these.
   fileprivate init(by verified: Ledger.VerifiedSubmission) {
     account = verified.submission.account
     let selected = Set(verified.selected)
@@ -392,7 +382,6 @@ extension WantedOrders {
   }
 }
 
-/// A change of an order by a recording.
 struct OrderChange: Hashable, Sendable {
   enum Change: Hashable, Sendable {
     /// Paid, or its refund was reversed.

@@ -34,13 +34,12 @@ struct FamilyReader {
     return (links.map { .link(line: $0.line, previous: $0.previous) }, first, last)
   }
 
-  /// Reads lines and all that are linked with them; those that don't exist are left out.
+  /// Reads original transactions with all that are linked; unknown ones are left out.
   mutating func read(_ wanted: Set<LineID>, in transaction: Transaction) async throws {
     _ = try await read(wanted, before: Query([]), after: Query([]), in: transaction)
     try await readLinked(in: transaction)
   }
 
-  /// The lines, each with those that it is linked with.
   var families: [StoredFamily] {
     var families: [StoredFamily] = []
     var remaining = Set(lines.keys)
@@ -70,7 +69,7 @@ struct FamilyReader {
       guard !missing.isEmpty else { return }
       let known = lines.count
       _ = try await read(missing, before: Query([]), after: Query([]), in: transaction)
-      // A link to a line that was never created leads nowhere, when only reading.
+      // Without locks, links to unknown original transactions are ignored.
       guard lines.count > known else { return }
     }
   }
@@ -88,18 +87,19 @@ struct FamilyReader {
   }
 }
 
-/// On which line transactions and line items were recorded first.
+/// The original transactions on which transactions and line items were recorded first.
 ///
-/// Names are inserted before they are looked up, with the lines that are about to record them: who
-/// inserts a name that somebody else is just recording waits for his commit, and then finds his
-/// line. So two lines can't record the same charge without hearing of each other.
+/// Names are inserted before they are looked up, together with the original transactions that are
+/// about to record them: inserting a name that another transaction has just inserted waits for its
+/// commit, and then finds it. So two original transactions can't record the same charge without a
+/// link.
 struct LineLookups {
   struct Link {
     var line: LineID
     var previous: LineID
   }
 
-  /// What a charge can be known by on another line.
+  /// The identifiers by which another original transaction may know a charge.
   private enum Name: Hashable {
     case transaction(Environment, TransactionID)
     case lineItem(Environment, WebOrderLineItemID)
@@ -121,7 +121,6 @@ struct LineLookups {
   private let transactions: [(id: TransactionID, line: LineID)]
   private let lineItems: [(id: WebOrderLineItemID, line: LineID)]
 
-  /// Looks for what evidence tells of.
   init(_ evidence: [Evidence]) {
     let records = evidence.compactMap {
       if case .transaction(let record) = $0 { record } else { nil }
@@ -129,15 +128,13 @@ struct LineLookups {
     self.init(records.map { ($0.key, $0.webOrderLineItemID) })
   }
 
-  /// Looks for transactions as they are recorded, in their order.
   init(_ transactions: [StoreTransaction]) {
     self.init(transactions.map { ($0.key, $0.webOrderLineItemID) })
   }
 
   private init(_ items: [(key: TransactionKey, lineItem: WebOrderLineItemID?)]) {
     occurrences = items.map(Occurrence.init)
-    // Everybody inserts in the same order, so that nobody waits in a circle; of one name the first
-    // stays the first.
+    // Everyone inserts in the same order, to avoid deadlocks; the first of equal names stays first.
     transactions = items.map { ($0.key.transactionID, $0.key.line) }.sorted { $0.0 < $1.0 }
     lineItems = items.compactMap { item in item.lineItem.map { ($0, item.key.line) } }
       .sorted { $0.0 < $1.0 }
@@ -145,7 +142,6 @@ struct LineLookups {
 
   // MARK: Statements
 
-  /// Makes the names known, unless they are.
   var inserts: [SQL] {
     Self.insert(transactions, "transaction_line", "transaction_id")
       + Self.insert(lineItems, "web_order_line_item", "web_order_line_item_id")
@@ -196,7 +192,7 @@ struct LineLookups {
   private func links(known: [(name: Name, line: LineID)]) -> [Link] {
     var lines: [Name: Set<LineID>] = [:]
     for (name, line) in known { lines[name, default: []].insert(line) }
-    // Within one arrival, too, one transaction may stand under two original ids.
+    // Evidence may itself contain one transaction under two original transaction ids.
     for occurrence in occurrences {
       for name in occurrence.names { lines[name, default: []].insert(occurrence.line) }
     }

@@ -2,9 +2,9 @@ import Foundation
 import Postgres
 import Subscriptions
 
-/// One line as its tables have it.
+/// An original transaction as its tables have it.
 struct StoredLine: Sendable {
-  /// Where the line's chain ends.
+  /// The end of the hash chain.
   struct Head: Hashable, Sendable {
     var number: Int
     /// Nil before the first entry, like the date.
@@ -12,8 +12,8 @@ struct StoredLine: Sendable {
     var recordedAt: Timestamp?
   }
 
-  /// Apple's answer of the date listed every transaction up to the entry of the number, and nothing
-  /// of an earlier date was learned of them since.
+  /// Apple's answer of the date listed every transaction up to an entry, and nothing of an earlier
+  /// date was learned of them since.
   struct Confirmation: Hashable, Sendable {
     var asOf: Timestamp
     var number: Int
@@ -41,7 +41,7 @@ struct StoredLine: Sendable {
 }
 
 extension StoredLine {
-  /// Makes the line's row if there is none: an absent row locks nothing.
+  /// Inserts a missing row, because an absent row can't be locked.
   static func create(_ line: LineID) -> SQL {
     """
     INSERT INTO tenure.original_transaction (environment, original_transaction_id)
@@ -152,7 +152,7 @@ extension StoredLine {
         act = .placement(
           Placement(account: account, transaction: key, effectiveFrom: effectiveFrom))
       } else {
-        // A whole line is placed with somebody.
+        // An import's override of the whole original transaction.
         guard let account else { throw DecodingFault.unknownValue }
         act = .linePlacement(
           LinePlacement(account: account, line: line, boughtUntil: effectiveFrom))
@@ -163,7 +163,7 @@ extension StoredLine {
 }
 
 extension StoreTransaction {
-  /// This with the date of the line's confirmation, if it stands under one.
+  /// With the date of the confirmation, if covered by it.
   func confirmed(by confirmation: StoredLine.Confirmation?) -> StoreTransaction {
     guard let confirmation, recorded.number <= confirmation.number else { return self }
     var copy = self
@@ -172,7 +172,7 @@ extension StoreTransaction {
   }
 }
 
-/// The lines that Apple links, each as stored, folded as one.
+/// The original transactions that Apple links, with their combined state.
 struct StoredFamily: Sendable {
   let members: [LineID: StoredLine]
   let line: Line
@@ -206,7 +206,7 @@ struct StoredFamily: Sendable {
     rule = OwnershipRule(recordedOn: line)
   }
 
-  /// The accounts that occur as owners or claimants.
+  /// The owners and claimants.
   var accounts: Set<AccountKey> {
     var accounts = Set(line.decisions.values.compactMap(\.decision.owner))
     for act in line.history.acts {
@@ -220,10 +220,8 @@ struct StoredFamily: Sendable {
     return accounts
   }
 
-  /// When the family's last entry was recorded.
   var lastRecordedAt: Timestamp? { members.values.compactMap(\.head.recordedAt).max() }
 
-  /// What reports count of the rows of its transactions.
   var countedCharges: [TransactionKey: CountedCharge] {
     rows.reduce(into: [:]) { counted, row in
       counted[row.key] = CountedCharge(row.value, members[row.key.line]?.fulfilments[row.key])
@@ -231,7 +229,7 @@ struct StoredFamily: Sendable {
   }
 
   func fulfilment(of charge: Charge) -> Fulfilment {
-    // What is an alias now may have been fulfilled or delivered as a charge of its own.
+    // An alias may have been fulfilled or delivered as a charge of its own.
     let fulfilments = charge.transactions.compactMap { members[$0.line]?.fulfilments[$0] }
     return Fulfilment(
       orderID: fulfilments.compactMap(\.orderID).first,

@@ -4,17 +4,15 @@ import Postgres
 import Subscriptions
 
 extension Ledger {
-  /// Locks accounts and reads what they hold and what events have published; erased ones are left
-  /// out.
+  /// Locks accounts and reads their holdings and published entitlements, without erased ones.
   ///
-  /// So the events of one account are in one order, and what an event says of entitlements is the
-  /// difference from the event before it.
+  /// The lock orders the events of an account, and makes each describe the difference from the one
+  /// before.
   ///
   /// - Parameters:
-  ///   - names: The account ids that are known already, of accounts that are not erased.
+  ///   - names: The known account ids, of accounts that are not erased.
   ///   - waits: Whether to wait for accounts that another transaction has locked; else they are
-  ///     left out.
-  /// - Returns: The accounts by key, and those that another transaction has locked.
+  ///     returned as busy.
   func lockTold(
     _ keys: Set<AccountKey>, knowing names: [AccountKey: String] = [:], waits: Bool = true,
     in transaction: Transaction
@@ -52,9 +50,7 @@ struct Consequences: Sendable {
       at: now)
   }
 
-  /// - Parameters:
-  ///   - events: Events beside those of entitlements.
-  ///   - rescheduled: The accounts whose next change by time may be another than before.
+  /// - Parameter rescheduled: The accounts whose next change by time may have moved.
   init(
     telling events: [LedgerEvent] = [], _ news: [AccountNews],
     rescheduling rescheduled: [AccountNews],
@@ -72,27 +68,20 @@ struct Consequences: Sendable {
 }
 
 extension Bell {
-  /// Tells whoever listens to any of them.
   func ring(_ channels: Set<Channel>) {
     for channel in channels { ring(channel) }
   }
 }
 
-/// What a recording tells of its lines and orders, and of whom it changes what they have.
+/// The events of a recording, and the accounts with new events or changed holdings.
 struct RecordingNews {
-  /// The events but for those of entitlements, in the order in which they are told.
+  /// In the order of publishing, without those of entitlements.
   private(set) var events: [LedgerEvent] = []
-  /// The accounts whose holdings the recording changes.
   private(set) var holders: Set<AccountKey> = []
-  /// The account ids behind the keys that are known.
   private(set) var names: [AccountKey: String] = [:]
-  /// The accounts that are erased: nothing is told of them.
+  /// Nothing is published about erased accounts.
   private(set) var erased: Set<AccountKey> = []
 
-  /// - Parameters:
-  ///   - recording: What was recorded.
-  ///   - orders: What became of orders by it.
-  ///   - now: The recording date.
   init(_ recording: Recording, orders: [OrderChange], at now: Timestamp) {
     for family in recording.distinctFamilies {
       names.merge(family.names) { first, _ in first }
@@ -108,13 +97,12 @@ struct RecordingNews {
     events += orders.map { $0.event(in: recording, at: now) }
   }
 
-  /// Whom anything is told or changed of.
+  /// The accounts with new events or changed holdings.
   var accounts: Set<AccountKey> {
     holders.union(events.compactMap(\.account)).subtracting(erased)
   }
 
-  /// The events that are told: none of an erased account, and those of a binding that moved say
-  /// what the account has now.
+  /// The events without those of erased accounts; moved bindings get the account's entitlements.
   func events(with news: [AccountNews]) -> [LedgerEvent] {
     let news = Dictionary(uniqueKeysWithValues: news.map { ($0.key, $0) })
     return events.compactMap { event in
@@ -131,9 +119,8 @@ struct RecordingNews {
 }
 
 extension RecordedFamily {
-  /// The accounts whose rows in the table of holdings the recording changes.
   fileprivate var changedHolders: Set<AccountKey> {
-    // Lines that become one held what is held once now.
+    // Newly linked original transactions were held separately.
     holdings.changedAccounts.union(holdings.isOfNewlyLinked ? before.accounts : [])
   }
 }
@@ -159,7 +146,7 @@ extension OrderChange {
   }
 }
 
-/// How events are stored: what they tell as JSON, in the names and forms of the HTTP API.
+/// The stored form of events: JSON with the names and formats of the HTTP API.
 enum EventRow {
   /// Appends events in their order in one statement; none if there are none.
   static func insert(_ events: [LedgerEvent]) -> [SQL] {
@@ -176,7 +163,6 @@ enum EventRow {
     ]
   }
 
-  /// What an event tells, without what does not concern it.
   static func text(_ data: EventData) -> String {
     var json = JSONWriter(capacity: 256)
     json.object { json in

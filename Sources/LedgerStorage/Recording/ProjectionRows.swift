@@ -1,15 +1,13 @@
 import Postgres
 package import Subscriptions
 
-// The rows of the projections: how each follows from a line, and how it is written.
+// The rows of the projections: how each is derived and written.
 
 extension TransactionRow {
-  /// A row for each transaction of a line and its family.
   static func rows(of line: Line, rule: OwnershipRule) -> [TransactionRow] {
     line.history.transactions.map { row(of: $0, in: line, rule: rule) }
   }
 
-  /// The row of one of a line's transactions; nil: there is no such transaction.
   static func row(
     of key: TransactionKey, in line: Line, rule: OwnershipRule
   ) -> TransactionRow? {
@@ -37,7 +35,7 @@ struct HoldingRow: Hashable, Comparable, Sendable {
   var account: AccountKey
   var holding: Holding
 
-  /// What the accounts hold of a family, as stored when its last entry was recorded at `moment`.
+  /// The holdings as of the recording date of the last entry.
   static func rows(of line: Line, rule: OwnershipRule, asOf moment: Timestamp) -> Set<HoldingRow> {
     Set(
       line.holdings(rule, asOf: moment).map {
@@ -47,7 +45,6 @@ struct HoldingRow: Hashable, Comparable, Sendable {
 
   var description: String { "a holding of transaction \(holding.charge.transactionID)" }
 
-  /// Whether the two are versions of one row.
   func hasSameKey(as other: HoldingRow) -> Bool {
     account == other.account && holding.charge == other.holding.charge
   }
@@ -76,7 +73,6 @@ struct HoldingRow: Hashable, Comparable, Sendable {
       """
   }
 
-  /// Deletes everything that an account holds of a line.
   static func deleteAll(name: String, line: LineID) -> SQL {
     """
     DELETE FROM tenure.holding
@@ -96,23 +92,16 @@ struct HoldingRow: Hashable, Comparable, Sendable {
   }
 }
 
-/// What a recording makes of the rows of `holding` of a family.
+/// The change of the rows of `holding` by a recording.
 struct HoldingChange: Sendable {
-  /// The rows as they were.
   private(set) var before: Set<HoldingRow> = []
-  /// And as they are now; none where nothing was recorded.
+  /// Empty where nothing is recorded.
   private(set) var after: Set<HoldingRow> = []
-  /// Whether lines become one by it.
+  /// Whether original transactions are linked by it.
   private(set) var isOfNewlyLinked = false
 
-  /// No change, for nothing was recorded.
   init() {}
 
-  /// - Parameters:
-  ///   - stored: The family as its tables have it.
-  ///   - line: What it has become.
-  ///   - rule: The charges and decisions of `line`.
-  ///   - entries: The entries that made it so.
   init(
     from stored: StoredFamily, to line: Line, _ rule: OwnershipRule, by entries: [LedgerEntry]
   ) {
@@ -126,14 +115,12 @@ struct HoldingChange: Sendable {
     }
   }
 
-  /// The accounts of which rows change.
   var changedAccounts: Set<AccountKey> {
     Set(before.symmetricDifference(after).map(\.account))
   }
 }
 
 extension StoredFamily {
-  /// The stored transactions by key.
   var rows: [TransactionKey: TransactionRow] {
     Dictionary(
       uniqueKeysWithValues: members.values.flatMap(\.transactions).map { ($0.transaction.key, $0) })
@@ -141,7 +128,7 @@ extension StoredFamily {
 }
 
 extension StoredEntry {
-  /// Appends entries of one line in one statement.
+  /// Appends entries of one original transaction in one statement.
   static func insert(_ entries: [StoredEntry], line: LineID) -> SQL {
     """
     INSERT INTO tenure.ledger_entry (environment, original_transaction_id, number, recorded_at,
@@ -231,20 +218,18 @@ extension StoredLine {
 
 /// The current state of an original transaction, with those that Apple links.
 package struct LineSummary: Hashable, Sendable {
-  /// The latest charge recorded.
   package var latest: Charge?
   package var latestOwner: AccountKey?
-  /// The latest end of a paid period on the line.
+  /// The latest end of a paid period.
   package var paidThrough: Timestamp?
-  /// Whether the line will renew; nil for what can't.
+  /// Nil without a subscription.
   package var autoRenews: Bool?
-  /// What the line will be renewed as, by Apple's last word since the latest charge.
+  /// The product of the next renewal, by Apple's latest statement since the latest charge.
   package var autoRenewProductID: ProductID?
   package var phase: RenewalStatus.Phase?
-  /// The date of Apple's last word.
+  /// The date of Apple's latest renewal status.
   package var statusAsOf: Timestamp?
 
-  /// Sums a line up.
   package init(line: Line, rule: OwnershipRule) {
     paidThrough = rule.charges.compactMap(\.end).max()
     statusAsOf = line.history.statuses.last?.asOf
@@ -259,7 +244,7 @@ package struct LineSummary: Hashable, Sendable {
   }
 }
 
-/// What `original_transaction` has of a line's summary.
+/// The columns of `original_transaction` with the current state.
 struct LineSummaryRow: Hashable, Sendable {
   private var latestChargedAt: Timestamp?
   private var latestOwner: AccountKey?
@@ -273,7 +258,6 @@ struct LineSummaryRow: Hashable, Sendable {
     autoRenewProductID = summary.autoRenewProductID
   }
 
-  /// Reads a line's row.
   static func select(_ line: LineID) -> SQL {
     """
     SELECT latest_charged_at, latest_owner_key, paid_through, auto_renew_product_id

@@ -3,14 +3,14 @@ import Postgres
 import Subscriptions
 
 extension Ledger {
-  /// What the rule needs to know of the accounts on a family's lines.
+  /// Everything about accounts that the rule needs.
   struct Context: Sendable {
     var names: [AccountKey: String] = [:]
     var erasures: [AccountKey: Timestamp] = [:]
     var tokenHolders: [UUID: AccountKey] = [:]
     var orders: Set<OpenedOrder> = []
     var merges: [AccountKey: AccountMerge] = [:]
-    /// The accounts into which others were merged, those included whose charges are still placed.
+    /// Includes accounts whose charges are still being moved.
     var mergedInto: [AccountKey: AccountKey] = [:]
 
     func apply(to history: inout LineHistory) {
@@ -74,14 +74,14 @@ extension Ledger {
     return context
   }
 
-  /// Reads the accounts into which others were merged, and the orders that went along.
+  /// Reads the accounts into which others were merged, with their orders.
   private func followMerges(
     of claimants: Set<AccountKey>, for products: Set<ProductID>,
     knowing known: inout [AccountKey: KnownAccount], orders: inout Set<OpenedOrder>,
     in transaction: Transaction
   ) async throws {
     while true {
-      // Those that opened orders before they were merged, and those that have them now.
+      // Accounts that opened orders before a merge, and those that have them now.
       let missing = Set(orders.map(\.account)).union(known.values.compactMap(\.mergedInto))
         .subtracting(known.keys)
       guard !missing.isEmpty else { return }
@@ -120,16 +120,15 @@ extension OpenedOrder {
   }
 }
 
-/// What the rule needs to know of an account whatever it does.
+/// An account as the rule needs it.
 struct KnownAccount: Hashable, Sendable {
   var id: String
   var erasedAt: Timestamp?
-  /// The account into which it was merged; nil: it stands for itself.
   var mergedInto: AccountKey?
-  /// From when on the rule takes both for one; nil while charges are still to be placed.
+  /// From here on the rule treats both as one; nil while charges are still being moved.
   var mergedAt: Timestamp?
 
-  /// Reads accounts; keys that no account has are left out.
+  /// Reads accounts; unknown keys are left out.
   static func query(_ keys: Set<AccountKey>) -> Query<[AccountKey: KnownAccount]> {
     guard !keys.isEmpty else { return Query([]).map { [:] } }
     return Query(
@@ -152,7 +151,6 @@ struct KnownAccount: Hashable, Sendable {
 }
 
 extension StoredFamily {
-  /// Everybody who ever claimed something here.
   fileprivate var claimants: Set<AccountKey> {
     Set(
       line.history.acts.compactMap { act in

@@ -2,14 +2,13 @@ import Foundation
 import Postgres
 import Subscriptions
 
-/// A row of `store_transaction`, but for what is no projection (its order and its delivery).
+/// A row of `store_transaction` without order and delivery, which are no projections.
 struct TransactionRow: Hashable, Sendable {
   var transaction: StoreTransaction
   /// The account that the transaction's token was issued to.
   var tokenHolder: AccountKey?
-  /// The transaction that names the charge.
   var charge: Charge.ID
-  /// When the transaction was revoked; nil: never, or that was lifted.
+  /// Nil if there is no revocation, or it was lifted.
   var revokedAt: Timestamp?
   /// Nil for an alias.
   var recorded: Line.RecordedDecision?
@@ -88,9 +87,8 @@ struct TransactionRow: Hashable, Sendable {
 
   var upsert: SQL { Self.upsert(self) }
 
-  /// Reads the rows of an original transaction in the order in which they were recorded.
-  ///
-  /// Column by column (see `RowCursor`): there can be many rows, and they are locked.
+  /// Reads the rows in the order of recording, column by column (see `RowCursor`): there can be
+  /// many, and they are locked.
   static func query(_ line: LineID) -> Query<[(row: TransactionRow, fulfilment: Fulfilment)]> {
     let facts: SQL = """
       SELECT transaction_id, product_id, \(unescaped: Self.factNames)
@@ -120,7 +118,7 @@ struct TransactionRow: Hashable, Sendable {
   }
 }
 
-/// What the app made of a charge that it owns: no projection of the ledger.
+/// The order and the delivery of a charge: facts of their own, no projections.
 struct Fulfilment: Hashable, Sendable {
   var orderID: UUID?
   var deliveredAt: Timestamp?

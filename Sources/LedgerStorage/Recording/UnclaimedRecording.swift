@@ -1,11 +1,10 @@
 import Postgres
 package import Subscriptions
 
-/// Recordings of evidence that no account claims.
+/// Recordings of evidence without a claim.
 extension Ledger {
   package struct UnclaimedRecording: Sendable {
     package let recording: Recording
-    /// False where everything was known.
     package var isNews: Bool { recording.isNews }
     /// The number of original transactions, each with those that Apple links, on which a charge, an
     /// owner, a refund or the renewal changed.
@@ -40,7 +39,7 @@ extension Ledger {
     return UnclaimedRecording(recording: recording)
   }
 
-  /// The last revision of one of Apple's histories that was read with a line's id; nil if none was.
+  /// The latest revision of one of Apple's histories, read with an original transaction's id.
   package func historyRevision(
     of line: LineID, in history: HistoryRevision.History = .transactions
   ) async throws -> String? {
@@ -56,20 +55,18 @@ extension Ledger {
 
 }
 
-/// How far one of Apple's histories was read.
+/// The position up to which one of Apple's histories was read.
 package struct HistoryRevision: Hashable, Sendable {
-  /// The histories that have revisions.
   package enum History: String, Sendable {
-    /// Everything that a customer bought.
+    /// All purchases of a customer.
     case transactions
-    /// What of it was refunded or revoked.
+    /// Refunds and revocations.
     case refunds
   }
 
   package var history: History
-  /// The one that Apple was asked with.
+  /// The original transaction that the request named.
   package var line: LineID
-  /// Apple's word for it.
   package var revision: String
 
   package init(_ history: History = .transactions, line: LineID, revision: String) {
@@ -78,7 +75,7 @@ package struct HistoryRevision: Hashable, Sendable {
     self.revision = revision
   }
 
-  /// Of two polls at once the later one to commit stays: at worst something is read twice.
+  /// Of two concurrent polls the last commit wins: at worst something is read twice.
   fileprivate func upsert(at now: Timestamp) -> SQL {
     """
     INSERT INTO tenure.history_revision (environment, original_transaction_id, history, revision,
@@ -94,7 +91,7 @@ package struct HistoryRevision: Hashable, Sendable {
 extension HistoryRevision.History: PostgresEncodable {}
 
 extension RecordedFamily {
-  /// Whether anything but the date of Apple's word is otherwise than before.
+  /// Whether anything but the date of Apple's status changed.
   fileprivate var isChanged: Bool {
     guard !entries.isEmpty else { return false }
     if !changes.isEmpty || !revocationChanges.isEmpty { return true }

@@ -5,14 +5,12 @@ package import Subscriptions
 extension Submission.Status: PostgresEncodable, PostgresDecodable {}
 
 extension Ledger {
-  /// Stores a submission durably, with the job that will see to it should this process die.
+  /// Stores a submission durably, with the job that processes it should this process die.
   ///
-  /// What is submitted for an account that was merged into another is the other one's.
+  /// Submissions for a merged account go to the account that it was merged into; an unknown account
+  /// is created.
   ///
-  /// - Parameters:
-  ///   - new: What was submitted. The account is created if it is new.
-  ///   - retryAt: When a worker takes over, unless the submission is decided before.
-  /// - Returns: The submission, pending.
+  /// - Parameter retryAt: When a worker takes over, unless the submission is decided before.
   /// - Throws: ``LedgerError/erasedAccount(_:)``.
   package func store(_ new: NewSubmission, retryAt: Timestamp) async throws -> Submission {
     let account = try await successor(
@@ -36,7 +34,6 @@ extension Ledger {
       problem: nil, outcome: nil)
   }
 
-  /// Finds a submission; nil if there is none of this id.
   package func submission(_ id: UUID) async throws -> Submission? {
     let rows = try await database.query(
       """
@@ -63,7 +60,7 @@ extension Ledger {
       }, outcome: outcome)
   }
 
-  /// The account whose the submissions of an account are: itself, or the one it was merged into.
+  /// The account that an account was merged into; itself if it never was.
   private func successor(of account: AccountKey) async throws -> (key: AccountKey, id: String)? {
     var key = account
     while let known = try await knownAccounts([key])[key] {
@@ -73,7 +70,6 @@ extension Ledger {
     return nil
   }
 
-  /// The exchanges with Apple about a submission, in order.
   package func exchanges(of submission: UUID) async throws -> [SubmissionExchange] {
     try await database.query(
       """
@@ -84,7 +80,7 @@ extension Ledger {
     ).decodeExchanges()
   }
 
-  /// What Apple answered about a submission, where that is so short that it can be a status alone.
+  /// Apple's answers that are short enough to be a status alone.
   package func shortAnswers(to submission: UUID) async throws
     -> [(askedAt: Timestamp, answer: [UInt8])]
   {
@@ -96,23 +92,22 @@ extension Ledger {
     ).decode(Timestamp.self, [UInt8].self).map { (askedAt: $0, answer: $1) }
   }
 
-  /// What a verified submission is recorded with.
+  /// A submission with its verified evidence.
   package struct VerifiedSubmission: Sendable {
     package var submission: Submission
-    /// As what the evidence came.
     package var source: EntrySource.Kind
     package var environment: Environment
     package var evidence: [Evidence]
-    /// The app that it is about; nil where that is not known.
+    /// The app; nil: unknown.
     package var bundleID: String?
     /// The transactions that the submission claims, by purchase date.
     package var selected: [TransactionKey]
     /// What its sender is warned of, whatever is recorded.
     package var warnings: Set<SubmissionWarning>
     package var exchanges: [SubmissionExchange]
-    /// When to look again for what Apple did not list, or nobody could read; nil: not at all.
+    /// When to verify again, because Apple listed less than expected or something was unreadable.
     package var lookAgainAt: Timestamp?
-    /// Who has claimed the submission's job; nil: nobody.
+    /// The worker that has claimed the job, if any.
     package var worker: String?
 
     package init(
@@ -160,7 +155,7 @@ extension Ledger {
     do {
       return try await recordOnce(verified, at: now, terms: terms)
     } catch is MergedMeanwhile {
-      // As it is read now, it is the other account's; and nothing is merged in a circle.
+      // Read again, it belongs to the other account; merges never form a circle.
       guard let submission = try await self.submission(verified.submission.id) else { return nil }
       var verified = verified
       verified.submission = submission
@@ -168,7 +163,6 @@ extension Ledger {
     }
   }
 
-  /// The account of a submission was merged into another since the submission was read.
   private struct MergedMeanwhile: Error {}
 
   private func recordOnce(
@@ -208,7 +202,7 @@ extension Ledger {
           sender.isErased ? [] : verified.exchanges, of: submission, after: stored.lastExchange)
         + ProvisionalGrant.replace([], of: submission, after: stored.attempts, at: now)
       guard claims else {
-        // It may have been stored at the very moment when its account was erased.
+        // It may have been stored while its account was being erased.
         let erasure =
           sender.isErased ? Self.eraseSubmissions(of: submission.account, at: now) : []
         try await transaction.commit(
@@ -232,15 +226,7 @@ extension Ledger {
     return recorded
   }
 
-  /// Records that Apple, or the check of what Apple said, refuses a submission.
-  ///
-  /// - Parameters:
-  ///   - submission: The submission.
-  ///   - problem: What is wrong with it.
-  ///   - exchanges: What Apple said.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The moment of the decision.
-  /// - Throws: What the database says.
+  /// Records that Apple, or the check of its answer, rejects a submission.
   package func reject(
     _ submission: Submission, because problem: SubmissionProblem,
     exchanges: [SubmissionExchange], terms: AccessTerms, at now: Timestamp
@@ -249,7 +235,7 @@ extension Ledger {
       submission, exchanges: exchanges, terms: terms, at: now, reading: Query([])
     ) { stored, _ in
       guard stored.status == .pending else {
-        // It was verified, and only a transaction that was named was looked for: it stays verified.
+        // Only a named transaction was looked for: the submission stays verified.
         return Change([
           """
           UPDATE tenure.submission SET retry_at = NULL, attempts = attempts + 1
@@ -270,19 +256,11 @@ extension Ledger {
     }
   }
 
-  /// Records that Apple could not be asked, and when it will be asked again.
+  /// Records that Apple could not be reached, and the next attempt.
   ///
   /// - Parameters:
-  ///   - submission: The submission.
-  ///   - retryAt: When Apple will be asked again.
-  ///   - problem: What happened.
-  ///   - exchanges: What was tried.
-  ///   - provisional: What the submitter is granted until then; it takes the place of what was
-  ///     granted before.
-  ///   - worker: Who has claimed the submission's job; nil: nobody.
-  ///   - terms: By what it is judged what accounts may use.
-  ///   - now: The moment of the failure.
-  /// - Throws: What the database says.
+  ///   - provisional: The submitter's provisional access until then; it replaces earlier access.
+  ///   - worker: The worker that has claimed the submission's job, if any.
   package func postpone(
     _ submission: Submission, until retryAt: Timestamp, because problem: SubmissionProblem,
     exchanges: [SubmissionExchange], provisional: [ProvisionalGrant] = [], worker: String?,
@@ -310,10 +288,9 @@ extension Ledger {
     bell.ring(forJobAt: retryAt, now: now)
   }
 
-  /// What changes of a submission about which Apple is still to be asked.
   private struct Change {
     var statements: [SQL]
-    /// What takes the place of what the submission granted provisionally.
+    /// The new provisional access.
     var grants: [ProvisionalGrant]
 
     init(_ statements: [SQL], grants: [ProvisionalGrant] = []) {
@@ -322,11 +299,10 @@ extension Ledger {
     }
   }
 
-  /// Changes a submission about which Apple is still to be asked, and tells its account what that
-  /// changes of its provisional access.
+  /// Changes an open submission, and publishes the change of its account's provisional access.
   ///
-  /// One that was decided meanwhile stays as it is; what Apple said is kept all the same. One that
-  /// was stored at the very moment when its account was erased is erased with it.
+  /// A submission that was decided in the meantime stays as it is, but the exchanges are kept. One
+  /// that was stored while its account was being erased is erased.
   private func update<Value: Sendable>(
     _ submission: Submission, exchanges: [SubmissionExchange], terms: AccessTerms,
     at now: Timestamp, reading query: Query<Value>,
@@ -382,11 +358,11 @@ extension Ledger {
     """
   }
 
-  /// Ends the submission's job, or gives it back until Apple is to be asked again.
+  /// Ends the submission's job, or reschedules it.
   private static func job(of verified: VerifiedSubmission, at now: Timestamp) -> [SQL] {
     let task = Job.Task.verifySubmission(verified.submission.id)
     guard let lookAgainAt = verified.lookAgainAt else { return [Job.delete(task)] }
-    // A rejection has taken the job out of the queue.
+    // A rejection has removed the job.
     return [
       Job.insert(task, runAt: lookAgainAt, at: now),
       Job.reschedule(
@@ -446,16 +422,18 @@ private struct LockedSubmission: Sendable {
   }
 }
 
-/// The locked account of a submission, without what the submission granted provisionally.
+/// The locked account of a submission, without the submission's provisional grants.
 private struct LockedSender: Sendable {
-  /// The account by its key; empty where there is none any more.
+  /// Empty if the account is unknown.
   let accounts: [AccountKey: KnownAccount]
   private let account: ToldAccount
 
   var known: KnownAccount? { accounts[account.key] }
   var isErased: Bool { known?.erasedAt != nil }
 
-  /// Locks and reads it; the key behind the lock, so that an erasure under way has ended.
+  /// Locks and reads it.
+  ///
+  /// The key is read after the lock, so that an erasure has ended.
   static func query(_ submission: Submission) -> Query<LockedSender> {
     Query(
       Query(ToldAccount.lock([submission.accountID])),
@@ -465,7 +443,6 @@ private struct LockedSender: Sendable {
     ).map { _, told, known in LockedSender(accounts: known, account: told[0]) }
   }
 
-  /// The account after `attempts` to ask Apple, and after a recording.
   func account(after attempts: Int, _ recording: Recording? = nil) -> ToldAccount {
     var account = account
     account.hasChangedGrants = attempts > 0
@@ -485,7 +462,7 @@ extension Ledger.VerifiedSubmission {
       source: EntrySource(source, id: submission.id.uuidString.lowercased()))
   }
 
-  /// Notes what Apple can be asked about the lines with later.
+  /// The ways to poll Apple about the original transactions later.
   fileprivate func lineSources(in recording: Recording) -> [SQL] {
     let others = recording.families.filter { _, family in
       let latest = family.rule.charges.latestCharge.flatMap { family.line.decisions[$0.id] }
