@@ -4,10 +4,19 @@ import Postgres
 struct Column<Row>: Sendable {
   let name: String
   fileprivate let bind: @Sendable (Row, inout SQL) -> Void
+  fileprivate let bindAll: @Sendable ([Row], inout SQL) -> Void
 
   init<Value: PostgresEncodable>(_ name: String, _ value: @escaping @Sendable (Row) -> Value) {
     self.name = name
     bind = { row, statement in statement.bind(value(row)) }
+    bindAll = { rows, statement in statement.bind(rows.map(value)) }
+  }
+
+  /// An array of the column's values, for `unnest`.
+  func array(of rows: [Row]) -> SQL {
+    var array = SQL(unescaped: "")
+    bindAll(rows, &array)
+    return array
   }
 }
 

@@ -30,16 +30,46 @@ struct MovementRow: Hashable, Comparable, Sendable {
     lhs.family == rhs.family ? lhs.movement < rhs.movement : lhs.family < rhs.family
   }
 
+  // MARK: Columns
+
+  /// All but the family, the expiry, and the time for which the row is known.
+  private static let columns: [Column<Movement>] = [
+    Column("kind", \.kind),
+    Column("at", \.at),
+    Column("transaction_id", \.transactionID),
+    Column("charge_original_transaction_id", \.line.originalTransactionID),
+    Column("product_id", \.productID),
+    Column("product_type", \.productType),
+    Column("subscription_group", \.subscriptionGroup),
+    Column("cause", \.cause),
+    Column("origin_at", \.originAt),
+    Column("number", \.number),
+    Column("ownership_type", \.ownershipType),
+    Column("period_type", \.periodType),
+    Column("offer_id", \.offerID),
+    Column("quantity", \.quantity),
+    Column("currency", \.currency),
+    Column("amount_milliunits", \.amountMilliunits),
+    Column("price_source", \.priceSource),
+    Column("mrr_twelfths", \.monthlyTwelfths),
+    Column("account_key", \.account),
+    Column("rule", \.ownership?.rule),
+    Column("decided_at", \.ownership?.decidedAt),
+    Column("corrected_at", \.ownership?.correctedAt),
+    Column("has_moved") { $0.ownership.map { $0.move != nil } },
+    Column("moved_from_key", \.ownership?.move?.from),
+    Column("shared_with_key", \.ownership?.move?.sharedWith),
+    Column("is_renewal", \.ownership?.isRenewal),
+  ]
+  private static let names = columns.map(\.name).selectList
+  private static let newNames = columns.map { "new.\($0.name)" }.selectList
+
   // MARK: Reading
 
   /// Reads the movements known now; ``decode(_:)`` decodes them.
   static func select(_ line: LineID) -> SQL {
     """
-    SELECT environment, original_transaction_id, kind, at, transaction_id,
-      charge_original_transaction_id, product_id, product_type, subscription_group, cause,
-      origin_at, number, ownership_type, period_type, offer_id, quantity, currency,
-      amount_milliunits, price_source, mrr_twelfths, account_key, rule, decided_at, corrected_at,
-      has_moved, moved_from_key, shared_with_key, is_renewal, expires_at IS NOT NULL,
+    SELECT environment, original_transaction_id, \(unescaped: names), expires_at IS NOT NULL,
       nullif(expires_at, 'infinity')
     FROM tenure.movement
     WHERE environment = \(line.environment)
@@ -204,42 +234,14 @@ struct MovementRow: Hashable, Comparable, Sendable {
           AND m.transaction_id = old.transaction_id AND m.cause = old.cause
           AND m.known_from = old.known_from
       )
-      INSERT INTO tenure.movement (environment, original_transaction_id, kind, at,
-        transaction_id, charge_original_transaction_id, product_id, product_type,
-        subscription_group, cause, origin_at, number, ownership_type, period_type, offer_id,
-        quantity, currency, amount_milliunits, price_source, mrr_twelfths, account_key, rule,
-        decided_at, corrected_at, has_moved, moved_from_key, shared_with_key, is_renewal,
+      INSERT INTO tenure.movement (environment, original_transaction_id, \(unescaped: names),
         expires_at, known_from, opened_by)
-      SELECT \(line.environment), \(line.originalTransactionID), new.kind, new.at,
-        new.transaction_id, new.charge_original_transaction_id, new.product_id,
-        new.product_type, new.subscription_group, new.cause, new.origin_at, new.number,
-        new.ownership_type, new.period_type, new.offer_id, new.quantity, new.currency,
-        new.amount_milliunits, new.price_source, new.mrr_twelfths, new.account_key, new.rule,
-        new.decided_at, new.corrected_at, new.has_moved, new.moved_from_key,
-        new.shared_with_key, new.is_renewal,
+      SELECT \(line.environment), \(line.originalTransactionID), \(unescaped: newNames),
         CASE WHEN new.is_expiry_noted THEN coalesce(new.expires_at, 'infinity') END, known.at,
         change.change_id
-      FROM unnest(\(movements.map(\.kind)), \(movements.map(\.at)),
-          \(movements.map(\.transactionID)),
-          \(movements.map(\.line.originalTransactionID)), \(movements.map(\.productID)),
-          \(movements.map(\.productType)), \(movements.map(\.subscriptionGroup)),
-          \(movements.map(\.cause)), \(movements.map(\.originAt)), \(movements.map(\.number)),
-          \(movements.map(\.ownershipType)), \(movements.map(\.periodType)),
-          \(movements.map(\.offerID)), \(movements.map(\.quantity)),
-          \(movements.map(\.currency)), \(movements.map(\.amountMilliunits)),
-          \(movements.map(\.priceSource)), \(movements.map(\.monthlyTwelfths)),
-          \(movements.map(\.account)), \(movements.map(\.ownership?.rule)),
-          \(movements.map(\.ownership?.decidedAt)), \(movements.map(\.ownership?.correctedAt)),
-          \(movements.map { $0.ownership.map { $0.move != nil } }),
-          \(movements.map(\.ownership?.move?.from)),
-          \(movements.map(\.ownership?.move?.sharedWith)),
-          \(movements.map(\.ownership?.isRenewal)), \(movements.map { $0.expiry != nil }),
-          \(movements.map(\.expiry?.date)))
-        AS new (kind, at, transaction_id, charge_original_transaction_id, product_id,
-          product_type, subscription_group, cause, origin_at, number, ownership_type,
-          period_type, offer_id, quantity, currency, amount_milliunits, price_source,
-          mrr_twelfths, account_key, rule, decided_at, corrected_at, has_moved, moved_from_key,
-          shared_with_key, is_renewal, is_expiry_noted, expires_at)
+      FROM unnest(\(columns.map { $0.array(of: movements) }.joined()),
+          \(movements.map { $0.expiry != nil }), \(movements.map(\.expiry?.date)))
+        AS new (\(unescaped: names), is_expiry_noted, expires_at)
       CROSS JOIN known CROSS JOIN change
       """
   }
