@@ -77,7 +77,7 @@ extension Ledger {
     _ arrival: Arrival, on locked: LockedLines, knowing accounts: [AccountKey: KnownAccount] = [:],
     in transaction: Transaction
   ) async throws -> Snapshot {
-    var families: [(StoredFamily, Context)] = []
+    var families: [(stored: StoredFamily, context: Context)] = []
     for family in locked.families {
       let context = try await context(
         of: family, claimant: arrival.claim?.account,
@@ -105,10 +105,9 @@ extension Ledger {
     by recording: Recording, submitted: SubmittedCharges? = nil, terms: AccessTerms,
     at now: Timestamp, knowing known: [ToldAccount] = [], in transaction: Transaction
   ) async throws -> AffectedState {
-    let orders = OrderMatching(
-      recording, submitted: submitted,
-      among: try await ordersInReach(of: recording, submitted, terms: terms, in: transaction),
-      terms: terms, lifetime: orderLifetime, at: now)
+    var orders = OrderMatching(
+      recording, submitted: submitted, terms: terms, lifetime: orderLifetime, at: now)
+    orders.match(among: try await ordersInReach(of: orders, in: transaction))
     let news = RecordingNews(recording, orders: orders.changes, at: now)
     let wanted = news.accounts.union(known.filter(\.hasChangedGrants).map(\.key))
     var accounts = known.filter { wanted.contains($0.key) }
