@@ -34,7 +34,7 @@ BEGIN
 END
 $$;
 
--- An administrator may have created it for an owner that may not.
+-- The owner may lack the privilege to create it, so an administrator may have done so.
 CREATE SCHEMA IF NOT EXISTS tenure;
 SET LOCAL search_path TO tenure;
 
@@ -48,8 +48,7 @@ CREATE TABLE schema_version (
 );
 COMMENT ON TABLE schema_version IS 'Which steps of the schema were applied, and when. [reference]';
 
--- How far a step has come that is applied in several parts; one row for each part that was applied,
--- but for the last one, which comes with the version.
+-- The progress of a step that is applied in several parts, one row for each part but the last.
 CREATE TABLE schema_part (
     version    integer     NOT NULL CHECK (version > 0),
     part       integer     NOT NULL CHECK (part > 0),
@@ -62,18 +61,17 @@ COMMENT ON TABLE schema_part IS 'Which parts of steps of the schema were applied
 -- Catalogue: what can be sold, and what it entitles to.
 -- ------------------------------------------------------------------------------------------------
 
--- A product's description. A change is a new version: a price or period that changes does not change
--- the past.
+-- A product's description. A change is a new version: a new price or period does not change the
+-- past.
 CREATE TABLE product (
     product_id         text        NOT NULL CHECK (length(product_id) BETWEEN 1 AND 255),
-    -- From when on this version describes the product.
     valid_from         timestamptz NOT NULL,
     type               text        NOT NULL
         CHECK (type IN ('auto_renewable', 'non_renewing', 'non_consumable', 'consumable')),
     subscription_group text        CHECK (length(subscription_group) BETWEEN 1 AND 255),
-    -- The rank in the group, 1 the highest.
+    -- The rank in the group; 1 is the highest.
     level              integer     CHECK (level > 0),
-    -- ISO 8601. What ends a non-renewing subscription: Apple does not report it.
+    -- ISO 8601. Needed for non-renewing subscriptions, whose end Apple does not report.
     period             text        CHECK (period ~ '^P([0-9]{1,5}[YMWD])+$'),
     price_milliunits   bigint      CHECK (price_milliunits BETWEEN 0 AND 1000000000000),
     currency           text        CHECK (currency ~ '^[A-Z]{3}$'),
@@ -100,42 +98,39 @@ COMMENT ON TABLE product_entitlement IS 'What a version of a product lets its ow
 -- An account of the app.
 CREATE TABLE account (
     account_id        text        NOT NULL PRIMARY KEY CHECK (length(account_id) BETWEEN 1 AND 255),
-    -- The only name that entries, events and hashes use for the account: erasing a person rewrites
-    -- this map, the projections and raw bodies, and no chain.
+    -- The only name of the account in entries, events and hashes: erasing a person rewrites this
+    -- map, the projections and raw bodies, and no hash.
     account_key       uuid        NOT NULL,
-    -- The token to pass to StoreKit; one for ever.
+    -- The token to pass to StoreKit. Permanent.
     app_account_token uuid        NOT NULL,
     created_at        timestamptz NOT NULL,
-    -- The moment by which events last told what the account has: nothing is told by an earlier one,
-    -- for clocks differ.
+    -- The moment as of which entitlements were published last; never moves back.
     told_at           timestamptz,
-    -- The account into which an administrator merged it: what is submitted or ordered under this name
-    -- is the other one's since.
+    -- The account that it was merged into, which gets later submissions and orders.
     merged_into_key   uuid
 );
 COMMENT ON TABLE account IS 'Accounts of the app as it names them. [by account_id]';
 
--- The way back from a key to an account.
+-- Accounts by key.
 CREATE TABLE account_by_key (
     account_key uuid        NOT NULL PRIMARY KEY,
     account_id  text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
-    -- As in account.
     app_account_token uuid NOT NULL,
-    -- When the person was erased; the account id is a pseudonym since.
+    -- The account id is a pseudonym afterwards.
     erased_at   timestamptz,
-    -- As in account; and from when on the rule takes both for one: null while there are still charges
-    -- to be placed with the other account.
+    -- As in account, and since when the rule treats both as one: null while charges are still being
+    -- moved.
     merged_into_key uuid,
     merged_at   timestamptz,
     CONSTRAINT account_by_key_merged
         CHECK (merged_at IS NULL OR merged_into_key IS NOT NULL)
 );
 COMMENT ON TABLE account_by_key IS 'Look-up: the account behind a key. [by account_key]';
--- Who erases a person asks for the accounts that were merged into the person's.
+-- An erasure includes the accounts that were merged into the person's.
 CREATE INDEX account_by_key_merged_into
     ON account_by_key (merged_into_key) WHERE merged_into_key IS NOT NULL;
 
--- Whom this ledger issued a token to.
+-- Accounts by the token issued to them.
 CREATE TABLE account_by_token (
     app_account_token uuid NOT NULL PRIMARY KEY,
     account_key       uuid NOT NULL
@@ -148,20 +143,18 @@ CREATE TABLE purchase_order (
     account_key             uuid        NOT NULL,
     order_id                uuid        NOT NULL,
     product_id              text        NOT NULL CHECK (length(product_id) BETWEEN 1 AND 255),
-    -- An open order that waits too long expires, and a charge can still fulfil it: the money has
-    -- been paid.
+    -- A charge can still fulfil an expired order: the money has been paid.
     status                  text        NOT NULL
         CHECK (status IN ('open', 'expired', 'fulfilled', 'refunded')),
     created_at              timestamptz NOT NULL,
     -- The charge that fulfilled it, and when that was recorded.
     fulfilled_at            timestamptz,
-    -- Whether a submission of the charge named it: an order that was only matched yields to one that is
-    -- named.
+    -- Whether a submission named it; an order that was only matched yields to one that is named.
     is_named                boolean     NOT NULL DEFAULT false,
     environment             text        CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
     transaction_id          text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
-    -- The account that opened it, where that was merged into this one since.
+    -- The account that opened it, if that was merged into this one.
     opened_by_key           uuid,
     PRIMARY KEY (account_key, order_id),
     CONSTRAINT purchase_order_fulfilled_by_a_charge CHECK (
@@ -174,10 +167,10 @@ CREATE TABLE purchase_order (
 );
 COMMENT ON TABLE purchase_order IS
     'Orders: fulfilled at most once, by a charge decided to the same account. [by account_key]';
--- Recording looks for the open orders of a charge's owner for its product.
+-- For recording a charge: the owner's open orders for its product.
 CREATE INDEX purchase_order_by_product
     ON purchase_order (account_key, product_id, created_at);
--- Orders of a time, for reports.
+-- For reports.
 CREATE INDEX purchase_order_by_time ON purchase_order (created_at);
 
 CREATE TABLE purchase_order_account (
@@ -186,12 +179,11 @@ CREATE TABLE purchase_order_account (
 );
 COMMENT ON TABLE purchase_order_account IS 'Look-up: whose order it is. [by order_id]';
 
--- Whether a customer lets the app tell Apple what became of a purchase whose money is asked for: as the
--- app's server said last. It goes when the account is erased.
+-- The customer's consent to report consumption to Apple, as the app server sent it last. Deleted
+-- when the account is erased.
 CREATE TABLE consumption_consent (
     account_key  uuid        NOT NULL PRIMARY KEY,
     is_given     boolean     NOT NULL,
-    -- Since when it is so.
     decided_at   timestamptz NOT NULL
 );
 COMMENT ON TABLE consumption_consent IS
@@ -201,13 +193,13 @@ COMMENT ON TABLE consumption_consent IS
 -- Intake: the audit trail of what arrived, durable before Apple is asked.
 -- ------------------------------------------------------------------------------------------------
 
--- One submission of a receipt or of signed transactions. The id is a UUID of version 7, so that its
--- order is that of time and the table can be partitioned by ranges of it.
+-- A submission of a receipt or of signed transactions. The id is a UUID of version 7, so that it
+-- sorts by time and the table can be partitioned by ranges of it.
 CREATE TABLE submission (
     submission_id  uuid        NOT NULL PRIMARY KEY,
     account_key    uuid        NOT NULL,
     received_at    timestamptz NOT NULL,
-    -- What the app server asked for beside what it sent.
+    -- The app server's parameters.
     transaction_id text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
     order_id       uuid,
     restore        boolean     NOT NULL,
@@ -215,17 +207,17 @@ CREATE TABLE submission (
     status         text        NOT NULL CHECK (status IN ('pending', 'verified', 'rejected')),
     environment    text        CHECK (environment IN ('production', 'sandbox')),
     decided_at     timestamptz,
-    -- When it will be taken up again. Null while pending: it was given up (see job).
+    -- The next attempt; null while pending: given up (see job).
     retry_at       timestamptz,
-    -- How often it was verified, or tried to be.
+    -- The number of attempts to verify it.
     attempts       integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
-    -- Why it was rejected, or why it is still pending: a stable code and Apple's status.
+    -- Why it was rejected, or is still pending: a stable code and Apple's status.
     problem        text        CHECK (length(problem) BETWEEN 1 AND 64),
     problem_detail text        CHECK (length(problem_detail) BETWEEN 1 AND 1000),
     apple_status   integer,
-    -- What the answer to the app server said: the selected transactions and the warnings.
+    -- The answer to the app server: the selected transactions and the warnings.
     outcome        text        CHECK (length(outcome) <= 16777216),
-    -- When its account was erased, and with it what was submitted and what Apple answered.
+    -- When its account was erased, with what was submitted and Apple's answers.
     erased_at      timestamptz,
     CONSTRAINT submission_decided_has_date CHECK ((status = 'pending') = (decided_at IS NULL)),
     CONSTRAINT submission_rejected_has_problem CHECK (status <> 'rejected' OR problem IS NOT NULL),
@@ -234,12 +226,12 @@ CREATE TABLE submission (
 );
 COMMENT ON TABLE submission IS
     'What was submitted, by whom, when, and what came of it. [by submission_id]';
--- What an account submitted: administrators alone ask for it, so that it may fan out.
+-- For administrators, so that it may fan out.
 CREATE INDEX submission_by_account ON submission (account_key, submission_id);
 CREATE INDEX submission_rejected
     ON submission (((decided_at AT TIME ZONE 'UTC')::date)) WHERE status = 'rejected';
 
--- What was submitted, as it was sent: a receipt or signed data, never both. Never logged.
+-- The submitted receipt or signed data, unchanged. Never logged.
 CREATE TABLE submission_payload (
     submission_id       uuid NOT NULL PRIMARY KEY REFERENCES submission,
     -- The receipt (base64).
@@ -249,13 +241,13 @@ CREATE TABLE submission_payload (
         cardinality(signed_transactions) BETWEEN 1 AND 1000
         AND array_position(signed_transactions, NULL) IS NULL
         AND length(array_to_string(signed_transactions, '')) BETWEEN 1 AND 16777216),
-    -- The renewal infos that were sent beside them; empty if there were none.
+    -- The signed renewal infos, if any.
     signed_renewal_info text[] CHECK (
         cardinality(signed_renewal_info) BETWEEN 0 AND 1000
         AND array_position(signed_renewal_info, NULL) IS NULL
         AND length(array_to_string(signed_renewal_info, '')) <= 16777216),
-    -- When it was aged out, and what it was: the SHA-256 and the length in bytes of the receipt, or of
-    -- the transactions and then the renewal infos with line feeds between them. Null: it is there.
+    -- When it was pruned, with the SHA-256 and the length in bytes of the receipt, or of the
+    -- transactions and the renewal infos joined by line feeds. Null: it is there.
     aged_out_at         timestamptz,
     sha256              bytea CHECK (length(sha256) = 32),
     bytes               bigint CHECK (bytes >= 0),
@@ -268,19 +260,19 @@ CREATE TABLE submission_payload (
 COMMENT ON TABLE submission_payload IS
     'What was submitted, apart from the submission so that it can be aged out. [by submission_id]';
 
--- What Apple answered, byte by byte (TOAST compresses it).
+-- Apple's answers, byte by byte (compressed by TOAST).
 CREATE TABLE submission_exchange (
     submission_id uuid        NOT NULL REFERENCES submission,
     number        integer     NOT NULL CHECK (number > 0),
     endpoint      text        NOT NULL CHECK (length(endpoint) BETWEEN 1 AND 255),
     asked_at      timestamptz NOT NULL,
     duration_ms   bigint      NOT NULL CHECK (duration_ms >= 0),
-    -- Null: no answer came.
+    -- Null: no answer.
     http_status   integer,
     answer        bytea,
-    -- Why there is no answer, or why it could not be used.
+    -- Why there is no usable answer.
     fault         text        CHECK (length(fault) BETWEEN 1 AND 1000),
-    -- When the answer was aged out, and what it was: its SHA-256 and length in bytes. Null: it was not.
+    -- When the answer was pruned, with its SHA-256 and length in bytes.
     aged_out_at   timestamptz,
     sha256        bytea       CHECK (length(sha256) = 32),
     bytes         bigint      CHECK (bytes >= 0),
@@ -295,11 +287,11 @@ CREATE INDEX submission_exchange_failed
     ON submission_exchange (((asked_at AT TIME ZONE 'UTC')::date))
     WHERE fault IS NOT NULL OR http_status <> 200;
 
--- Erases what an erased account submitted and what Apple answered about it. The programs may delete
--- nothing of what arrived (see the privileges below), and need not be able to: this runs with the
--- owner's rights, and looks for itself that the account is erased. What is still pending is decided by
--- it: nobody can be asked about it any more. What was recorded of it stays in the ledger, where the
--- account has a key and no name. So do notifications: Apple wrote them, about lines.
+-- Erases an erased account's submissions and Apple's answers about them. The programs lack the
+-- privilege to delete them (see below), so this runs with the owner's rights, and checks that the
+-- account is erased. Pending submissions are ended: nobody remains to be asked about them. The
+-- ledger keeps what was recorded, under a key without a name; so do notifications, which Apple
+-- wrote about original transactions.
 CREATE OR REPLACE FUNCTION erase_submissions(erased_key uuid, moment timestamptz)
 RETURNS TABLE (submissions bigint, payloads bigint, exchanges bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
@@ -329,10 +321,9 @@ $$;
 COMMENT ON FUNCTION erase_submissions IS
     'Erases what an erased account submitted, and says how much of it there was.';
 
--- Ages out what was submitted, and what Apple answered about it: the bodies go, and what they were
--- stays. Of those that are named in `kept` only the answers go. The programs may change nothing of what
--- arrived: this runs with the owner's rights, and looks for itself that each is old and decided, and
--- that nothing is still to be done with it.
+-- Prunes submissions and Apple's answers about them: bodies are deleted, hashes stay. Of those in
+-- `kept` only the answers are deleted. The programs may not change them, so this runs with the
+-- owner's rights, and checks that each is old and decided, and has no job.
 CREATE OR REPLACE FUNCTION age_out_submissions(
     ids uuid[], kept uuid[], before timestamptz, moment timestamptz)
 RETURNS TABLE (payloads bigint, exchanges bigint)
@@ -341,7 +332,7 @@ AS $$
 DECLARE
     id uuid;
     changed bigint;
-    -- Citus allows no STABLE function of a column in an UPDATE, so what is hashed is read before.
+    -- Citus allows no STABLE function of a column in an UPDATE, so the hashed text is read first.
     body bytea;
 BEGIN
     payloads := 0;
@@ -376,19 +367,18 @@ $$;
 COMMENT ON FUNCTION age_out_submissions IS
     'Ages out the bodies of submissions that are old and decided, and says how many.';
 
--- The inbox of Apple's notifications: durable before 200 is said, processed exactly once.
+-- The inbox of Apple's notifications: durable before the response of 200, processed exactly once.
 CREATE TABLE notification (
-    -- Apple's notificationUUID; of version 1, which has none, `v1:` and the SHA-256 of the body.
+    -- Apple's notificationUUID; for version 1, which has none, `v1:` and the SHA-256 of the body.
     notification_id text        NOT NULL PRIMARY KEY CHECK (length(notification_id) BETWEEN 1 AND 128),
     version         smallint    NOT NULL CHECK (version IN (1, 2)),
     received_at     timestamptz NOT NULL,
-    -- What Apple signed; of version 1 the JSON without its password. Null: it was aged out.
+    -- As signed by Apple; for version 1 the JSON without its password. Null: pruned.
     body            text        CHECK (length(body) BETWEEN 1 AND 16777216),
     processed_at    timestamptz,
     -- Why it is not processed yet, or what was wrong with it.
     problem         text        CHECK (length(problem) BETWEEN 1 AND 1000),
-    -- What the body says, for those who look for it: null where it says nothing. Of version 1
-    -- nobody has vouched for any of it.
+    -- Fields of the body, for searches; null if missing. Those of version 1 are unverified.
     notification_type text      CHECK (length(notification_type) BETWEEN 1 AND 255),
     subtype         text        CHECK (length(subtype) BETWEEN 1 AND 255),
     environment     text        CHECK (environment IN ('production', 'sandbox')),
@@ -396,16 +386,16 @@ CREATE TABLE notification (
     original_transaction_id text CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
     transaction_id  text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
     signed_at       timestamptz,
-    -- How often it was tried to process it.
+    -- The number of attempts to process it.
     attempts        integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
-    -- How it came: Apple delivered it, or it was missing and was found in Apple's history.
+    -- Delivered by Apple, or missing and found in Apple's history.
     arrival         text        NOT NULL DEFAULT 'delivered'
         CHECK (arrival IN ('delivered', 'history')),
-    -- What processing came to: entries were appended, everything in it was known, it tells of no
-    -- purchase, or Apple does not vouch for the receipt in it.
+    -- The result: entries were appended, everything was known, it contains no purchase, or Apple
+    -- rejected the receipt in it.
     outcome         text        CHECK (outcome IN
         ('recorded', 'known', 'nothing_to_record', 'rejected')),
-    -- When the body was aged out, and what it was: its SHA-256 and length in bytes.
+    -- When the body was pruned, with its SHA-256 and length in bytes.
     aged_out_at     timestamptz,
     sha256          bytea       CHECK (length(sha256) = 32),
     bytes           bigint      CHECK (bytes >= 0),
@@ -423,19 +413,18 @@ CREATE INDEX notification_from_history
 CREATE INDEX notification_rejected
     ON notification (((processed_at AT TIME ZONE 'UTC')::date)) WHERE outcome = 'rejected';
 
--- What Apple answered about the receipt in a notification of version 1.
+-- Apple's answers about the receipts in notifications of version 1.
 CREATE TABLE notification_exchange (
     notification_id text        NOT NULL REFERENCES notification,
     number          integer     NOT NULL CHECK (number > 0),
     endpoint        text        NOT NULL CHECK (length(endpoint) BETWEEN 1 AND 255),
     asked_at        timestamptz NOT NULL,
     duration_ms     bigint      NOT NULL CHECK (duration_ms >= 0),
-    -- Null: no answer came.
+    -- Null: no answer.
     http_status     integer,
     answer          bytea,
-    -- Why there is no answer, or why it could not be used.
+    -- Why there is no usable answer.
     fault           text        CHECK (length(fault) BETWEEN 1 AND 1000),
-    -- As in submission_exchange.
     aged_out_at     timestamptz,
     sha256          bytea       CHECK (length(sha256) = 32),
     bytes           bigint      CHECK (bytes >= 0),
@@ -447,7 +436,7 @@ CREATE TABLE notification_exchange (
 COMMENT ON TABLE notification_exchange IS
     'The exchanges with Apple about a notification, in order. [by notification_id]';
 
--- The same for notifications. Of those that are named in `kept` the body stays.
+-- The same for notifications. Of those in `kept` the body stays.
 CREATE OR REPLACE FUNCTION age_out_notifications(
     ids text[], kept text[], before timestamptz, moment timestamptz)
 RETURNS TABLE (bodies bigint, exchanges bigint)
@@ -456,7 +445,6 @@ AS $$
 DECLARE
     id text;
     changed bigint;
-    -- As in age_out_submissions.
     content bytea;
 BEGIN
     bodies := 0;
@@ -486,43 +474,43 @@ $$;
 COMMENT ON FUNCTION age_out_notifications IS
     'Ages out the bodies of notifications that are old and processed, and says how many.';
 
--- What arrived as a notification and was refused. Anybody may post anything: so nothing of what was
--- posted is kept, and the table grows by a few rows an hour, whatever is posted.
+-- Refused requests to the notification URL. Anyone can post anything, so nothing of it is kept, and
+-- the table grows by a few rows an hour at most.
 CREATE TABLE notification_refusal (
     -- The beginning of the hour.
     hour             timestamptz NOT NULL,
-    -- 0: its shape does not tell.
+    -- 0: unknown.
     version          smallint    NOT NULL CHECK (version IN (0, 1, 2)),
     reason           text        NOT NULL CHECK (length(reason) BETWEEN 1 AND 64),
     refusals         bigint      NOT NULL CHECK (refusals > 0),
-    -- The last one in the hour.
+    -- The last one of the hour.
     last_at          timestamptz NOT NULL,
     last_detail      text        NOT NULL CHECK (length(last_detail) BETWEEN 1 AND 1000),
     last_body_bytes  bigint      NOT NULL CHECK (last_body_bytes >= 0),
-    -- Null: it was longer than what is read.
+    -- Null: longer than the limit.
     last_body_sha256 bytea       CHECK (length(last_body_sha256) = 32),
     PRIMARY KEY (hour, version, reason)
 );
 COMMENT ON TABLE notification_refusal IS
     'Refused notifications, counted by hour and reason; never their content. [local]';
 
--- A reading of Apple's notification history, compared with the inbox: how many were missing. They
--- stand in `notification` with arrival 'history'.
+-- Comparisons of Apple's notification history with the inbox. Missing notifications are stored in
+-- `notification` with arrival 'history'.
 CREATE TABLE notification_comparison (
     comparison_id   bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     bundle_id       text        NOT NULL CHECK (length(bundle_id) BETWEEN 1 AND 255),
     environment     text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
-    -- What Apple sent from here (inclusive) to there (exclusive).
+    -- From (inclusive) to (exclusive), by Apple's dates.
     window_start    timestamptz NOT NULL,
     window_end      timestamptz NOT NULL,
     compared_at     timestamptz NOT NULL,
-    -- How many Apple lists, and how many of those had not arrived.
+    -- The number that Apple lists, and of those that had not arrived.
     listed          bigint      NOT NULL CHECK (listed >= 0),
     missing         bigint      NOT NULL CHECK (missing BETWEEN 0 AND listed),
-    -- How many of them could not be believed: bad signatures.
+    -- The number with bad signatures.
     refused         bigint      NOT NULL DEFAULT 0 CHECK (refused >= 0),
-    -- The date of the first one missing, and the time from the date to the arrival of the one that
-    -- was missing longest.
+    -- The date of the first missing one, and the longest time from a missing one's date to its
+    -- arrival.
     first_missing_at timestamptz,
     longest_delay_ms bigint     CHECK (longest_delay_ms >= 0),
     CONSTRAINT notification_comparison_window CHECK (window_start < window_end),
@@ -533,15 +521,15 @@ CREATE TABLE notification_comparison (
 COMMENT ON TABLE notification_comparison IS
     'What Apple''s notification history had that had not arrived. [local]';
 
--- When a kind of program was last alive: after a downtime Apple's history is read at once.
+-- The last sign of life of each kind of program: after a downtime Apple's history is read at once.
 CREATE TABLE program_heartbeat (
     program  text        NOT NULL PRIMARY KEY CHECK (program IN ('serve', 'work')),
     alive_at timestamptz NOT NULL
 );
 COMMENT ON TABLE program_heartbeat IS 'When programs were last alive. [local]';
 
--- Sessions of the administrators' pages that are open. A cookie counts only while its session is
--- listed here, so logging out ends every copy of it.
+-- Open sessions of the administrators' pages. A cookie counts only while its session is listed, so
+-- logging out ends every copy of it.
 CREATE TABLE admin_session (
     session_id    bytea       NOT NULL PRIMARY KEY CHECK (length(session_id) = 16),
     administrator text        NOT NULL CHECK (length(administrator) BETWEEN 1 AND 255),
@@ -549,13 +537,13 @@ CREATE TABLE admin_session (
 );
 COMMENT ON TABLE admin_session IS 'Open sessions of the administrators'' pages. [local]';
 
--- What Apple can be asked about a line with: the app it belongs to, and a receipt that lists it.
+-- Ways to poll Apple about an original transaction: its app, and a receipt that lists it.
 CREATE TABLE line_source (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
     bundle_id               text        CHECK (length(bundle_id) BETWEEN 1 AND 255),
-    -- Where the last receipt that listed it is kept; whatever may have been aged out since.
+    -- The last receipt that listed it, even if pruned.
     receipt_submission_id   uuid,
     receipt_notification_id text        CHECK (length(receipt_notification_id) BETWEEN 1 AND 128),
     PRIMARY KEY (environment, original_transaction_id)
@@ -563,17 +551,16 @@ CREATE TABLE line_source (
 COMMENT ON TABLE line_source IS
     'What Apple can be asked about a line with. [by original_transaction_id]';
 
--- What an import named for asking Apple about a line, where it named anything but the line. It goes
--- when the account is erased.
+-- Further ways to poll Apple, named by an import. Deleted when the account is erased.
 CREATE TABLE imported_source (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
-    -- Of whose customer it tells.
+    -- The customer.
     account_key             uuid        NOT NULL,
-    -- A transaction of the line, to ask Apple with.
+    -- A transaction to ask Apple with.
     transaction_id          text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
-    -- A receipt that lists the line (base64). Never logged.
+    -- A receipt that lists it (base64). Never logged.
     receipt_data            text        CHECK (length(receipt_data) BETWEEN 1 AND 16777216),
     PRIMARY KEY (environment, original_transaction_id),
     CONSTRAINT imported_source_is_something
@@ -581,11 +568,10 @@ CREATE TABLE imported_source (
 );
 COMMENT ON TABLE imported_source IS
     'What imports named for asking Apple about lines. [by original_transaction_id]';
--- Who is erased is looked for here, over all lines.
+-- For erasures.
 CREATE INDEX imported_source_by_account ON imported_source (account_key);
 
--- What may still be asked of one of Apple's endpoints, for all programs together: a bucket of
--- tokens that fills at Apple's rate.
+-- Apple's rate limits, shared by all programs: token buckets by endpoint.
 CREATE TABLE apple_budget (
     -- The app, the environment and the endpoint.
     name         text             NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 400),
@@ -594,16 +580,16 @@ CREATE TABLE apple_budget (
 );
 COMMENT ON TABLE apple_budget IS 'What may still be asked of Apple, for all programs. [local]';
 
--- How far Apple's histories were read: from here on only what has changed is asked for. To lose a row
--- costs a longer answer and nothing else.
+-- The position up to which Apple's histories were read; later reads ask only for changes. A lost
+-- row costs only a longer answer.
 CREATE TABLE history_revision (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
-    -- The one that was asked with; the history is that of its customer in the app.
+    -- The one that the request named; the history is that of its customer in the app.
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
-    -- That of all transactions, or that of refunds alone.
+    -- All transactions, or refunds alone.
     history                 text        NOT NULL CHECK (history IN ('transactions', 'refunds')),
-    -- Apple's, not to be read.
+    -- Opaque.
     revision                text        NOT NULL CHECK (length(revision) BETWEEN 1 AND 1024),
     polled_at               timestamptz NOT NULL,
     PRIMARY KEY (environment, original_transaction_id, history)
@@ -611,33 +597,32 @@ CREATE TABLE history_revision (
 COMMENT ON TABLE history_revision IS
     'How far Apple''s histories were read. [by original_transaction_id]';
 
--- What Apple was told without having to be asked by anybody but a job: one row for each time, whatever came
--- of it. It has accounts by their keys alone, so that erasing a person changes nothing here.
+-- Requests that jobs sent to Apple or skipped. Accounts are stored by key, so that an erasure
+-- changes nothing here.
 CREATE TABLE apple_telling (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
     telling_id              bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
-    -- To whom the line belongs, by an appAccountToken; or what became of a purchase whose money a
-    -- customer asks for.
+    -- An appAccountToken set on an original transaction, or an answer about consumption in a refund
+    -- request.
     kind                    text        NOT NULL CHECK (kind IN ('ownership', 'consumption')),
     told_at                 timestamptz NOT NULL,
-    -- The app; null: not known.
+    -- Null: unknown.
     bundle_id               text        CHECK (length(bundle_id) BETWEEN 1 AND 255),
-    -- Of consumption, what Apple asked about, and by which notification.
+    -- For consumption: the transaction and the notification that asked.
     transaction_id          text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
     notification_id         text        CHECK (length(notification_id) BETWEEN 1 AND 128),
-    -- Whose token it is, or whose purchase; null: nobody's.
+    -- The account of the token or the purchase.
     account_key             uuid,
-    -- Apple took it, Apple refused it, or nothing was sent.
     outcome                 text        NOT NULL
         CHECK (outcome IN ('accepted', 'refused', 'skipped')),
     -- Why nothing was sent.
     reason                  text        CHECK (length(reason) BETWEEN 1 AND 64),
-    -- What Apple said where it refused; the code is missing where Apple sent none.
+    -- Apple's error; the code is missing where Apple sent none.
     http_status             integer,
     error_code              bigint,
-    -- Of consumption that was sent, what was said of delivery, in Apple's words.
+    -- For consumption: the reported delivery status, in Apple's terms.
     delivery_status         text        CHECK (length(delivery_status) BETWEEN 1 AND 64),
     PRIMARY KEY (environment, original_transaction_id, telling_id),
     CONSTRAINT apple_telling_of_a_kind CHECK (
@@ -652,7 +637,7 @@ CREATE TABLE apple_telling (
 );
 COMMENT ON TABLE apple_telling IS
     'What Apple was told, and what was not sent. Only ever appended. [by original_transaction_id]';
--- What was told of an account's purchases: administrators alone ask for it, so that it may fan out.
+-- For administrators, so that it may fan out.
 CREATE INDEX apple_telling_by_account
     ON apple_telling (account_key, telling_id) WHERE account_key IS NOT NULL;
 CREATE INDEX apple_telling_by_day
@@ -662,35 +647,29 @@ CREATE INDEX apple_telling_by_day
 -- The ledger: what was learned and what was decided.
 -- ------------------------------------------------------------------------------------------------
 
--- A line: everything that shares one (environment, original_transaction_id). Its row is locked by
--- whoever records anything on the line, and is the line's current state. The columns up to
--- head_hash say where its chain ends; the others are a projection.
+-- Everything that shares one (environment, original_transaction_id). Recordings lock its row. The
+-- columns up to head_recorded_at are the end of the hash chain; the others are the current state, a
+-- projection.
 CREATE TABLE original_transaction (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
-    -- The number and hash of the line's last entry; 0 and null before the first.
+    -- The number and hash of the last entry; 0 and null before the first.
     head_number             integer     NOT NULL DEFAULT 0 CHECK (head_number >= 0),
     head_hash               bytea       CHECK (length(head_hash) = 32),
-    -- When the last entry was recorded; what is recorded later has a later date.
+    -- Later entries have later dates.
     head_recorded_at        timestamptz,
-    -- Apple's answer of this date listed every transaction up to this entry, each as recorded: their
+    -- Apple's answer of this date listed every transaction up to this entry as recorded, so their
     -- rows need not repeat the date.
     confirmed_as_of         timestamptz,
     confirmed_number        integer     NOT NULL DEFAULT 0,
     -- The latest charge that was recorded, and its owner.
     latest_charged_at       timestamptz,
-    latest_product_id       text,
     latest_owner_key        uuid,
-    -- The latest end of a paid period on the line.
+    -- The latest end of a paid period.
     paid_through            timestamptz,
-    -- Apple's last word on the future of the line.
-    auto_renews             boolean,
+    -- The product of the next renewal, by Apple's latest statement since the latest charge.
     auto_renew_product_id   text,
-    renewal_phase           text        CHECK (renewal_phase IN
-        ('undisturbed', 'grace_period', 'billing_retry', 'expired')),
-    grace_ends_at           timestamptz,
-    status_as_of            timestamptz,
     PRIMARY KEY (environment, original_transaction_id),
     CONSTRAINT original_transaction_head CHECK (
         (head_number = 0) = (head_hash IS NULL)
@@ -698,9 +677,8 @@ CREATE TABLE original_transaction (
 );
 COMMENT ON TABLE original_transaction IS
     'Lines: the head of the chain and the current state. [by original_transaction_id]';
--- The append-only truth. `body` is JSON in a fixed form (its format version beside it); `hash` is
--- SHA-256 over the previous hash and every column above it, so that nothing in the chain can be
--- changed without changing everything after it.
+-- The append-only ledger. `body` is JSON of a format version; `hash` is SHA-256 over the previous
+-- hash and every column above it, so that no entry can change without all later ones.
 CREATE TABLE ledger_entry (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL,
@@ -709,17 +687,17 @@ CREATE TABLE ledger_entry (
     kind                    text        NOT NULL CHECK (kind IN (
         'transaction', 'renewal_status', 'link', 'confirmation', 'claim', 'placement',
         'decided', 'claimed', 'corrected', 'placed')),
-    -- The date at which the evidence was true; null for acts and decisions.
+    -- The date at which the evidence was true; null for actions and decisions.
     evidence_date           timestamptz,
-    -- Where it comes from, and which one.
+    -- The kind and id of the source.
     source                  text        NOT NULL CHECK (source IN (
         'receipt', 'signed_transaction', 'notification', 'poll', 'administrator', 'import')),
     source_id               text        CHECK (length(source_id) BETWEEN 1 AND 128),
     format                  smallint    NOT NULL CHECK (format > 0),
     body                    text        NOT NULL CHECK (length(body) BETWEEN 2 AND 100000),
     hash                    bytea       NOT NULL CHECK (length(hash) = 32),
-    -- By the database's clock, and no part of the hash: it tells which checkpoints the entry is
-    -- under, and the clock of a program may be slow.
+    -- By the database's clock, because a program's may be slow. Not hashed; determines the
+    -- checkpoints that cover the entry.
     stored_at               timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (environment, original_transaction_id, number),
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
@@ -727,14 +705,14 @@ CREATE TABLE ledger_entry (
 COMMENT ON TABLE ledger_entry IS
     'Entries: only ever appended, chained by hash. [by original_transaction_id]';
 
--- A mark over all chains, made when an audit found them whole: it makes a tail that was cut off
--- visible, with which the head in original_transaction may have been changed too.
+-- A mark over all chains, made by a clean audit: it reveals a removed tail even if the head in
+-- original_transaction was changed, too.
 CREATE TABLE ledger_checkpoint (
     checkpoint_id bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- Entries stored before this moment, by the database's clock, are under the mark.
+    -- The mark covers entries stored before this moment, by the database's clock.
     stored_before timestamptz NOT NULL,
     entries       bigint      NOT NULL CHECK (entries >= 0),
-    -- The exclusive or of the hashes of those entries.
+    -- The exclusive or of their hashes.
     digest        bytea       NOT NULL CHECK (length(digest) = 32)
 );
 COMMENT ON TABLE ledger_checkpoint IS 'Marks over all chains. Only ever appended. [local]';
@@ -743,7 +721,7 @@ COMMENT ON TABLE ledger_checkpoint IS 'Marks over all chains. Only ever appended
 -- Projections of the ledger by line: what recording the next thing needs to know.
 -- ------------------------------------------------------------------------------------------------
 
--- A transaction as all of Apple's answers together describe it, and the decision on its charge.
+-- A transaction, merged from all of Apple's answers, and the decision on its charge.
 CREATE TABLE store_transaction (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
@@ -755,12 +733,12 @@ CREATE TABLE store_transaction (
     kind                    text        NOT NULL CHECK (kind IN ('renewal', 'purchase', 'unknown')),
     purchased_at            timestamptz NOT NULL,
     original_purchased_at   timestamptz,
-    -- The charge's date: the purchase's, or of old restores the original purchase's.
+    -- The purchase date, or for old restores the original purchase date.
     charged_at              timestamptz NOT NULL,
-    -- What Apple may change stands beside the date of the answer that it is from.
+    -- Values that Apple may change, with the date of the answer.
     expires_at              timestamptz,
     expires_as_of           timestamptz,
-    -- Null: not revoked, or the revocation below was lifted.
+    -- Null: not revoked, or lifted.
     revoked_at              timestamptz,
     -- The revocation in the latest signed answer that contains one, with that answer's date.
     revocation_at           timestamptz,
@@ -776,16 +754,15 @@ CREATE TABLE store_transaction (
     -- The latest revocation date in any answer, with the date of the first answer that contains it.
     known_revocation_at     timestamptz,
     revocation_known_at     timestamptz,
-    -- The latest answers that contain none: signed, and unsigned.
+    -- The latest signed and unsigned answers without a revocation.
     not_revoked_as_of       timestamptz,
     not_mentioned_as_of     timestamptz,
     upgraded_as_of          timestamptz,
     app_account_token       uuid,
     app_account_token_as_of timestamptz,
-    -- The account that the token was issued to.
     token_account_key       uuid,
     web_order_line_item_id  text        CHECK (length(web_order_line_item_id) BETWEEN 1 AND 128),
-    -- Where Apple names it.
+    -- Null: not reported.
     product_type            text        CHECK (product_type IN
         ('auto_renewable', 'non_renewing', 'non_consumable', 'consumable')),
     subscription_group      text        CHECK (length(subscription_group) BETWEEN 1 AND 255),
@@ -802,11 +779,12 @@ CREATE TABLE store_transaction (
     charge_transaction_id   text        NOT NULL,
     charge_product_id       text        NOT NULL,
 
-    -- The decision on the charge; null on aliases.
+    -- The decision on the charge; null for aliases.
     owner_account_key       uuid,
     rule                    text        CHECK (rule IN ('administrator', 'actively_auto_renewing',
         'submitter', 'app_account_token', 'unclaimed')),
-    -- What the rule's first row found, and by which earlier charge and word of Apple's.
+    -- The evidence of the rule's first row: the reason, the earlier charge and the date of Apple's
+    -- status.
     ground                  text        CHECK (length(ground) BETWEEN 1 AND 64),
     renewing_account_key    uuid,
     previous_original_transaction_id text,
@@ -819,9 +797,9 @@ CREATE TABLE store_transaction (
     decided_at              timestamptz,
     corrected_at            timestamptz,
 
-    -- The order that it fulfilled, and when the owner's app acknowledged delivery. No projection:
-    -- orders and deliveries are facts of their own, and stay when the transaction turns out to be
-    -- an alias or its charge loses its owner.
+    -- The order that it fulfilled, and when the owner's app acknowledged delivery. Facts of their
+    -- own, no projection: they stay when the transaction turns out to be an alias or its charge
+    -- loses its owner.
     order_id                uuid,
     delivered_at            timestamptz,
 
@@ -849,41 +827,39 @@ CREATE TABLE store_transaction (
 );
 COMMENT ON TABLE store_transaction IS
     'Projection: transactions and the decisions on their charges. [by original_transaction_id]';
--- What was decided and corrected in a time, for reports; never the hot path's own look-up.
+-- Decisions and corrections by date, for reports; not on the hot path.
 CREATE INDEX store_transaction_by_decision
     ON store_transaction (environment, decided_at) WHERE rule IS NOT NULL;
 CREATE INDEX store_transaction_corrected
     ON store_transaction (environment, corrected_at) WHERE corrected_at IS NOT NULL;
--- When charges that nobody owns were first seen, and until when they last.
+-- When unclaimed charges were first seen, and when they end.
 CREATE INDEX store_transaction_unclaimed
     ON store_transaction (environment, original_transaction_id, transaction_id, product_id)
     INCLUDE (recorded_at, expires_at) WHERE rule IS NOT NULL AND owner_account_key IS NULL;
--- The same by date, those apart that were over when they were first seen: a page of either is read
--- without the other.
+-- The same by date, separated by whether they had ended when first seen.
 CREATE INDEX store_transaction_unclaimed_by_date
     ON store_transaction (environment, coalesce(expires_at <= recorded_at, false), charged_at)
     WHERE rule IS NOT NULL AND owner_account_key IS NULL;
--- What was delivered after a moment: at that moment it was not.
+-- For reports as of a moment before the delivery.
 CREATE INDEX store_transaction_delivered
     ON store_transaction (environment, delivered_at) WHERE delivered_at IS NOT NULL;
--- What Apple told of being taken back under another transaction than the one that names the charge: few.
+-- Revocations that Apple reported for an alias: few.
 CREATE INDEX store_transaction_revoked_alias
     ON store_transaction (environment, charge_original_transaction_id, charge_transaction_id,
         charge_product_id)
     WHERE rule IS NULL AND revoked_at IS NOT NULL;
--- What orders are compared with.
+-- Charges with orders, for reports.
 CREATE INDEX store_transaction_ordered
     ON store_transaction (environment, original_transaction_id, transaction_id, product_id)
     INCLUDE (charged_at, period_type, price_milliunits, currency) WHERE order_id IS NOT NULL;
--- Charges of accounts that orders are compared with, or that are to be delivered: of renewals that
--- Apple names as such there is nothing here.
+-- Charges that reports compare with orders and deliveries; no renewals.
 CREATE INDEX store_transaction_for_orders
     ON store_transaction (environment, charged_at)
     WHERE owner_account_key IS NOT NULL AND ownership_type = 'purchased'
         AND (kind <> 'renewal' OR order_id IS NOT NULL
             OR coalesce(product_type, 'consumable') = 'consumable');
 
--- Everything that Apple said of the line's future, by date.
+-- Apple's statements about the next renewal.
 CREATE TABLE renewal_status (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
@@ -907,7 +883,7 @@ CREATE TABLE renewal_status (
 COMMENT ON TABLE renewal_status IS
     'Projection: what Apple said of renewal, by date. [by original_transaction_id]';
 
--- Who claimed what, in order.
+-- Claims, in order.
 CREATE TABLE claim (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
@@ -924,17 +900,17 @@ CREATE TABLE claim (
 COMMENT ON TABLE claim IS
     'Projection: which submission claimed which transaction. [by original_transaction_id]';
 
--- What administrators decided, in order.
+-- Administrators' overrides, in order.
 CREATE TABLE placement (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
     number                  integer     NOT NULL,
     recorded_at             timestamptz NOT NULL,
-    -- Null, like the product: the whole line was placed, by `tenure import`.
+    -- Null, like the product: an override of the whole original transaction, by `tenure import`.
     transaction_id          text,
     product_id              text,
     account_key             uuid,
-    -- Of a whole line: what was bought until then is placed, and nothing later.
+    -- For a whole original transaction: it applies to purchases until then.
     effective_from          timestamptz NOT NULL,
     PRIMARY KEY (environment, original_transaction_id, number),
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction,
@@ -945,7 +921,7 @@ CREATE TABLE placement (
 COMMENT ON TABLE placement IS
     'Projection: charges placed by administrators. [by original_transaction_id]';
 
--- Which lines are one, as Apple says; each pair stands here both ways, under either line.
+-- Original transactions that Apple links; each pair is stored both ways.
 CREATE TABLE line_link (
     environment             text    NOT NULL,
     original_transaction_id text    NOT NULL,
@@ -955,35 +931,13 @@ CREATE TABLE line_link (
 );
 COMMENT ON TABLE line_link IS 'Projection: lines that Apple links. [by original_transaction_id]';
 
--- To whom the line was bound, and from which charge on; derived from the charges.
-CREATE TABLE account_binding (
-    environment             text        NOT NULL,
-    original_transaction_id text        NOT NULL,
-    number                  integer     NOT NULL CHECK (number > 0),
-    -- Null: the line's latest charge was unclaimed.
-    account_key             uuid,
-    bound_at                timestamptz NOT NULL,
-    -- The charge; of linked lines, under its own line's id.
-    charge_original_transaction_id text NOT NULL,
-    transaction_id          text        NOT NULL,
-    product_id              text        NOT NULL,
-    rule                    text        NOT NULL,
-    PRIMARY KEY (environment, original_transaction_id, number),
-    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
-);
-COMMENT ON TABLE account_binding IS
-    'Projection: the history of bindings of a line. [by original_transaction_id]';
--- What moved in a time: few lines ever do.
-CREATE INDEX account_binding_moved
-    ON account_binding (environment, bound_at) WHERE number > 1;
-
 -- ------------------------------------------------------------------------------------------------
 -- Look-ups: so that no question fans out over all lines.
 -- ------------------------------------------------------------------------------------------------
 
--- A transaction id or line item belongs to the line on which it was recorded first; a line on which
--- it occurs later is linked with that one. The key is the name alone, so that of two lines that
--- record one name at the same moment the second waits for the first, and finds it.
+-- The original transaction on which a transaction id or line item was recorded first; others with
+-- it are linked. The key is the name alone, so that of two recordings of one name the second waits
+-- for the first, and finds it.
 CREATE TABLE transaction_line (
     transaction_id          text NOT NULL,
     environment             text NOT NULL,
@@ -1015,25 +969,24 @@ COMMENT ON TABLE account_line IS
 -- What accounts hold: the read model.
 -- ------------------------------------------------------------------------------------------------
 
--- A charge that an account owns and that can still matter, with all that is needed to compute its
--- state at any later moment. No state is stored: an entitlement ends on time by itself.
+-- A charge that an account owns and that can still matter, with everything needed to compute its
+-- state at any later moment. No state is stored: entitlements end on time without any job.
 CREATE TABLE holding (
     account_id              text        NOT NULL,
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
     transaction_id          text        NOT NULL,
     product_id              text        NOT NULL,
-    -- The smallest original transaction id of the lines that Apple links, which are held as one; null
-    -- where this row's own is the smallest or the only one.
+    -- The smallest original transaction id of those that Apple links; null if it is this row's own.
     family_id               text,
     product_type            text,
     period_type             text        NOT NULL,
     starts_at               timestamptz NOT NULL,
-    -- Null: never, or as the catalogue says.
+    -- Null: never, or by the catalogue.
     ends_at                 timestamptz,
     revoked_at              timestamptz,
     superseded_at           timestamptz,
-    -- Set on the line's latest charge alone.
+    -- Set on the latest charge alone.
     auto_renews             boolean,
     phase                   text,
     grace_ends_at           timestamptz,
@@ -1042,8 +995,8 @@ CREATE TABLE holding (
 );
 COMMENT ON TABLE holding IS 'Projection: what accounts hold. [by account_id]';
 
--- An entitlement that was given and not bought, by an administrator or provisionally while Apple
--- could not be asked. A provisional one goes with the decision on its submission.
+-- An entitlement given by an administrator, or provisionally while Apple could not be asked.
+-- Provisional ones end with the decision on their submission.
 CREATE TABLE account_grant (
     account_id  text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
     grant_id    uuid        NOT NULL,
@@ -1052,13 +1005,12 @@ CREATE TABLE account_grant (
     starts_at   timestamptz NOT NULL,
     ends_at     timestamptz,
     reason      text        NOT NULL CHECK (length(reason) BETWEEN 1 AND 1000),
-    -- Of a provisional one: the submission that waits for Apple, and the line of the purchase.
+    -- For a provisional one: the pending submission, and the original transaction of the purchase.
     submission_id           uuid,
     environment             text CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
-    -- From when on it was known.
     recorded_at timestamptz NOT NULL DEFAULT now(),
-    -- When an administrator took it back: it ends then. The row stays, for its past does.
+    -- Ends it at that moment; the row stays, for reports.
     revoked_at  timestamptz,
     PRIMARY KEY (account_id, grant_id),
     CONSTRAINT account_grant_provisional_ends
@@ -1074,8 +1026,8 @@ CREATE TABLE account_grant (
 COMMENT ON TABLE account_grant IS 'Entitlements given without a charge. [by account_id]';
 CREATE UNIQUE INDEX account_grant_of_submission
     ON account_grant (account_id, submission_id, entitlement);
--- While Apple is down, one purchase gives provisional access to one account: this look-up goes over
--- all accounts, of which few have such grants.
+-- While Apple is down, one purchase gives provisional access to one account. This looks through all
+-- accounts, of which few have such grants.
 CREATE INDEX account_grant_of_line
     ON account_grant (original_transaction_id) WHERE source = 'provisional';
 
@@ -1086,20 +1038,20 @@ CREATE TABLE account_grant_account (
 COMMENT ON TABLE account_grant_account IS
     'Look-up: whom an administrator gave a grant. [by grant_id]';
 
--- What an account was told that it has, by the events of the feed: the next event says what differs.
--- Whoever writes it has locked the account's row.
+-- The entitlements that events have published: the next event describes the difference. Written
+-- under the lock of the account's row.
 CREATE TABLE told_entitlement (
     account_id              text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
     entitlement             text        NOT NULL CHECK (length(entitlement) BETWEEN 1 AND 255),
-    -- The end of access that was told; null: never.
+    -- Null: never.
     access_ends_at          timestamptz,
     PRIMARY KEY (account_id, entitlement)
 );
 COMMENT ON TABLE told_entitlement IS
     'What the feed has told of the entitlements of accounts. [by account_id]';
 
--- Whose sandbox purchases grant anything: the programs write here what they were started with
--- (TENURE_SANDBOX_ACCESS), for the view below.
+-- The accounts to which sandbox purchases grant anything: the programs copy their setting
+-- TENURE_SANDBOX_ACCESS here for the view below.
 CREATE TABLE sandbox_access (
     is_only_row boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (is_only_row),
     everybody   boolean NOT NULL,
@@ -1108,13 +1060,12 @@ CREATE TABLE sandbox_access (
 COMMENT ON TABLE sandbox_access IS 'Whose sandbox purchases grant anything. [reference]';
 INSERT INTO sandbox_access (everybody, account_ids) VALUES (true, '{}') ON CONFLICT DO NOTHING;
 
--- What every account may use now, for those who query by SQL: the same as
--- GET /v1/accounts/{account_id}/entitlements says, row for row (a test compares them). The programs
--- compute it in code, from the same table; ask it for some accounts, not for all.
+-- Every account's current entitlements, for SQL: row for row the same as GET
+-- /v1/accounts/{account_id}/entitlements (a test compares them). The programs compute them in code
+-- from the same tables. Query it for some accounts, not for all.
 CREATE OR REPLACE VIEW current_entitlement AS
 WITH version AS (
-    -- The versions of each product, each with the time that it describes; the first one also
-    -- describes all time before it.
+    -- The versions of each product with their times; the first one also applies to all time before.
     SELECT product_id, valid_from, type, period,
         CASE WHEN lag(valid_from) OVER versions IS NULL THEN '-infinity' ELSE valid_from END AS since,
         coalesce(lead(valid_from) OVER versions, 'infinity') AS until
@@ -1157,8 +1108,8 @@ part AS NOT MATERIALIZED (
     ) AS held
 ),
 deciding AS (
-    -- Of each account's holdings on a line the one that is shown: the unrevoked one that lasts
-    -- longest, if it is not over; else a revoked one that would cover now; else whichever was last.
+    -- The shown holding of each account and original transaction: the unrevoked one with the latest
+    -- end, if it has not ended; else a revoked one that would cover now; else the last one.
     SELECT DISTINCT ON (account_id, environment, family) *,
         CASE class WHEN 0 THEN own_state WHEN 1 THEN 'revoked' ELSE 'expired' END AS state
     FROM (
@@ -1186,8 +1137,8 @@ deciding AS (
     ORDER BY account_id, environment, family, class, rank
 ),
 chain AS (
-    -- Each entitlement of it, with whatever else on the line grants the same and may prolong it:
-    -- what begins no later than everything before it ends, give or take Duration.gapTolerance.
+    -- Each of its entitlements, with the holdings that grant the same and prolong it: they begin no
+    -- later than everything before ends, give or take Duration.gapTolerance.
     SELECT d.*, granted.entitlement, f.ends AS last_ends, f.phase AS last_phase,
         f.grace_ends_at AS last_grace_ends_at, f.is_first,
         f.starts_at AS last_starts_at, f.position,
@@ -1220,7 +1171,7 @@ chain AS (
         ORDER BY f.position)
 ),
 bought AS (
-    -- The last of the unbroken ones tells the end.
+    -- The last of the unbroken ones determines the end.
     SELECT DISTINCT ON (account_id, environment, family, entitlement) *,
         CASE WHEN is_first THEN access_ends ELSE last_ends END AS last_access_ends
     FROM (
@@ -1291,13 +1242,13 @@ COMMENT ON VIEW current_entitlement IS 'What accounts may use now.';
 -- The journal that reports count: what happened to subscriptions and to money, and when.
 -- ------------------------------------------------------------------------------------------------
 
--- One dated and signed happening. All movements of a family of lines follow from its line, its rule
--- and the catalogue; recording writes what differs. What no longer holds is closed and stays, so that
--- a report as it was known on some day never changes: nothing else of a row does, and none is deleted.
--- An end that is expected has a date in the future, and counts from that moment on.
+-- A dated, signed change. All movements are derived from an original transaction, the rule and the
+-- catalogue; recording writes the difference. A row that no longer holds is closed and stays, so
+-- that a report as known on some day never changes: nothing else of a row changes, and none is
+-- deleted. An expected end has a date in the future, and counts from that moment on.
 CREATE TABLE movement (
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
-    -- The family's name: the smallest original transaction id of the lines that Apple links.
+    -- The smallest original transaction id of those that Apple links.
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
     kind                    text        NOT NULL CHECK (kind IN (
@@ -1306,16 +1257,15 @@ CREATE TABLE movement (
         -- The stock of subscriptions by state: -1 for the state (or product) that ended, +1 for the
         -- one that began.
         'state',
-        -- Paid subscriptions. Their numbers added up are the paid ones, and their mrr_twelfths the
-        -- revenue of a month.
+        -- Paid subscriptions: the sum of their numbers is the stock, the sum of mrr_twelfths the
+        -- MRR.
         'started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced',
         'trial_started', 'trial_ended',
-        -- The customer switched renewal, at Apple's date.
+        -- The customer switched auto-renew, at Apple's date.
         'auto_renew_off', 'auto_renew_on',
         'grace_entered', 'retry_entered', 'billing_recovered', 'billing_lost')),
-    -- When it happened, or will.
     at                      timestamptz NOT NULL,
-    -- The charge that it is about: the transaction that names it, and that one's own line.
+    -- The transaction that names the charge, and its original transaction.
     transaction_id          text        NOT NULL CHECK (length(transaction_id) BETWEEN 1 AND 128),
     charge_original_transaction_id text NOT NULL
         CHECK (length(charge_original_transaction_id) BETWEEN 1 AND 128),
@@ -1323,11 +1273,11 @@ CREATE TABLE movement (
     product_type            text        CHECK (product_type IN
         ('auto_renewable', 'non_renewing', 'non_consumable', 'consumable')),
     subscription_group      text        CHECK (length(subscription_group) BETWEEN 1 AND 255),
-    -- Of 'state' the state, of an end its reason, of a refund Apple's reason ('': not known); of a price
-    -- in another currency or by another source 'from' and 'to'.
+    -- The state of 'state', the reason of an end, Apple's reason of a refund ('': unknown); 'from'
+    -- and 'to' for a price in another currency or from another source.
     cause                   text        NOT NULL DEFAULT '' CHECK (length(cause) <= 64),
-    -- What it goes back to: of a refund its charge, of a trial and of a paid subscription the start, of
-    -- trouble with billing the day when it began.
+    -- The date of the refunded charge, or the start of the trial, the paid subscription or the
+    -- billing issue.
     origin_at               timestamptz,
     number                  smallint    NOT NULL CHECK (number BETWEEN -1 AND 1),
     ownership_type          text        NOT NULL
@@ -1336,18 +1286,18 @@ CREATE TABLE movement (
         CHECK (period_type IN ('normal', 'trial', 'intro', 'offer')),
     offer_id                text        CHECK (length(offer_id) BETWEEN 1 AND 255),
     quantity                integer     NOT NULL CHECK (quantity > 0),
-    -- Null: no price is known.
+    -- Null: unknown price.
     currency                text        CHECK (currency ~ '^[A-Z]{3}$'),
-    -- Frozen at the charge, whatever the catalogue says later. Signed: a refund's is negative.
+    -- Fixed at the charge, whatever the catalogue says later. A refund's is negative.
     amount_milliunits       bigint      NOT NULL DEFAULT 0,
     price_source            text        CHECK (price_source IN ('app_store', 'catalogue')),
-    -- Twelfths of a milliunit of revenue per month, signed: of every period a whole number.
+    -- Signed twelfths of a milliunit per month: a whole number for every period.
     mrr_twelfths            bigint      NOT NULL DEFAULT 0,
-    -- Who owned the charge by the decision then; null: nobody.
+    -- The owner of the charge at that time.
     account_key             uuid,
-    -- Of 'charged', by which rule he was found, and when; whether the line's binding went to him with
-    -- this charge, from whom (null: nobody), and with whom he shares it, where he is the second account
-    -- on it; and whether it was an automatic renewal. Null for other kinds.
+    -- For 'charged': the rule and date of the decision; whether the binding went to the owner with
+    -- this charge, from whom (null: nobody), and the first owner, if this is the second account;
+    -- and whether it was an automatic renewal. Null for other kinds.
     rule                    text        CHECK (rule IN ('administrator', 'actively_auto_renewing',
         'submitter', 'app_account_token', 'unclaimed')),
     decided_at              timestamptz,
@@ -1356,14 +1306,14 @@ CREATE TABLE movement (
     moved_from_key          uuid,
     shared_with_key         uuid,
     is_renewal              boolean,
-    -- Of 'charged', when what was paid for ends, by the transaction that names the charge; infinity:
-    -- never. Null for other kinds.
+    -- For 'charged': the end of the paid period, by the transaction that names the charge;
+    -- infinity: never. Null for other kinds.
     expires_at              timestamptz,
-    -- It was known from here (inclusive) to there (exclusive).
+    -- Inclusive, exclusive.
     known_from              timestamptz NOT NULL,
     known_until             timestamptz NOT NULL DEFAULT 'infinity',
-    -- The changes by which it was added and closed: see movement_change. Null where its sums were
-    -- written with it.
+    -- The changes that added and closed it: see movement_change. Null where its sums were written
+    -- with it.
     opened_by               bigint,
     closed_by               bigint,
     PRIMARY KEY (environment, original_transaction_id, kind, at, product_id, transaction_id, cause,
@@ -1371,7 +1321,7 @@ CREATE TABLE movement (
     CONSTRAINT movement_number CHECK (CASE
         WHEN kind IN ('refunded', 'ended', 'changed_from') THEN number = -1
         WHEN kind = 'repriced' THEN number = 0
-        -- The end of a trial is taken back where it is paid after all.
+        -- A positive number reverses the end of a trial that is paid after all.
         WHEN kind IN ('state', 'trial_ended') THEN number IN (-1, 1)
         ELSE number = 1
     END),
@@ -1408,32 +1358,31 @@ CREATE TABLE movement (
 );
 COMMENT ON TABLE movement IS
     'Projection: dated, signed happenings, each as long as it was known. [by original_transaction_id]';
--- What happened in a time; what a family comes to is read by the primary key.
+-- By time; the movements of one original transaction are read by primary key.
 CREATE INDEX movement_by_time ON movement (environment, kind, at);
--- What goes back to a time.
 CREATE INDEX movement_by_origin ON movement (environment, kind, origin_at)
     WHERE kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost');
--- What became of a charge.
 CREATE INDEX movement_refunded
     ON movement (environment, charge_original_transaction_id, transaction_id, product_id)
     WHERE kind = 'refunded';
--- Charges that nobody owns, with all that report_unclaimed says of them: their rows lie apart from one
--- another, and a look at each would take long.
+-- Unclaimed charges with all columns of report_unclaimed: their rows are scattered, and reading
+-- each would be slow.
 CREATE INDEX movement_unclaimed ON movement (environment, at)
     INCLUDE (charge_original_transaction_id, transaction_id, product_id, number, ownership_type,
         period_type, currency, amount_milliunits, price_source, known_from, known_until)
     WHERE kind = 'charged' AND account_key IS NULL;
--- Charges of which something else was known before: few ever change.
+-- Charges that were known differently before: few ever change.
 CREATE INDEX movement_charged_before ON movement (environment, known_until)
     WHERE kind = 'charged' AND known_until < 'infinity';
--- Trouble with billing, as it is known now, with all that report_billing_issues_item says of it.
+-- Charges with which the binding went to another account: few ever do.
+CREATE INDEX movement_moved ON movement (environment, at) WHERE kind = 'charged' AND has_moved;
+-- Current billing issues with all columns of report_billing_issues_item.
 CREATE INDEX movement_in_trouble ON movement (environment, cause, at)
     INCLUDE (original_transaction_id, product_id, number, ownership_type, transaction_id,
         account_key)
     WHERE kind = 'state' AND cause IN ('in_grace_period', 'in_billing_retry')
         AND known_until = 'infinity';
 
--- What a movement is summed up as: a new price is a rise or a fall.
 CREATE OR REPLACE FUNCTION movement_summed_cause(kind text, cause text, mrr_twelfths bigint)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -1443,7 +1392,6 @@ RETURN CASE WHEN kind = 'repriced' AND cause = '' AND mrr_twelfths > 0 THEN 'ris
 COMMENT ON FUNCTION movement_summed_cause IS
     'The cause under which a movement is summed up: that of a new price is rise or fall.';
 
--- What a movement goes back to, as it is summed up.
 CREATE OR REPLACE FUNCTION movement_cohort(basis text, origin_at timestamptz, time_zone text)
 RETURNS date
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -1454,10 +1402,9 @@ RETURN CASE basis
 COMMENT ON FUNCTION movement_cohort IS
     'The day (basis origin) or month (cohort) that a movement goes back to; -infinity for basis at.';
 
--- How a movement is summed up: under which days, and as what. Every one under its own day ('at'). What
--- goes back to a day that a report asks for, also by that day beside its own ('origin'); and paid
--- subscriptions also by the month in which the subscription was first paid ('cohort'). The sums of
--- movement_day are by the days of UTC.
+-- The days under which a movement is summed up: its own ('at'); also the day that it goes back to,
+-- if a report asks for that ('origin'); and for paid subscriptions also the month of the first
+-- payment ('cohort'). movement_day uses the days of UTC.
 CREATE OR REPLACE FUNCTION movement_basis(
     kind text, at timestamptz, origin_at timestamptz, cause text, mrr_twelfths bigint,
     time_zone text DEFAULT 'UTC')
@@ -1476,9 +1423,9 @@ END;
 COMMENT ON FUNCTION movement_basis IS
     'Under which days a movement is summed up in movement_day, and as what.';
 
--- A change of the journal that is not summed up in movement_day yet: it is named by the movements
--- that were added by it, and by those that it closed. Written with them, so that at any moment the sums
--- there and the effects of these changes are together the sums over what is known now.
+-- A change of movements that is not in movement_day yet, referred to by the movements that it added
+-- and closed. Written with them, so that the sums and these changes together are always the sums
+-- over the movements known now.
 CREATE TABLE movement_change (
     change_id               bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     environment             text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
@@ -1489,7 +1436,7 @@ CREATE TABLE movement_change (
 COMMENT ON TABLE movement_change IS
     'Changes of the journal that are not summed up yet. [by original_transaction_id]';
 
--- Sums over the movements that are known now. A job folds the changes into it.
+-- Sums over the movements known now. A job rolls up the changes into it.
 CREATE TABLE movement_day (
     environment       text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
     basis             text   NOT NULL CHECK (basis IN ('at', 'origin', 'cohort')),
@@ -1511,9 +1458,9 @@ CREATE TABLE movement_day (
 );
 COMMENT ON TABLE movement_day IS 'Projection: sums over movements by the day. [local]';
 
--- What reports count of a charge beside its movements, each under a day of UTC: that it was decided, and
--- corrected, by which rule; that an account paid it without an order; and that it was not delivered yet,
--- of what was ordered, of consumables, and of what Apple names no type of ('unknown').
+-- The counts of a charge besides movements, by day of UTC: decided and corrected by a rule; paid
+-- without an order; and not delivered, of ordered products, consumables, and products of unknown
+-- type.
 CREATE OR REPLACE FUNCTION charge_basis(
     rule text, decided_at timestamptz, corrected_at timestamptz, charged_at timestamptz, kind text,
     product_type text, ownership_type text, is_owned boolean, is_revoked boolean,
@@ -1537,15 +1484,15 @@ END;
 COMMENT ON FUNCTION charge_basis IS
     'Under which days a charge is summed up in charge_day, and as what.';
 
--- What reports count of a charge, where it has changed and is not summed up in charge_day yet: written
--- with the row of store_transaction, so that at any moment the sums there and these rows are together
--- the sums over store_transaction. Nothing is written of a change that reports do not count.
+-- A changed charge that is not in charge_day yet. Written with the row of store_transaction, so
+-- that the sums and these rows together are always the sums over store_transaction. Only changes
+-- that reports count are written.
 CREATE TABLE charge_change (
     change_id               bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
     original_transaction_id text        NOT NULL
         CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
-    -- 1: the charge is so from now on; -1: it was so.
+    -- 1: the new values; -1: the old ones.
     number                  smallint    NOT NULL CHECK (number IN (-1, 1)),
     -- As in store_transaction.
     product_id              text        NOT NULL,
@@ -1553,7 +1500,7 @@ CREATE TABLE charge_change (
     decided_at              timestamptz NOT NULL,
     corrected_at            timestamptz,
     charged_at              timestamptz NOT NULL,
-    -- But 'renewal' where Apple names none and the decision's ground is an automatic renewal.
+    -- 'renewal' also if Apple reports none and the decision's reason is an automatic renewal.
     kind                    text        NOT NULL,
     product_type            text,
     ownership_type          text        NOT NULL,
@@ -1566,7 +1513,7 @@ CREATE TABLE charge_change (
 COMMENT ON TABLE charge_change IS
     'Changes of charges that are not summed up yet. [by original_transaction_id]';
 
--- Sums over the charges of store_transaction. A job folds the changes into it.
+-- Sums over store_transaction. A job rolls up the changes into it.
 CREATE TABLE charge_day (
     environment    text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
     measure        text   NOT NULL CHECK (measure IN
@@ -1580,9 +1527,8 @@ CREATE TABLE charge_day (
 );
 COMMENT ON TABLE charge_day IS 'Projection: sums over charges by the day. [local]';
 
--- What a unit of a currency is worth in the operator's, from a day on: only with such a rate are sums
--- made across currencies. A rate is corrected by another row for the same day: the earlier one stays,
--- for what was known before.
+-- Exchange rates to the operator's currency, from a day on: sums across currencies need them. A
+-- rate is corrected by another row for the same day; the earlier one stays for reports as of then.
 CREATE TABLE exchange_rate (
     reporting_currency text    NOT NULL CHECK (reporting_currency ~ '^[A-Z]{3}$'),
     currency           text    NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),
@@ -1599,36 +1545,35 @@ COMMENT ON TABLE exchange_rate IS
 -- Work and news.
 -- ------------------------------------------------------------------------------------------------
 
--- The queue. Claimed with FOR UPDATE SKIP LOCKED; a claimed job is leased until locked_until, and is
--- free again when its worker dies.
+-- The job queue. Claimed with FOR UPDATE SKIP LOCKED; a claimed job is leased until locked_until,
+-- and free again when its worker dies.
 CREATE TABLE job (
     job_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind         text        NOT NULL CHECK (kind IN (
         'verify_submission', 'process_notification', 'poll_line', 'compare_notifications',
         'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
         'fold_movements', 'merge_account', 'age_out', 'write_ownership', 'answer_consumption')),
-    -- What the job is about; one job of a kind for each.
+    -- One job of a kind for each subject.
     subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 512),
-    -- Jobs of one lane wait for each other only: none of them takes the place of another lane's.
+    -- Each queue has its own concurrency, so that one kind of work can't starve another.
     lane         text        NOT NULL CHECK (lane IN (
         'submissions', 'notifications', 'clock', 'polls', 'sandbox_polls', 'webhooks',
         'upkeep', 'tellings', 'sandbox_tellings')),
-    -- The most urgent is 0, and is claimed first, however long the others are due.
+    -- 0 is the most urgent, and claimed first.
     priority     smallint    NOT NULL DEFAULT 0 CHECK (priority BETWEEN 0 AND 2),
     run_at       timestamptz NOT NULL,
-    -- Grows with each change of what is to be done: whoever has done what was asked before has not
-    -- done this.
+    -- Counts changes of the job since it was claimed: a worker then does not end it.
     generation   integer     NOT NULL DEFAULT 0,
-    -- How far it has come, where it goes through everything.
+    -- The progress of a job that goes through everything.
     place        text        CHECK (length(place) BETWEEN 1 AND 512),
     attempts     integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     locked_until timestamptz,
     locked_by    text        CHECK (length(locked_by) BETWEEN 1 AND 255),
-    -- Set when it was given up: it waits for somebody to start it again.
+    -- When it failed for good; it waits for an administrator.
     parked_at    timestamptz,
     last_error   text        CHECK (length(last_error) BETWEEN 1 AND 1000),
-    -- Patience counts from here: when it was put into the queue or was due first, whichever is later;
-    -- whoever starts a job again sets it to now.
+    -- The start of the retry window: insertion or first due time, whichever is later; reset by a
+    -- retry.
     created_at   timestamptz NOT NULL,
     UNIQUE (kind, subject),
     CONSTRAINT job_lease CHECK ((locked_until IS NULL) = (locked_by IS NULL)),
@@ -1638,52 +1583,51 @@ COMMENT ON TABLE job IS 'What is still to be done. [local]';
 CREATE INDEX job_due ON job (lane, priority, run_at) WHERE parked_at IS NULL;
 CREATE INDEX job_parked ON job (parked_at) WHERE parked_at IS NOT NULL;
 
--- Every change, for the feed and for webhooks: written in the transaction that makes the change, and
--- given its place in the feed after that, by one at a time. So whoever reads on from a place misses
--- nothing, however many write at once; and what one account's changes were is in their order.
+-- Every change, for the feed and for webhooks. Written in the transaction of the change, and given
+-- its place in the feed afterwards, by one process at a time: readers that continue from a place
+-- miss nothing, and the events of an account are in order.
 CREATE TABLE event (
     event_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- Its place in the feed; null: it has none yet.
+    -- Its place in the feed; null: not given yet.
     position       bigint      UNIQUE CHECK (position > 0),
     type           text        NOT NULL CHECK (length(type) BETWEEN 1 AND 64),
     occurred_at    timestamptz NOT NULL,
-    -- Null: it concerns a charge that nobody owns.
+    -- Null: about an unclaimed charge.
     account_key    uuid,
-    -- JSON; it names no account.
+    -- JSON without account ids.
     data           text        NOT NULL CHECK (length(data) BETWEEN 2 AND 16777216),
     -- By the database's clock; retention counts from here.
     stored_at      timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE event IS 'The feed of changes. [local]';
 CREATE INDEX event_unplaced ON event (event_id) WHERE position IS NULL;
--- What an account was told: for administrators.
+-- For administrators.
 CREATE INDEX event_by_account ON event (account_key, event_id);
 
--- How far the feed goes. Its row is locked by whoever gives events their places.
+-- The end of the feed. Giving places to events locks its row.
 CREATE TABLE feed (
     is_only_row boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (is_only_row),
-    -- The last place that was given.
     position    bigint  NOT NULL DEFAULT 0 CHECK (position >= 0),
-    -- Events up to this place were deleted: they were older than the retention.
+    -- Events up to this place were deleted after the retention time.
     trimmed_to  bigint  NOT NULL DEFAULT 0 CHECK (trimmed_to BETWEEN 0 AND position),
     -- Events up to this place have their webhook_delivery; null: webhooks were never on.
     pushed_to   bigint  CHECK (pushed_to BETWEEN 0 AND position),
-    -- When the event at trimmed_to was stored: cursors are told from those of another history by it.
-    -- Null: nothing was deleted since such cursors are given.
+    -- When the event at trimmed_to was stored, to recognize cursors of another history. Null:
+    -- nothing was deleted yet.
     trimmed_stored_at timestamptz
 );
 COMMENT ON TABLE feed IS 'How far the feed of changes goes. [local]';
 INSERT INTO feed DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- What is still to be pushed to the webhook, or was given up; what was delivered is deleted.
+-- Pending and failed webhook deliveries; successful ones are deleted.
 CREATE TABLE webhook_delivery (
     event_id     bigint      NOT NULL PRIMARY KEY REFERENCES event,
-    -- Deliveries of one account are made one after the other, in the order of the feed. Of those
-    -- that concern nobody's charge, each line is an account of its own: the stream's name.
+    -- Deliveries of one account are sent in the order of the feed. Events about unclaimed charges
+    -- have a stream for each original transaction.
     stream       text        NOT NULL CHECK (length(stream) BETWEEN 1 AND 255),
     position     bigint      NOT NULL CHECK (position > 0),
     attempts     integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
-    -- Patience counts from here.
+    -- The start of the retry window.
     due_since    timestamptz NOT NULL,
     parked_at    timestamptz,
     last_error   text        CHECK (length(last_error) BETWEEN 1 AND 1000),
@@ -1696,20 +1640,20 @@ CREATE INDEX webhook_delivery_next
 CREATE INDEX webhook_delivery_parked
     ON webhook_delivery (position) WHERE parked_at IS NOT NULL;
 
--- What administrators did, to whom, and why. Only ever appended: so it has accounts by their keys
--- alone, and erasing a person changes nothing here.
+-- The audit log of administrators' actions. Only ever appended: accounts are stored by key, so that
+-- an erasure changes nothing here.
 CREATE TABLE administrator_action (
     action_id     bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     acted_at      timestamptz NOT NULL,
-    -- The name of the API key; of commands, 'cli:' and the name of the system's user.
+    -- The name of the API key; for commands, 'cli:' and the system user.
     administrator text        NOT NULL CHECK (length(administrator) BETWEEN 1 AND 255),
     action        text        NOT NULL CHECK (length(action) BETWEEN 1 AND 64),
     subject       text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 255),
-    -- Where the accounts below are named in it, there stands '{account:KEY}'.
+    -- Contains '{account:KEY}' in place of account ids.
     reason        text        CHECK (length(reason) BETWEEN 1 AND 50000),
-    -- JSON; it names no account.
+    -- JSON without account ids.
     data          text        NOT NULL CHECK (length(data) <= 100000),
-    -- Whom it concerns, and of a charge that was transferred, who had it before.
+    -- The account concerned, and the earlier owner of a transferred charge.
     account_key          uuid,
     previous_account_key uuid
 );
@@ -4078,52 +4022,6 @@ RETURNS TABLE (
     at timestamptz, account_key uuid, from_account_key uuid, decided_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT 'moved', b.rule, b.product_id, b.original_transaction_id, b.transaction_id,
-        b.bound_at, b.account_key, p.account_key, t.decided_at
-    FROM account_binding AS b
-    JOIN account_binding AS p ON p.environment = b.environment
-        AND p.original_transaction_id = b.original_transaction_id AND p.number = b.number - 1
-    JOIN store_transaction AS t ON t.environment = b.environment
-        AND t.original_transaction_id = b.original_transaction_id
-        AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
-    WHERE known_at IS NULL
-        AND b.environment = binding_item.environment AND b.number > 1
-        AND b.charge_original_transaction_id = b.original_transaction_id
-        AND b.account_key IS DISTINCT FROM p.account_key
-        AND (include_family_shared OR t.ownership_type = 'purchased')
-        AND b.bound_at >= first_moment AND b.bound_at < last_moment
-        AND b.bound_at <= moment
-        AND (product IS NULL OR b.product_id = product)
-    UNION ALL
-    -- Where a second account comes in.
-    SELECT 'shared', b.rule, b.product_id, b.original_transaction_id, b.transaction_id,
-        b.bound_at, b.account_key, p.account_key, t.decided_at
-    FROM account_binding AS b
-    JOIN store_transaction AS t ON t.environment = b.environment
-        AND t.original_transaction_id = b.original_transaction_id
-        AND t.transaction_id = b.transaction_id AND t.product_id = b.product_id
-    CROSS JOIN LATERAL (
-        SELECT o.account_key FROM account_binding AS o
-        WHERE o.environment = b.environment
-            AND o.original_transaction_id = b.original_transaction_id
-            AND o.number < b.number AND o.account_key IS NOT NULL
-        ORDER BY o.number LIMIT 1
-    ) AS p
-    WHERE known_at IS NULL
-        AND b.environment = binding_item.environment AND b.number > 1
-        AND b.charge_original_transaction_id = b.original_transaction_id
-        AND b.account_key <> p.account_key
-        AND NOT EXISTS (
-            SELECT FROM account_binding AS o
-            WHERE o.environment = b.environment
-                AND o.original_transaction_id = b.original_transaction_id
-                AND o.number < b.number AND o.account_key NOT IN (p.account_key))
-        AND (include_family_shared OR t.ownership_type = 'purchased')
-        AND b.bound_at >= first_moment AND b.bound_at < last_moment
-        AND b.bound_at <= moment
-        AND (product IS NULL OR b.product_id = product)
-    UNION ALL
-    -- The same as it was known then.
     SELECT n.measure, m.rule, m.product_id, m.charge_original_transaction_id, m.transaction_id,
         m.at, m.account_key,
         CASE n.measure WHEN 'moved' THEN m.moved_from_key ELSE m.shared_with_key END,
@@ -4131,11 +4029,12 @@ BEGIN ATOMIC
     FROM movement AS m
     CROSS JOIN LATERAL unnest(CASE WHEN m.shared_with_key IS NULL THEN ARRAY['moved']
         ELSE ARRAY['moved', 'shared'] END) AS n (measure)
-    WHERE known_at IS NOT NULL AND m.environment = binding_item.environment
+    WHERE m.environment = binding_item.environment
         AND m.kind = 'charged' AND m.has_moved
         AND m.at >= first_moment AND m.at < last_moment
         AND m.at <= moment
-        AND m.known_from <= known_at AND known_at < m.known_until
+        AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+            ELSE m.known_from <= known_at AND known_at < m.known_until END
         AND (include_family_shared OR m.ownership_type = 'purchased')
         AND (product IS NULL OR m.product_id = product);
 END;

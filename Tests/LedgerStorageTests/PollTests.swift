@@ -68,16 +68,17 @@ struct PollTests {
 
   @Test func `what is recorded is planned in the same commit`() async throws {
     try await withLedger { ledger in
-      struct Failure: Error {}
       let submission = try await ledger.store(by: "anna", on: 0)
-      await #expect(throws: Failure.self) {
+      try await ledger.database.runScript(
+        "ALTER TABLE tenure.submission ADD CONSTRAINT full CHECK (status <> 'verified')")
+      await #expect(throws: PostgresError.self) {
         _ = try await ledger.record(
           Ledger.VerifiedSubmission(
             submission: submission, source: .receipt, environment: .production,
             evidence: [charge("1", on: 0)], bundleID: "a.b", selected: [key("1")], exchanges: []),
-          at: day(0), terms: .everything,
-          outcome: { _ -> Ledger.StoredOutcome<Int> in throw Failure() })
+          at: day(0), terms: .everything)
       }
+      try await ledger.database.runScript("ALTER TABLE tenure.submission DROP CONSTRAINT full")
       #expect(try await plans(ledger).isEmpty)
       #expect(try await sources(ledger).isEmpty)
 
@@ -178,8 +179,7 @@ struct PollTests {
         Ledger.VerifiedSubmission(
           submission: submission, source: .receipt, environment: .production,
           evidence: [charge("1", on: 0)], bundleID: "a.b", selected: [key("1")], exchanges: []),
-        at: day(0), terms: .everything,
-        outcome: { Ledger.StoredOutcome(text: "{}", order: nil, value: $0) })
+        at: day(0), terms: .everything)
       let ofSubmission = LineSource(bundleID: "a.b", receipt: .submission(submission.id))
       #expect(try await sources(ledger) == [lineID: ofSubmission])
       #expect(try await ledger.lineToPoll(lineID)?.source == ofSubmission)
@@ -190,8 +190,7 @@ struct PollTests {
         Ledger.VerifiedSubmission(
           submission: signed, source: .signedTransaction, environment: .production,
           evidence: [charge("1", on: 0)], bundleID: "a.b", selected: [], exchanges: []),
-        at: day(1), terms: .everything,
-        outcome: { Ledger.StoredOutcome(text: "{}", order: nil, value: $0) })
+        at: day(1), terms: .everything)
       #expect(try await sources(ledger) == [lineID: ofSubmission])
 
       _ = try await ledger.store(

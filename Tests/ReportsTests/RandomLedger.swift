@@ -187,8 +187,7 @@ struct RandomLedger: Sendable {
       Ledger.VerifiedSubmission(
         submission: submission, source: .receipt, environment: environment, evidence: evidence,
         selected: selected, exchanges: []),
-      at: day(date), terms: terms,
-      outcome: { Ledger.StoredOutcome(text: "{}", order: nil, value: $0) })
+      at: day(date), terms: terms)
   }
 
   // MARK: Asking

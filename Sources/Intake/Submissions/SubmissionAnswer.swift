@@ -26,37 +26,7 @@ package enum SubmissionAnswer: Sendable {
   }
 }
 
-/// A warning to the sender of a verified submission.
-package enum SubmissionWarning: String, Codable, CaseIterable, Sendable {
-  /// The named transaction was not submitted; a receipt is verified again later.
-  case transactionNotInReceipt = "transaction_not_in_receipt"
-  /// A purchase dated after the submission was not claimed; the submission is verified again later.
-  case purchasedLater = "purchased_later"
-  case ownedByAnotherAccount = "owned_by_another_account"
-  case orderUnknown = "order_unknown"
-  /// The named order, or the charge submitted for it, belongs to another account.
-  case orderAccountMismatch = "order_account_mismatch"
-  /// No charge in the submission pays for the named order's product.
-  case orderProductMismatch = "order_product_mismatch"
-  /// Another charge fulfilled the named order, or the charge fulfilled another named order.
-  case orderAlreadyFulfilled = "order_already_fulfilled"
-  /// A transaction newer than the readable ones is unreadable; a receipt is verified again later.
-  case unreadableTransaction = "unreadable_transaction"
-  case unknownProduct = "unknown_product"
-  case sandboxNotGranted = "sandbox_not_granted"
-  case noTransactions = "no_transactions"
-  case appAccountTokenOfAnotherAccount = "app_account_token_of_another_account"
-}
-
-/// The stored part of the answer to a submission, so that later answers are the same.
-struct SubmissionOutcome: Codable, Sendable {
-  var selected: [TransactionKey]
-  var newlyOwned: [TransactionKey]
-  var warnings: [SubmissionWarning]
-  var orderID: UUID?
-}
-
-/// The outcome of a verified submission, for lists of submissions.
+/// What a verified submission came to when it was decided, for lists of submissions.
 package struct SubmissionFindings: Hashable, Sendable {
   /// The number of transactions that it claimed.
   package let claimed: Int
@@ -75,68 +45,7 @@ package struct SubmissionFindings: Hashable, Sendable {
   }
 }
 
-extension SubmissionOutcome {
-  /// The outcome of a submission that was just recorded.
-  ///
-  /// `isEmpty`: there is no transaction, not even an unreadable one. `lacksNamed`: the named
-  /// transaction is missing. `isUnclear`: an unreadable record may be a purchase. `leavesOutLater`: a
-  /// later purchase was not claimed.
-  init(
-    _ result: Ledger.RecordedSubmission, of submission: Submission, selected: [TransactionKey],
-    isEmpty: Bool, lacksNamed: Bool, isUnclear: Bool, leavesOutLater: Bool, catalogue: Catalogue,
-    sandboxAccess: SandboxAccess
-  ) {
-    self.selected = selected
-    orderID = result.fulfilledOrder ?? submission.orderID
-    newlyOwned = []
-    var found: Set<SubmissionWarning> = []
-    if isEmpty { found.insert(.noTransactions) }
-    if lacksNamed { found.insert(.transactionNotInReceipt) }
-    if isUnclear { found.insert(.unreadableTransaction) }
-    if leavesOutLater { found.insert(.purchasedLater) }
-    switch result.namedOrder {
-    case nil, .matched(.fulfilled): break
-    case .unknown:
-      found.insert(.orderUnknown)
-      orderID = result.fulfilledOrder
-    case .matched(.accountMismatch): found.insert(.orderAccountMismatch)
-    case .matched(.productMismatch): found.insert(.orderProductMismatch)
-    case .matched(.alreadyFulfilled): found.insert(.orderAlreadyFulfilled)
-    }
-
-    // Aliases are one charge, delivered once.
-    var seen: Set<Charge.ID> = []
-    for key in selected {
-      guard let family = result.recording.family(of: key),
-        let (charge, recorded) = family.charge(of: key)
-      else { continue }
-      if recorded.decision.owner != submission.account, recorded.decision.owner != nil {
-        found.insert(.ownedByAnotherAccount)
-      }
-      if let holder = family.line.history.holder(of: charge.appAccountToken),
-        holder != submission.account
-      {
-        found.insert(.appAccountTokenOfAnotherAccount)
-      }
-      if catalogue[charge.productID] == nil { found.insert(.unknownProduct) }
-      if !sandboxAccess.grants(key.line.environment, to: submission.accountID) {
-        found.insert(.sandboxNotGranted)
-      }
-      // A notification may have assigned it by its token before, but the app learns of it only now.
-      let isNewlyOwned =
-        recorded.decision.owner == submission.account
-        && (family.changes.contains {
-          $0.charge == charge.id && ($0.changesOwner || $0.action == .claimed)
-        }
-          || recorded.decision.rule == .appAccountToken
-            && family.hasFirstClaim(by: submission.account, on: charge))
-      if seen.insert(charge.id).inserted, isNewlyOwned { newlyOwned.append(key) }
-    }
-    warnings = SubmissionWarning.allCases.filter(found.contains)
-  }
-}
-
-/// A submission of an app server.
+/// What an app server submits.
 package struct SubmissionRequest: Sendable {
   package var accountID: String
   package var payload: SubmissionPayload

@@ -145,35 +145,28 @@ package struct SubmissionIntake: Sendable {
     // Apple's next answer, or a newer version of Tenure, may be readable.
     let isUnclear =
       verified.hidesPurchase || selected.isEmpty && !verified.unreadable.isEmpty
+    var warnings: Set<SubmissionWarning> = []
+    if verified.records.isEmpty, verified.unreadable.isEmpty { warnings.insert(.noTransactions) }
+    if lacksNamed { warnings.insert(.transactionNotInReceipt) }
+    if isUnclear { warnings.insert(.unreadableTransaction) }
+    if leavesOutLater { warnings.insert(.purchasedLater) }
     let recorded = try await ledger.record(
       Ledger.VerifiedSubmission(
         submission: submission, source: verified.source, environment: verified.environment,
         evidence: verified.evidence, bundleID: verified.bundleID, selected: selected,
-        exchanges: exchanges,
+        warnings: warnings, exchanges: exchanges,
         lookAgainAt: (lacksNamed || isUnclear) && looksOn || leavesOutLater && isRecent
           ? RetrySchedule.apple.next(afterAttempts: submission.attempts + 5, at: now) : nil,
         worker: worker),
-      at: now,
-      terms: terms,
-      outcome: { [sandboxAccess] result in
-        let outcome = SubmissionOutcome(
-          result, of: submission, selected: selected,
-          isEmpty: verified.records.isEmpty && verified.unreadable.isEmpty, lacksNamed: lacksNamed,
-          isUnclear: isUnclear, leavesOutLater: leavesOutLater,
-          catalogue: catalogue, sandboxAccess: sandboxAccess)
-        return Ledger.StoredOutcome(
-          text: String(decoding: try JSONEncoder().encode(outcome), as: UTF8.self),
-          order: outcome.orderID, value: (outcome: outcome, recording: result.recording))
-      })
+      at: now, terms: terms)
     guard let recorded else {
       // Another process was faster.
       return try await standingOrGone(submission.id)
     }
-    let (outcome, recording) = recorded.value
-    log(verified, of: submission, outcome: outcome)
+    log(verified, of: submission, outcome: recorded.outcome)
     return answer(
-      to: submission, in: verified.environment, outcome: outcome,
-      families: recording.families, order: recorded.order, holding: recorded.holdings)
+      to: submission, in: verified.environment, outcome: recorded.outcome,
+      families: recorded.recording.families, order: recorded.order, holding: recorded.holdings)
   }
 
   private func reject(

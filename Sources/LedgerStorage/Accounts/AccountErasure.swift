@@ -142,8 +142,7 @@ extension Ledger {
     of account: Account, by administrator: Administrator, at now: Timestamp,
     in transaction: Transaction
   ) async throws -> Erasure {
-    let known = try await KnownAccount.accounts(
-      from: transaction.query(KnownAccount.select([account.key])))[account.key]
+    let known = try await transaction.read(KnownAccount.query([account.key]))[account.key]
     guard let erasedAt = known?.erasedAt else {
       preconditionFailure("An account with a pseudonym has an erasure date.")
     }

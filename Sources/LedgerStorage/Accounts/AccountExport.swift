@@ -4,7 +4,8 @@ package import Subscriptions
 
 extension Ledger {
   package func erasedAt(_ account: AccountKey) async throws -> Timestamp? {
-    try await knownAccounts([account])[account]?.erasedAt
+    try await database.read(KnownAccount.query([account]))[account]?
+      .erasedAt
   }
 
   /// Reads orders of an account by ID, after `last`.

@@ -216,28 +216,16 @@ extension Ledger {
         if case .evidence(.renewalStatus(_, let line)) = entry.entry.content { line } else { nil }
       })
     guard !lines.isEmpty else { return [:] }
-    let bindings = try await database.query(
-      """
-      SELECT environment, original_transaction_id, account_key, bound_at,
-        charge_original_transaction_id, transaction_id, product_id, rule
-      FROM tenure.account_binding
-      WHERE \(Self.isOn(lines.sorted()))
-      ORDER BY environment, original_transaction_id, number
-      """
-    ).decode(
-      Environment.self, OriginalTransactionID.self, AccountKey?.self, Timestamp.self,
-      OriginalTransactionID.self, TransactionID.self, ProductID.self, Decision.Rule.self
-    ).map { environment, original, account, boundAt, charge, transaction, product, rule in
-      (
-        line: LineID(environment, original),
-        binding: Subscriptions.Binding(
-          account: account, boundAt: boundAt,
-          charge: TransactionKey(
-            line: LineID(environment, charge), transactionID: transaction, productID: product),
-          rule: rule)
-      )
+    return try await database.withTransaction(isolation: .repeatableRead, readOnly: true) {
+      transaction in
+      var reader = FamilyReader(isLocking: false)
+      try await reader.read(lines, in: transaction)
+      return reader.families.reduce(into: [:]) { bindings, family in
+        let found = Subscriptions.Binding.bindings(
+          of: family.rule.charges, decisions: family.rule.decisions)
+        for line in family.members.keys { bindings[line] = found }
+      }
     }
-    return Dictionary(grouping: bindings, by: \.line).mapValues { $0.map(\.binding) }
   }
 }
 

@@ -231,19 +231,18 @@ extension Ledger {
         Placement(account: other.key, transaction: $0, effectiveFrom: now)
       }
     }
-    let (recording, writes) = try await record(
-      Arrival(
-        evidence: [], placements: placements,
-        source: EntrySource(.administrator, id: administrator.entrySourceID)),
-      on: LockedLines(families: merging.families, evidence: []),
+    let arrival = Arrival(
+      evidence: [], placements: placements,
+      source: EntrySource(.administrator, id: administrator.entrySourceID))
+    let recording = try await load(
+      arrival, on: LockedLines(families: merging.families, evidence: []),
       knowing: merging.isLast
         ? [
           account.key: KnownAccount(
             id: account.id, erasedAt: merging.erasedAt, mergedInto: other.key, mergedAt: mergedAt)
         ] : [:],
-      catalogue: terms.catalogue, at: now, in: transaction)
-    var orders = OrderMatching(recording: recording, terms: terms, now: now)
-    try await orders.matchDecided(in: self, transaction)
+      in: transaction
+    ).decide(arrival, at: now)
 
     var told = try await lockTold(
       [account.key, other.key], knowing: [account.key: account.id, other.key: other.id],
@@ -255,15 +254,13 @@ extension Ledger {
       told[index].held.grants = told[index].key == other.key ? told[index].held.grants + grants : []
       told[index].hasChangedGrants = !grants.isEmpty
     }
-    let consequences = try await consequences(
-      of: recording, orders: orders.changes, terms: terms, at: now, knowing: told,
-      in: transaction)
+    let plan = try await plan(
+      recording, terms: terms, at: now, knowing: told, in: transaction)
 
     merger.moved = Merger.Moved(
       charges: placements.count, orders: merging.orders.count, grants: merging.grants.count)
     merger.completedAt = merging.isLast ? mergedAt : nil
-    var channels = consequences.channels
-    var statements = writes + orders.statements + consequences.statements
+    var (statements, channels) = (plan.statements, plan.channels)
     statements += Self.move(merging.orders, from: account.key, to: other.key)
     statements += Self.move(merging.grants, from: account, to: other)
     if merging.isFirst {

@@ -149,9 +149,7 @@ extension Ledger {
     of account: Account, terms: AccessTerms, at now: Timestamp, in transaction: Transaction,
     changing change: (inout [Grant]) -> Void
   ) async throws -> Consequences {
-    var told = try ToldAccount.accounts(
-      [account.key: account.id],
-      from: await transaction.batch(ToldAccount.select([account.id])))[0]
+    var told = try await transaction.read(ToldAccount.query([account.key: account.id]))[0]
     change(&told.held.grants)
     changes.note([account.id], in: transaction)
     let news = AccountNews(told, terms: terms, at: now)

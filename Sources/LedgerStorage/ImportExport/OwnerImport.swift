@@ -362,9 +362,8 @@ extension Ledger {
         let judged = family?.verdict(on: owner, of: account)
         var verdict = judged?.verdict ?? .recorded
         if let other = judged?.other {
-          let known = try await KnownAccount.accounts(
-            from: transaction.query(KnownAccount.select([other, account ?? other])))
-          // A guest and the member that it was merged into are the same customer.
+          let known = try await transaction.read(KnownAccount.query([other, account ?? other]))
+          // A guest and the member that it was merged into are one person.
           let isMerged = account.map { account in
             known[account]?.mergedInto == other || known[other]?.mergedInto == account
           }
@@ -393,22 +392,19 @@ extension Ledger {
       let touched = families.filter { family in
         placements.contains { family.members[$0.line] != nil }
       }
-      let (recording, writes) = try await record(
-        Arrival(evidence: [], linePlacements: placements, source: source),
-        on: LockedLines(families: touched, evidence: []), catalogue: terms.catalogue, at: now,
-        in: transaction)
-      var orders = OrderMatching(recording: recording, terms: terms, now: now)
-      try await orders.matchDecided(in: self, transaction)
-      let consequences = try await consequences(
-        of: recording, orders: orders.changes, terms: terms, at: now, in: transaction)
+      let arrival = Arrival(evidence: [], linePlacements: placements, source: source)
+      let recording = try await load(
+        arrival, on: LockedLines(families: touched, evidence: []), in: transaction
+      ).decide(arrival, at: now)
+      let plan = try await plan(recording, terms: terms, at: now, in: transaction)
       let waiting = touched.filter { $0.line.history.transactions.isEmpty }
         .flatMap(\.members.keys).sorted()
       try await transaction.commit(
-        with: writes + orders.statements + consequences.statements
+        with: plan.statements
           + news.compactMap { Self.insertSource($0.owner, of: $0.account) }
           + Self.insertApps(news.map(\.owner), unheard: Set(waiting))
           + (waiting.isEmpty ? [] : [Job.insertPolls(of: waiting, at: now)]))
-      return (verdicts, consequences.channels.union([.jobs]))
+      return (verdicts, plan.channels.union([.jobs]))
     }
     bell.ring(channels)
     return verdicts

@@ -89,19 +89,18 @@ extension Ledger {
     guard let end = page.last?.0 else { return nil }
     let names = Dictionary(page.map { ($0.1, $0.0) }) { first, _ in first }
     let tasks = names.keys.map { Job.Task.tellAccount($0).subject }
-    let results = try await database.batch(
-      ToldAccount.select(Array(names.values)) + [
+    let (told, jobs) = try await database.read(
+      ToldAccount.query(names),
+      Query(
         """
         SELECT subject, run_at FROM tenure.job
         WHERE kind = \(Job.Task.Kind.tellAccount) AND subject = ANY(\(tasks)) AND parked_at IS NULL
         """
-      ])
-    let jobs = Dictionary(
-      uniqueKeysWithValues: try results[ToldAccount.statementCount]
-        .decode(String.self, Timestamp.self).map { ($0, $1) })
-    let behind = try ToldAccount.accounts(
-      names, from: results.prefix(ToldAccount.statementCount)
-    ).map { AccountNews($0, terms: terms, at: now) }.filter { news in
+      ) {
+        Dictionary(
+          uniqueKeysWithValues: try $0.decode(String.self, Timestamp.self).map { ($0, $1) })
+      })
+    let behind = told.map { AccountNews($0, terms: terms, at: now) }.filter { news in
       let scheduled = jobs[Job.Task.tellAccount(news.key).subject]
       return news.changesWhatIsTold
         || news.nextChange.map { next in scheduled.map { next < $0 } ?? true } ?? false

@@ -111,6 +111,7 @@ extension Ledger {
   package struct ProcessedNotification: Sendable {
     package let outcome: NotificationOutcome
     package let recording: Recording
+    fileprivate let channels: Set<Bell.Channel>
   }
 
   /// Records a verified notification's evidence and its consequences, and marks it as processed, in
@@ -125,32 +126,34 @@ extension Ledger {
   ) async throws -> ProcessedNotification? {
     // Two round trips: all reads, then all writes.
     let processed = try await database.withTransaction { transaction -> ProcessedNotification? in
-      var (locked, before, _) = try await lock(
-        linesOf: verified.evidence, before: NotificationStanding.lock(verified.id),
-        in: transaction)
-      guard let standing = try NotificationStanding(from: before) else {
+      var (lines, notification, _) = try await lock(
+        linesOf: verified.evidence, before: OpenNotification.query(verified.id),
+        after: Query([]), in: transaction)
+      guard let notification else {
         await transaction.rollBack()
         return nil
       }
-      if let switchOff = verified.switchOff, let evidence = locked.evidence(of: switchOff) {
-        locked.evidence.append(evidence)
+      if let switchOff = verified.switchOff, let evidence = lines.evidence(of: switchOff) {
+        lines.evidence.append(evidence)
       }
-      var (recording, writes, isNews) = try await recordUnclaimed(
-        verified.evidence, from: EntrySource(.notification, id: verified.id), on: locked, at: now,
-        terms: terms, in: transaction)
+      let arrival = Arrival(
+        evidence: verified.evidence, source: EntrySource(.notification, id: verified.id))
+      let recording = try await load(arrival, on: lines, in: transaction).decide(arrival, at: now)
+      let plan = try await plan(recording, terms: terms, at: now, in: transaction)
       let tellings = consumptionTellings(of: verified, at: now)
-      if !tellings.isEmpty { recording.channels.insert(.jobs) }
       let outcome: NotificationOutcome =
-        verified.evidence.isEmpty ? .nothingToRecord : isNews ? .recorded : .known
+        verified.evidence.isEmpty ? .nothingToRecord : recording.isNews ? .recorded : .known
       try await transaction.commit(
-        with: writes + verified.source.upsert(for: verified.evidence)
+        with: plan.statements + verified.source.upsert(for: verified.evidence)
           + Self.insert(
-            verified.exchanges, ofNotification: verified.id, after: standing.lastExchange)
+            verified.exchanges, ofNotification: verified.id, after: notification.lastExchange)
           + Self.close(verified.id, as: outcome, because: verified.problem, at: now) + tellings)
-      return ProcessedNotification(outcome: outcome, recording: recording)
+      return ProcessedNotification(
+        outcome: outcome, recording: recording,
+        channels: tellings.isEmpty ? plan.channels : plan.channels.union([.jobs]))
     }
     if let processed {
-      bell.ring(processed.recording.channels)
+      bell.ring(processed.channels)
       metrics.count(processed.recording)
     }
     return processed
@@ -188,10 +191,11 @@ extension Ledger {
     _ id: String, exchanges: [SubmissionExchange], with statements: @Sendable () -> [SQL]
   ) async throws {
     try await database.withTransaction { transaction in
-      let results = try await transaction.batch(NotificationStanding.lock(id))
-      guard let standing = try NotificationStanding(from: results) else { return }
+      guard let notification = try await transaction.read(OpenNotification.query(id)) else {
+        return
+      }
       try await transaction.commit(
-        with: Self.insert(exchanges, ofNotification: id, after: standing.lastExchange)
+        with: Self.insert(exchanges, ofNotification: id, after: notification.lastExchange)
           + statements())
     }
   }
@@ -226,29 +230,29 @@ extension Ledger {
   }
 }
 
-/// A locked notification that is not processed yet.
-private struct NotificationStanding {
-  /// The number of its last exchange, or 0.
+/// A locked notification that is still to be processed.
+private struct OpenNotification {
+  /// The number of its last exchange; 0 for none.
   var lastExchange: Int
 
-  /// Locks and reads a notification; ``init(from:)`` decodes the results.
-  static func lock(_ id: String) -> [SQL] {
-    [
-      """
-      SELECT processed_at IS NOT NULL FROM tenure.notification WHERE notification_id = \(id)
-      FOR UPDATE
-      """,
-      """
-      SELECT coalesce(max(number), 0) FROM tenure.notification_exchange
-      WHERE notification_id = \(id)
-      """,
-    ]
-  }
-
-  /// Nil if the notification is missing or processed.
-  init?(from results: [Rows]) throws {
-    guard let isProcessed = try results[0].decodeFirst(Bool.self), !isProcessed else { return nil }
-    lastExchange = try results[1].decodeOnly(Int.self)
+  /// Locks and reads a notification; nil if there is none of this id, or it is processed.
+  static func query(_ id: String) -> Query<OpenNotification?> {
+    Query(
+      Query(
+        """
+        SELECT processed_at IS NOT NULL FROM tenure.notification WHERE notification_id = \(id)
+        FOR UPDATE
+        """
+      ) { try $0.decodeFirst(Bool.self) },
+      Query(
+        """
+        SELECT coalesce(max(number), 0) FROM tenure.notification_exchange
+        WHERE notification_id = \(id)
+        """
+      ) { try $0.decodeOnly(Int.self) }
+    ).map { isProcessed, lastExchange in
+      isProcessed == false ? OpenNotification(lastExchange: lastExchange) : nil
+    }
   }
 }
 
@@ -258,10 +262,7 @@ extension LockedLines {
     guard let family = families.first(where: { $0.members[report.line] != nil }) else {
       return nil
     }
-    var line = family.line
-    let known = evidence.filter { family.members[$0.line] != nil }
-    // These entries are discarded, so their date does not matter.
-    _ = line.record(known, at: family.lastRecordedAt ?? report.at)
-    return line.evidence(of: report)
+    return family.line.evidence(
+      of: report, knowing: evidence.filter { family.members[$0.line] != nil })
   }
 }

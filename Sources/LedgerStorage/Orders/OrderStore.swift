@@ -31,33 +31,37 @@ package struct StoredOrder: Hashable, Sendable {
 }
 
 extension StoredOrder {
-  /// Selects an order of an account, for ``init(_:of:lifetime:from:)``.
-  static func select(_ id: UUID, of account: AccountKey) -> [SQL] {
-    [
-      """
-      SELECT product_id, status, created_at, fulfilled_at, environment, transaction_id
-      FROM tenure.purchase_order WHERE account_key = \(account) AND order_id = \(id)
-      """,
-      """
-      SELECT account_id, app_account_token FROM tenure.account_by_key
-      WHERE account_key = \(account)
-      """,
-    ]
-  }
-
-  init?(_ id: UUID, of account: AccountKey, lifetime: Duration, from results: [Rows]) throws {
-    guard
-      let (product, status, createdAt, fulfilledAt, environment, transaction) =
-        try results[0].decodeFirst(
+  /// Reads an order of an account; nil if the account has none of this id.
+  static func query(_ id: UUID, of key: AccountKey, lifetime: Duration)
+    -> Query<StoredOrder?>
+  {
+    Query(
+      Query(
+        """
+        SELECT product_id, status, created_at, fulfilled_at, environment, transaction_id
+        FROM tenure.purchase_order WHERE account_key = \(key) AND order_id = \(id)
+        """
+      ) {
+        try $0.decodeFirst(
           ProductID.self, PurchaseOrder.Status.self, Timestamp.self, Timestamp?.self,
-          Environment?.self, TransactionID?.self),
-      let (name, token) = try results[1].decodeFirst(String.self, UUID.self)
-    else { return nil }
-    self.init(
-      order: PurchaseOrder(
-        id: id, account: account, productID: product, createdAt: createdAt, status: status),
-      accountID: name, appAccountToken: token, fulfilledAt: fulfilledAt,
-      environment: environment, transactionID: transaction, expiresAt: createdAt + lifetime)
+          Environment?.self, TransactionID?.self)
+      },
+      Query(
+        """
+        SELECT account_id, app_account_token FROM tenure.account_by_key
+        WHERE account_key = \(key)
+        """
+      ) { try $0.decodeFirst(String.self, UUID.self) }
+    ).map { order, account in
+      guard let (product, status, createdAt, fulfilledAt, environment, transaction) = order,
+        let (name, token) = account
+      else { return nil }
+      return StoredOrder(
+        order: PurchaseOrder(
+          id: id, account: key, productID: product, createdAt: createdAt, status: status),
+        accountID: name, appAccountToken: token, fulfilledAt: fulfilledAt,
+        environment: environment, transactionID: transaction, expiresAt: createdAt + lifetime)
+    }
   }
 }
 
@@ -133,9 +137,7 @@ extension Ledger {
   }
 
   package func order(_ id: UUID, of account: AccountKey) async throws -> StoredOrder? {
-    try StoredOrder(
-      id, of: account, lifetime: orderLifetime,
-      from: await database.batch(StoredOrder.select(id, of: account)))
+    try await database.read(StoredOrder.query(id, of: account, lifetime: orderLifetime))
   }
 
   /// Expires unpaid orders and publishes their events, in one commit.
@@ -156,9 +158,10 @@ extension Ledger {
       let owners = try await accounts(ofOrders: Set(jobOf.keys), in: transaction)
       let locks = owners.sorted { ($0.value, $0.key.uuidString) < ($1.value, $1.key.uuidString) }
         .map { Self.lock(order: $0.key, of: $0.value, waits: isAlone) }
-      let results = try await transaction.batch(locks + [KnownAccount.select(Set(owners.values))])
-      let orders = try results.dropLast().flatMap(Self.orders(from:))
-      let known = try results.last.map(KnownAccount.accounts(from:)) ?? [:]
+      let (locked, known) = try await transaction.read(
+        Query.all(locks.map { Query($0, decode: Self.orders(from:)) }),
+        KnownAccount.query(Set(owners.values)))
+      let orders = locked.flatMap(\.self)
 
       let busy = isAlone ? [] : Set(owners.keys).subtracting(orders.map(\.id))
       let waiting = orders.filter { $0.status == .open && now < $0.createdAt + orderLifetime }
@@ -280,15 +283,21 @@ extension Ledger {
     """
   }
 
-  /// Reopens an order and schedules its expiry.
-  func reopen(_ order: PurchaseOrder, at now: Timestamp) -> [SQL] {
+  /// The statements that open an order again, with the job that lets it expire.
+  ///
+  /// - Parameters:
+  ///   - order: The order.
+  ///   - lifetime: How long it waits for its payment.
+  ///   - now: The moment.
+  /// - Returns: The statements.
+  static func reopen(_ order: PurchaseOrder, lifetime: Duration, at now: Timestamp) -> [SQL] {
     [
       """
       UPDATE tenure.purchase_order SET status = 'open', fulfilled_at = NULL, is_named = false,
         environment = NULL, original_transaction_id = NULL, transaction_id = NULL
       WHERE account_key = \(order.account) AND order_id = \(order.id)
       """,
-      Job.insert(.expireOrder(order.id), runAt: order.createdAt + orderLifetime, at: now),
+      Job.insert(.expireOrder(order.id), runAt: order.createdAt + lifetime, at: now),
     ]
   }
 

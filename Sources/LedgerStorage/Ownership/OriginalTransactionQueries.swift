@@ -100,18 +100,19 @@ extension Ledger {
   /// Reads account IDs by key; unknown keys are left out.
   package func accountIDs(of keys: Set<AccountKey>) async throws -> [AccountKey: String] {
     guard !keys.isEmpty else { return [:] }
-    return try await knownAccounts(keys).mapValues(\.id)
+    return try await database.read(KnownAccount.query(keys))
+      .mapValues(\.id)
   }
 
   func knownAccounts(_ keys: Set<AccountKey>) async throws -> [AccountKey: KnownAccount] {
-    try KnownAccount.accounts(from: await database.query(KnownAccount.select(keys)))
+    try await database.read(KnownAccount.query(keys))
   }
 
   func names(of accounts: Set<AccountKey>, in transaction: Transaction) async throws
     -> [AccountKey: String]
   {
     guard !accounts.isEmpty else { return [:] }
-    return try KnownAccount.accounts(from: await transaction.query(KnownAccount.select(accounts)))
+    return try await transaction.read(KnownAccount.query(accounts))
       .mapValues(\.id)
   }
 }

@@ -60,22 +60,18 @@ extension Ledger {
       }
       let placement = Placement(
         account: account?.key, transaction: charge.id, effectiveFrom: effectiveFrom ?? now)
-      let (recording, writes) = try await record(
-        Arrival(
-          evidence: [], placements: [placement],
-          source: EntrySource(.administrator, id: administrator.entrySourceID)),
-        on: LockedLines(families: [family], evidence: []), catalogue: terms.catalogue, at: now,
-        in: database)
-      var orders = OrderMatching(recording: recording, terms: terms, now: now)
-      try await orders.matchDecided(in: self, database)
-      let consequences = try await consequences(
-        of: recording, orders: orders.changes, terms: terms, at: now, in: database)
+      let arrival = Arrival(
+        evidence: [], placements: [placement],
+        source: EntrySource(.administrator, id: administrator.entrySourceID))
+      let recording = try await load(
+        arrival, on: LockedLines(families: [family], evidence: []), in: database
+      ).decide(arrival, at: now)
+      let plan = try await plan(recording, terms: terms, at: now, in: database)
       let act = NewAct(
         transferring: charge, from: owner, by: placement, administrator,
         names: recording.families[charge.id.line]?.names ?? [:])
-      try await database.commit(
-        with: writes + orders.statements + consequences.statements + [act.insert(at: now)])
-      return (recording, consequences.channels)
+      try await database.commit(with: plan.statements + [act.insert(at: now)])
+      return (recording, plan.channels)
     }
     bell.ring(channels)
     if let recording { metrics.count(recording) }

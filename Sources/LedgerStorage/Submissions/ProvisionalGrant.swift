@@ -21,34 +21,30 @@ package struct ProvisionalGrant: Hashable, Sendable {
 extension ProvisionalGrant {
   private static let reason = "Granted until Apple can verify a submitted receipt."
 
-  /// Locks the purchases against concurrent grants and finds other accounts' grants, for
-  /// ``rivals(from:)``.
+  /// Keeps others from granting the same, and reads the original transactions by which another
+  /// account has provisional access already.
   ///
-  /// A purchase gives provisional access to one account only. Otherwise a receipt that is passed
-  /// around would unlock every account while Apple is down.
-  static func lockRivals(
+  /// One purchase gives one account provisional access, whichever will own it: a receipt that is
+  /// passed around would else open every door while Apple is down.
+  static func rivals(
     of submission: Submission, for grants: [ProvisionalGrant], at now: Timestamp
-  ) -> [SQL] {
-    guard !grants.isEmpty else { return [] }
+  ) -> Query<Set<LineID>> {
+    guard !grants.isEmpty else { return Query([]).map { [] } }
     let lines = Set(grants.map(\.line)).sorted()
     let locks = lines.map { line -> SQL in
       "SELECT pg_advisory_xact_lock(hashtextextended(\("provisional " + line.description), 0))"
     }
-    return locks + [
-      """
-      SELECT environment, original_transaction_id FROM tenure.account_grant
-      WHERE source = 'provisional' AND account_id <> \(submission.accountID)
-        AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
-        AND ends_at > \(now)
-      """
-    ]
-  }
-
-  /// The original transactions that give another account provisional access.
-  static func rivals(from results: [Rows]) throws -> Set<LineID> {
-    guard let rows = results.last else { return [] }
-    return Set(
-      try rows.decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) })
+    return Query(
+      Query(locks),
+      Query(
+        """
+        SELECT environment, original_transaction_id FROM tenure.account_grant
+        WHERE source = 'provisional' AND account_id <> \(submission.accountID)
+          AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+          AND ends_at > \(now)
+        """
+      ) { try $0.decode(Environment.self, OriginalTransactionID.self).map { LineID($0, $1) } }
+    ).map { _, rivals in Set(rivals) }
   }
 
   func grant(of submission: Submission) -> Grant {
@@ -92,16 +88,10 @@ extension ProvisionalGrant {
 }
 
 extension Ledger {
-  /// Computes the result of a recording without writing.
-  ///
-  /// Takes the same locks and reads as a recording, then rolls back, so the result is exactly the
-  /// rule's.
+  /// Loads and decides as a recording does, and then rolls back.
   package func rehearse(_ arrival: Arrival, at now: Timestamp) async throws -> Recording {
     try await database.withTransaction { transaction in
-      let locked = try await lock(linesOf: arrival.evidence, in: transaction).lines
-      let recording = try await record(
-        arrival, on: locked, catalogue: nil, at: now, in: transaction
-      ).recording
+      let recording = try await load(arrival, in: transaction).decide(arrival, at: now)
       await transaction.rollBack()
       return recording
     }

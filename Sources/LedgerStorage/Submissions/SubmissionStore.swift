@@ -5,18 +5,10 @@ package import Subscriptions
 extension Submission.Status: PostgresEncodable, PostgresDecodable {}
 
 extension Ledger {
-  /// Stores a submission durably, with the job that decides it if this process dies.
+  /// Stores a submission durably, with the job that processes it should this process die.
   ///
-  /// ```swift
-  /// let submission = try await ledger.store(new, retryAt: now + .minutes(1))
-  /// // Verify submission's payload with Apple, then record what Apple returned:
-  /// let answer = try await ledger.record(verified, at: now, terms: terms) { result in
-  ///   Ledger.StoredOutcome(text: json(of: result), order: result.fulfilledOrder, value: result)
-  /// }
-  /// ```
-  ///
-  /// Creates the account if necessary. For a merged account, the submission belongs to the account
-  /// it was merged into.
+  /// Submissions for a merged account go to the account that it was merged into; an unknown account
+  /// is created.
   ///
   /// - Parameter retryAt: When a worker takes over, unless the submission is decided before.
   /// - Throws: ``LedgerError/erasedAccount(_:)``.
@@ -68,7 +60,7 @@ extension Ledger {
       }, outcome: outcome)
   }
 
-  /// The account that a submission belongs to now: follows merges.
+  /// The account that an account was merged into; itself if it never was.
   private func successor(of account: AccountKey) async throws -> (key: AccountKey, id: String)? {
     var key = account
     while let known = try await knownAccounts([key])[key] {
@@ -88,7 +80,7 @@ extension Ledger {
     ).decodeExchanges()
   }
 
-  /// Apple's short responses about a submission, which may be a status only.
+  /// Apple's answers that are short enough to be a status alone.
   package func shortAnswers(to submission: UUID) async throws
     -> [(askedAt: Timestamp, answer: [UInt8])]
   {
@@ -100,25 +92,28 @@ extension Ledger {
     ).decode(Timestamp.self, [UInt8].self).map { (askedAt: $0, answer: $1) }
   }
 
+  /// A submission with its verified evidence.
   package struct VerifiedSubmission: Sendable {
     package var submission: Submission
-    /// How the evidence arrived.
     package var source: EntrySource.Kind
     package var environment: Environment
     package var evidence: [Evidence]
+    /// The app; nil: unknown.
     package var bundleID: String?
     /// The claimed transactions, by purchase date.
     package var selected: [TransactionKey]
+    /// What its sender is warned of, whatever is recorded.
+    package var warnings: Set<SubmissionWarning>
     package var exchanges: [SubmissionExchange]
-    /// When to verify again for a transaction that Apple did not list or that could not be parsed.
+    /// When to verify again, because Apple listed less than expected or something was unreadable.
     package var lookAgainAt: Timestamp?
-    /// The worker that claimed the submission's job, if any.
+    /// The worker that has claimed the job, if any.
     package var worker: String?
 
     package init(
       submission: Submission, source: EntrySource.Kind, environment: Environment,
       evidence: [Evidence], bundleID: String? = nil, selected: [TransactionKey],
-      exchanges: [SubmissionExchange],
+      warnings: Set<SubmissionWarning> = [], exchanges: [SubmissionExchange],
       lookAgainAt: Timestamp? = nil, worker: String? = nil
     ) {
       self.submission = submission
@@ -127,41 +122,21 @@ extension Ledger {
       self.evidence = evidence
       self.bundleID = bundleID
       self.selected = selected
+      self.warnings = warnings
       self.exchanges = exchanges
       self.lookAgainAt = lookAgainAt
       self.worker = worker
     }
   }
 
+  /// A recorded submission with everything that its answer shows, as of the commit.
   package struct RecordedSubmission: Sendable {
-    package var recording: Recording
-    /// Nil if the submission named no order.
-    package var namedOrder: NamedOrder?
+    package let recording: Recording
+    package let outcome: SubmissionOutcome
+    /// The result of naming an order; nil if the submission named none.
+    package let namedOrder: NamedOrderResult?
     /// The order that the submission's charge fulfilled, named or not.
-    package var fulfilledOrder: UUID?
-
-    package enum NamedOrder: Hashable, Sendable {
-      case unknown
-      case matched(PurchaseOrder.NamedOrder)
-    }
-  }
-
-  /// The stored answer to a submission, and the value it was made from.
-  package struct StoredOutcome<Value: Sendable>: Sendable {
-    package var text: String
-    package var order: UUID?
-    package var value: Value
-
-    package init(text: String, order: UUID?, value: Value) {
-      self.text = text
-      self.order = order
-      self.value = value
-    }
-  }
-
-  /// A recorded submission with the rest of its answer, as of the commit.
-  package struct AnsweredSubmission<Value: Sendable>: Sendable {
-    package let value: Value
+    package let fulfilledOrder: UUID?
     package let holdings: AccountHoldings
     package let order: StoredOrder?
   }
@@ -169,125 +144,98 @@ extension Ledger {
   /// Records a verified submission: evidence, claims, decisions, holdings, orders and the outcome,
   /// in one database transaction.
   ///
-  /// If a server and a worker verify a submission concurrently, both record Apple's evidence, but
-  /// the submission claims once and keeps its first answer. A rejection is overridden by a
-  /// verification.
+  /// A server and a worker may have verified one submission at the same time. Apple's answers are
+  /// evidence either way; but the submission claims once, and keeps the answer that it was verified
+  /// with. A rejection, though, gives way: Apple has vouched for the receipt.
   ///
-  /// - Parameter outcome: Makes the stored answer.
-  /// - Returns: Nil if another process has verified the submission.
-  package func record<Outcome: Sendable>(
-    _ verified: VerifiedSubmission, at now: Timestamp,
-    terms: AccessTerms,
-    outcome: @Sendable (RecordedSubmission) throws -> StoredOutcome<Outcome>
-  ) async throws -> AnsweredSubmission<Outcome>? {
+  /// - Returns: Nil if the submission was verified before, by another process.
+  package func record(
+    _ verified: VerifiedSubmission, at now: Timestamp, terms: AccessTerms
+  ) async throws -> RecordedSubmission? {
     do {
-      return try await recordOnce(verified, at: now, terms: terms, outcome: outcome)
+      return try await recordOnce(verified, at: now, terms: terms)
     } catch is MergedMeanwhile {
-      // Read again, it belongs to the other account. Merges never form a cycle.
+      // Read again, it belongs to the other account; merges never form a circle.
       guard let submission = try await self.submission(verified.submission.id) else { return nil }
       var verified = verified
       verified.submission = submission
-      return try await record(verified, at: now, terms: terms, outcome: outcome)
+      return try await record(verified, at: now, terms: terms)
     }
   }
 
-  /// The submission's account was merged since the submission was read.
   private struct MergedMeanwhile: Error {}
 
-  private func recordOnce<Outcome: Sendable>(
-    _ verified: VerifiedSubmission, at now: Timestamp,
-    terms: AccessTerms,
-    outcome: @Sendable (RecordedSubmission) throws -> StoredOutcome<Outcome>
-  ) async throws -> AnsweredSubmission<Outcome>? {
+  private func recordOnce(
+    _ verified: VerifiedSubmission, at now: Timestamp, terms: AccessTerms
+  ) async throws -> RecordedSubmission? {
     let submission = verified.submission
-    let account = submission.account
-    // Two round trips: all reads, then all writes and the reads for the answer.
-    let (answer, channels, recording) = try await database.withTransaction {
-      transaction -> (AnsweredSubmission<Outcome>?, Set<Bell.Channel>, Recording?) in
-      let (locked, before, after) = try await lock(
-        linesOf: verified.evidence, before: Standing.lock(submission.id),
-        after: [OrdersAtHand.lock(for: verified)] + Self.lockClaimant(of: submission)
-          // After the account's lock, so that a concurrent erasure has ended.
-          + [KnownAccount.select([account])],
+    // Two round trips: everything that is read, then everything that is written and answered.
+    let (recorded, channels, recording) = try await database.withTransaction {
+      transaction -> (RecordedSubmission?, Set<Bell.Channel>, Recording?) in
+      let (lines, stored, (orders, sender)) = try await lock(
+        linesOf: verified.evidence, before: LockedSubmission.query(submission.id),
+        after: Query(SubmittedOrders.query(for: verified), LockedSender.query(submission)),
         in: transaction)
-      guard let standing = try Standing(from: before) else {
+      guard let stored else {
         await transaction.rollBack()
         return (nil, [], nil)
       }
-      let accounts = try KnownAccount.accounts(from: after[after.count - 1])
-      guard accounts[account]?.mergedInto == nil else { throw MergedMeanwhile() }
-      // Purchases of an erased account are recorded as evidence without a claim; nothing else is
-      // kept or published.
-      let isErased = accounts[account].map { $0.erasedAt != nil } ?? false
-      let claims = (standing.isOpen || standing.status == .rejected) && !isErased
-
-      let arrival = Arrival(
-        evidence: verified.evidence,
-        claim: claims
-          ? Arrival.AccountClaim(
-            account: submission.account, transactions: verified.selected,
-            receivedAt: submission.receivedAt) : nil,
-        source: EntrySource(verified.source, id: submission.id.uuidString.lowercased()))
-      let (recording, writes) = try await record(
-        arrival, on: locked, knowing: accounts, catalogue: terms.catalogue, at: now,
-        in: transaction)
-      var claimant = try Self.claimant(
-        of: submission, from: after.dropLast(), after: standing.attempts)
-      claimant.apply(recording)
-      var result = RecordedSubmission(recording: recording)
-      var orders = OrderMatching(recording: recording, terms: terms, now: now)
-      try await orders.match(
-        named: claims ? submission.orderID : nil, by: submission.account,
-        among: claims ? verified.selected : [],
-        atHand: OrdersAtHand(for: verified, from: after[0]), in: self, transaction, result: &result)
-      let consequences = try await consequences(
-        of: recording, orders: orders.changes, terms: terms, at: now,
-        knowing: isErased ? [] : [claimant], in: transaction)
-      let exchanges = isErased ? [] : verified.exchanges
+      guard sender.known?.mergedInto == nil else { throw MergedMeanwhile() }
+      // Apple's answer about an erased person's purchases is evidence without a claim; nothing else
+      // of it is kept or published.
+      let claims = (stored.isOpen || stored.status == .rejected) && !sender.isErased
+      let arrival = verified.arrival(claims: claims)
+      let recording = try await load(
+        arrival, on: lines, knowing: sender.accounts, in: transaction
+      ).decide(arrival, at: now)
+      let account = sender.account(after: stored.attempts, recording)
+      let affected = try await loadAffected(
+        by: recording,
+        submitted: SubmittedCharges(
+          account: submission.account, transactions: claims ? verified.selected : [],
+          orderID: claims ? submission.orderID : nil, orders: orders),
+        terms: terms, at: now, knowing: sender.isErased ? [] : [account], in: transaction)
+      let plan = try plan(recording, affected, terms: terms, at: now)
       let statements =
-        writes + orders.statements + consequences.statements
-        + verified.lineSources(in: recording)
-        + Self.insert(exchanges, of: submission, after: standing.lastExchange)
-        + ProvisionalGrant.replace([], of: submission, after: standing.attempts, at: now)
+        plan.statements + verified.lineSources(in: recording)
+        + Self.insert(
+          sender.isErased ? [] : verified.exchanges, of: submission, after: stored.lastExchange)
+        + ProvisionalGrant.replace([], of: submission, after: stored.attempts, at: now)
       guard claims else {
         // It may have been stored while its account was being erased.
-        let erasure = isErased ? Self.eraseSubmissions(of: account, at: now) : []
+        let erasure =
+          sender.isErased ? Self.eraseSubmissions(of: submission.account, at: now) : []
         try await transaction.commit(
           with: statements + [Self.countAttempt(of: submission)] + erasure)
-        return (nil, consequences.channels, recording)
+        return (nil, plan.channels, recording)
       }
-      let outcome = try outcome(result)
-      let reads = outcome.order.map { StoredOrder.select($0, of: account) } ?? []
-      let results = try await transaction.commit(
-        with: statements + [
-          """
-          UPDATE tenure.submission SET status = 'verified', environment = \(verified.environment),
-            decided_at = \(now), retry_at = \(verified.lookAgainAt), attempts = attempts + 1,
-            problem = NULL, problem_detail = NULL, apple_status = NULL, outcome = \(outcome.text)
-          WHERE submission_id = \(submission.id)
-          """
-        ] + Self.job(of: verified, at: now) + reads
-      ).suffix(reads.count)
-      let answer = AnsweredSubmission(
-        value: outcome.value, holdings: claimant.held,
-        order: try outcome.order.flatMap {
-          try StoredOrder($0, of: account, lifetime: orderLifetime, from: Array(results))
-        })
-      return (answer, consequences.channels, recording)
+      let outcome = SubmissionOutcome(recording, affected.orders, of: verified, terms: terms)
+      let order = try await transaction.commit(
+        with: statements + [try Self.close(verified, outcome, at: now)]
+          + Self.job(of: verified, at: now),
+        reading: outcome.orderID.map {
+          StoredOrder.query($0, of: submission.account, lifetime: orderLifetime)
+        } ?? Query([]).map { nil })
+      let recorded = RecordedSubmission(
+        recording: recording, outcome: outcome, namedOrder: affected.orders.namedOrder,
+        fulfilledOrder: affected.orders.fulfilledOrder, holdings: account.held, order: order)
+      return (recorded, plan.channels, recording)
     }
     bell.ring(channels)
     if let recording { metrics.count(recording) }
-    return answer
+    return recorded
   }
 
-  /// Records that Apple, or the check of Apple's response, rejected a submission.
+  /// Records that Apple, or the check of its answer, rejects a submission.
   package func reject(
     _ submission: Submission, because problem: SubmissionProblem,
     exchanges: [SubmissionExchange], terms: AccessTerms, at now: Timestamp
   ) async throws {
-    try await update(submission, exchanges: exchanges, terms: terms, at: now) { standing, _ in
-      guard standing.status == .pending else {
-        // Already verified; only a named transaction was looked for.
+    try await update(
+      submission, exchanges: exchanges, terms: terms, at: now, reading: Query([])
+    ) { stored, _ in
+      guard stored.status == .pending else {
+        // Only a named transaction was looked for: the submission stays verified.
         return Change([
           """
           UPDATE tenure.submission SET retry_at = NULL, attempts = attempts + 1
@@ -308,23 +256,22 @@ extension Ledger {
     }
   }
 
-  /// Records that a submission could not be verified yet, and schedules the next attempt.
+  /// Records that Apple could not be reached, and the next attempt.
   ///
   /// - Parameters:
-  ///   - provisional: Replaces the submission's provisional grants.
-  ///   - worker: The worker that claimed the submission's job, if any.
+  ///   - provisional: The submitter's provisional access until then; it replaces earlier access.
+  ///   - worker: The worker that has claimed the submission's job, if any.
   package func postpone(
     _ submission: Submission, until retryAt: Timestamp, because problem: SubmissionProblem,
     exchanges: [SubmissionExchange], provisional: [ProvisionalGrant] = [], worker: String?,
     terms: AccessTerms, at now: Timestamp
   ) async throws {
-    let reads = ProvisionalGrant.lockRivals(of: submission, for: provisional, at: now)
     try await update(
-      submission, exchanges: exchanges, terms: terms, at: now, reading: reads
-    ) { standing, results in
-      let rivals = try ProvisionalGrant.rivals(from: results)
+      submission, exchanges: exchanges, terms: terms, at: now,
+      reading: ProvisionalGrant.rivals(of: submission, for: provisional, at: now)
+    ) { stored, rivals in
       let grants =
-        standing.status == .pending
+        stored.status == .pending
         ? provisional.filter { !rivals.contains($0.line) } : []
       let statements: [SQL] = [
         """
@@ -343,7 +290,7 @@ extension Ledger {
 
   private struct Change {
     var statements: [SQL]
-    /// Replaces the submission's provisional grants.
+    /// The new provisional access.
     var grants: [ProvisionalGrant]
 
     init(_ statements: [SQL], grants: [ProvisionalGrant] = []) {
@@ -352,45 +299,38 @@ extension Ledger {
     }
   }
 
-  /// Updates an open submission and publishes changes of its provisional access.
+  /// Changes an open submission, and publishes the change of its account's provisional access.
   ///
-  /// A submission decided concurrently is left unchanged, but Apple's responses are stored. One
-  /// that was stored while its account was being erased is erased too.
-  private func update(
+  /// A submission that was decided in the meantime stays as it is, but the exchanges are kept. One
+  /// that was stored while its account was being erased is erased.
+  private func update<Value: Sendable>(
     _ submission: Submission, exchanges: [SubmissionExchange], terms: AccessTerms,
-    at now: Timestamp, reading reads: [SQL] = [],
-    with change: @Sendable (Standing, [Rows]) throws -> Change
+    at now: Timestamp, reading query: Query<Value>,
+    with change: @Sendable (LockedSubmission, Value) -> Change
   ) async throws {
     let channels = try await database.withTransaction { transaction -> Set<Bell.Channel> in
-      let lock = Standing.lock(submission.id)
-      var results = try await transaction.batch(
-        lock + reads + Self.lockClaimant(of: submission)
-          // After the account's lock, so that a concurrent erasure has ended.
-          + [KnownAccount.select([submission.account])])
-      let isErased =
-        try KnownAccount.accounts(from: results.removeLast())[submission.account]?.erasedAt != nil
-      guard let standing = try Standing(from: results) else { return [] }
+      let (stored, value, sender) = try await transaction.read(
+        LockedSubmission.query(submission.id), query, LockedSender.query(submission))
+      guard let stored else { return [] }
       let statements = Self.insert(
-        isErased ? [] : exchanges, of: submission, after: standing.lastExchange)
-      guard standing.isOpen, !isErased else {
+        sender.isErased ? [] : exchanges, of: submission, after: stored.lastExchange)
+      guard stored.isOpen, !sender.isErased else {
         try await transaction.commit(
           with: statements + [Self.countAttempt(of: submission)]
-            + (isErased ? Self.eraseSubmissions(of: submission.account, at: now) : []))
+            + (sender.isErased ? Self.eraseSubmissions(of: submission.account, at: now) : []))
         return []
       }
-      let change = try change(
-        standing, Array(results.dropFirst(lock.count).prefix(reads.count)))
-      var claimant = try Self.claimant(of: submission, from: results, after: standing.attempts)
-      claimant.held.grants += change.grants.map { $0.grant(of: submission) }
+      let change = change(stored, value)
+      var account = sender.account(after: stored.attempts)
+      account.held.grants += change.grants.map { $0.grant(of: submission) }
       changes.note([submission.accountID], in: transaction)
-      let news = AccountNews(claimant, terms: terms, at: now)
+      let news = AccountNews(account, terms: terms, at: now)
       let consequences = Consequences(
         [news], rescheduling: news.changesWhatIsTold || !change.grants.isEmpty ? [news] : [],
         at: now)
       try await transaction.commit(
         with: statements + change.statements
-          + ProvisionalGrant.replace(
-            change.grants, of: submission, after: standing.attempts, at: now)
+          + ProvisionalGrant.replace(change.grants, of: submission, after: stored.attempts, at: now)
           + consequences.statements)
       return consequences.channels
     }
@@ -399,61 +339,16 @@ extension Ledger {
 
   // MARK: Statements
 
-  /// Locks and reads the submission's account without the submission's provisional grants, for
-  /// ``claimant(of:from:after:)``.
-  private static func lockClaimant(of submission: Submission) -> [SQL] {
-    ToldAccount.lock([submission.accountID])
-      + ToldAccount.select([submission.accountID], withoutGrantsOf: submission.id)
-  }
-
-  private static func claimant(
-    of submission: Submission, from results: some Collection<Rows>, after attempts: Int
-  ) throws -> ToldAccount {
-    let accounts = try ToldAccount.accounts(
-      [submission.account: submission.accountID],
-      from: results.suffix(ToldAccount.statementCount))
-    var claimant = accounts[0]
-    // No provisional grants exist before the first attempt.
-    claimant.hasChangedGrants = attempts > 0
-    return claimant
-  }
-
-  private struct Standing: Sendable {
-    var status: Submission.Status
-    var retryAt: Timestamp?
-    /// Attempts to verify it; no provisional grants exist before the first.
-    var attempts: Int
-    /// The number of its last exchange, or 0.
-    var lastExchange: Int
-
-    var isOpen: Bool { Submission.isOpen(status, retryAt: retryAt) }
-
-    /// Locks and reads a submission, for ``init(from:)``.
-    static func lock(_ id: UUID) -> [SQL] {
-      [
-        """
-        SELECT status, retry_at, attempts FROM tenure.submission
-        WHERE submission_id = \(id)
-        FOR UPDATE
-        """,
-        """
-        SELECT coalesce(max(number), 0) FROM tenure.submission_exchange
-        WHERE submission_id = \(id)
-        """,
-      ]
-    }
-
-    /// Nil if the submission does not exist.
-    init?(from results: [Rows]) throws {
-      guard
-        let (status, retryAt, attempts) = try results[0].decodeFirst(
-          Submission.Status.self, Timestamp?.self, Int.self)
-      else { return nil }
-      self.status = status
-      self.retryAt = retryAt
-      self.attempts = attempts
-      lastExchange = try results[1].decodeOnly(Int.self)
-    }
+  private static func close(
+    _ verified: VerifiedSubmission, _ outcome: SubmissionOutcome, at now: Timestamp
+  ) throws -> SQL {
+    let text = String(decoding: try JSONEncoder().encode(outcome), as: UTF8.self)
+    return """
+      UPDATE tenure.submission SET status = 'verified', environment = \(verified.environment),
+        decided_at = \(now), retry_at = \(verified.lookAgainAt), attempts = attempts + 1,
+        problem = NULL, problem_detail = NULL, apple_status = NULL, outcome = \(text)
+      WHERE submission_id = \(verified.submission.id)
+      """
   }
 
   private static func countAttempt(of submission: Submission) -> SQL {
@@ -463,11 +358,11 @@ extension Ledger {
     """
   }
 
-  /// Deletes the submission's job, or reschedules it to verify again.
+  /// Ends the submission's job, or reschedules it.
   private static func job(of verified: VerifiedSubmission, at now: Timestamp) -> [SQL] {
     let task = Job.Task.verifySubmission(verified.submission.id)
     guard let lookAgainAt = verified.lookAgainAt else { return [Job.delete(task)] }
-    // A rejection has deleted the job.
+    // A rejection has removed the job.
     return [
       Job.insert(task, runAt: lookAgainAt, at: now),
       Job.reschedule(
@@ -491,8 +386,83 @@ extension Ledger {
   }
 }
 
+/// A locked submission, which only one process decides.
+private struct LockedSubmission: Sendable {
+  var status: Submission.Status
+  private var retryAt: Timestamp?
+  /// How often Apple was asked; before the first time nothing was granted provisionally.
+  var attempts: Int
+  /// The number of its last exchange; 0 for none.
+  var lastExchange: Int
+
+  var isOpen: Bool { Submission.isOpen(status, retryAt: retryAt) }
+
+  /// Locks and reads a submission; nil if there is none of this id.
+  static func query(_ id: UUID) -> Query<LockedSubmission?> {
+    Query(
+      Query(
+        """
+        SELECT status, retry_at, attempts FROM tenure.submission
+        WHERE submission_id = \(id)
+        FOR UPDATE
+        """
+      ) { try $0.decodeFirst(Submission.Status.self, Timestamp?.self, Int.self) },
+      Query(
+        """
+        SELECT coalesce(max(number), 0) FROM tenure.submission_exchange
+        WHERE submission_id = \(id)
+        """
+      ) { try $0.decodeOnly(Int.self) }
+    ).map { submission, lastExchange in
+      submission.map { status, retryAt, attempts in
+        LockedSubmission(
+          status: status, retryAt: retryAt, attempts: attempts, lastExchange: lastExchange)
+      }
+    }
+  }
+}
+
+/// The locked account of a submission, without the submission's provisional grants.
+private struct LockedSender: Sendable {
+  /// Empty if the account is unknown.
+  let accounts: [AccountKey: KnownAccount]
+  private let account: ToldAccount
+
+  var known: KnownAccount? { accounts[account.key] }
+  var isErased: Bool { known?.erasedAt != nil }
+
+  /// Locks and reads it.
+  ///
+  /// The key is read after the lock, so that an erasure has ended.
+  static func query(_ submission: Submission) -> Query<LockedSender> {
+    Query(
+      Query(ToldAccount.lock([submission.accountID])),
+      ToldAccount.query(
+        [submission.account: submission.accountID], withoutGrantsOf: submission.id),
+      KnownAccount.query([submission.account])
+    ).map { _, told, known in LockedSender(accounts: known, account: told[0]) }
+  }
+
+  func account(after attempts: Int, _ recording: Recording? = nil) -> ToldAccount {
+    var account = account
+    account.hasChangedGrants = attempts > 0
+    if let recording { account.apply(recording) }
+    return account
+  }
+}
+
 extension Ledger.VerifiedSubmission {
-  /// Stores the app and receipt, to poll the original transactions with.
+  fileprivate func arrival(claims: Bool) -> Arrival {
+    Arrival(
+      evidence: evidence,
+      claim: claims
+        ? Arrival.AccountClaim(
+          account: submission.account, transactions: selected,
+          receivedAt: submission.receivedAt) : nil,
+      source: EntrySource(source, id: submission.id.uuidString.lowercased()))
+  }
+
+  /// The ways to poll Apple about the original transactions later.
   fileprivate func lineSources(in recording: Recording) -> [SQL] {
     let others = recording.families.filter { _, family in
       let latest = family.rule.charges.latestCharge.flatMap { family.line.decisions[$0.id] }

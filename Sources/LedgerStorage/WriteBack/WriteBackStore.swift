@@ -178,7 +178,7 @@ extension RecordedFamily {
     guard !entries.isEmpty, let charge = rule.charges.latestCharge,
       let account = line.decisions[charge.id]?.decision.owner
     else { return nil }
-    let last = ruleBefore.charges.latestCharge.flatMap {
+    let last = before.rule.charges.latestCharge.flatMap {
       before.line.decisions[$0.id]?.decision.owner
     }
     return account == last ? nil : (account, charge)

@@ -32,7 +32,8 @@ package struct SQL: Sendable {
     text.append(more)
   }
 
-  mutating func bind<Value: PostgresEncodable>(_ value: Value) {
+  /// Appends a value as the next parameter.
+  package mutating func bind<Value: PostgresEncodable>(_ value: Value) {
     let offset = values.count
     let isNull = value.isPostgresNull
     if !isNull { value.encode(into: &values) }

@@ -1,13 +1,11 @@
-/// Why a charge is whose it is, in a sentence: made when read, never stored.
+/// The reason for a charge's owner in a sentence, made when read and never stored.
 package struct Explanation {
   private let decision: Decision
-  /// The owner, in the middle of a sentence and at its beginning.
+  /// The owner within a sentence and at its beginning.
   private let owner: String
   private let subject: String
 
-  /// - Parameters:
-  ///   - decision: What was decided.
-  ///   - name: The account id behind a key, or a pseudonym.
+  /// - Parameter name: The account id behind a key, or a pseudonym.
   package init(_ decision: Decision, name: (AccountKey) -> String) {
     self.decision = decision
     owner = decision.owner.map { "“\(name($0))”" } ?? "no account"
@@ -50,7 +48,6 @@ package struct Explanation {
     }
   }
 
-  /// Why the account counted as renewing.
   private var renewing: String {
     let finding = decision.finding
     let reason =
@@ -70,7 +67,6 @@ package struct Explanation {
       + "already charged"
   }
 
-  /// Why no account counted as renewing.
   private var notRenewing: String {
     switch decision.finding.ground {
     case .notASubscription: "it is not a subscription, so the first claim decides"

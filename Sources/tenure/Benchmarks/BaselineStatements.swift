@@ -258,7 +258,7 @@ extension BareStatements {
   var write: [SQL] {
     [insertEntries, updateLine, insertTransaction, noteCharge(1, isOrdered: false)]
       + insertProjections + insertLookups
-      + [insertBinding, insertHolding, insertMovements] + fulfilOrder + tell + plan
+      + [insertHolding, insertMovements] + fulfilOrder + tell + plan
       + finishSubmission
   }
 
@@ -288,11 +288,8 @@ extension BareStatements {
         head_number = \(Self.entryKinds.count), head_hash = \(hash),
         head_recorded_at = \(now),
         confirmed_as_of = \(none), confirmed_number = \(0),
-        latest_charged_at = \(now), latest_product_id = \(product),
-        latest_owner_key = \(sample.accountKey), paid_through = \(end),
-        auto_renews = \(true), auto_renew_product_id = \(product),
-        renewal_phase = \("undisturbed"), grace_ends_at = \(none),
-        status_as_of = \(now)
+        latest_charged_at = \(now), latest_owner_key = \(sample.accountKey),
+        paid_through = \(end), auto_renew_product_id = \(product)
       WHERE environment = \(environment) AND original_transaction_id = \(line)
       """
   }
@@ -401,15 +398,6 @@ extension BareStatements {
       ON CONFLICT (account_key, environment, original_transaction_id) DO NOTHING
       """
     ]
-  }
-
-  private var insertBinding: SQL {
-    """
-    INSERT INTO tenure.account_binding (environment, original_transaction_id, number,
-      account_key, bound_at, charge_original_transaction_id, transaction_id, product_id, rule)
-    VALUES (\(environment), \(line), \(1), \(sample.accountKey), \(now), \(line),
-      \(transaction), \(product), \("submitter"))
-    """
   }
 
   private var insertHolding: SQL {

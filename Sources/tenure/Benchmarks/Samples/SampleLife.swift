@@ -19,7 +19,6 @@ struct SampleLife {
   }
 
   private static let administrator = Administrator(name: "ops", reason: "They asked for it.")
-  private static let outcome = #"{"newlyOwned":[],"selected":[],"warnings":[]}"#
   /// A life is moved by no more, so that what was recorded first is written first.
   private static let mostLeeway: Duration = .days(30)
 
@@ -107,8 +106,7 @@ struct SampleLife {
       Ledger.VerifiedSubmission(
         submission: submission, source: .receipt, environment: .production, evidence: evidence,
         bundleID: SampleSubmission.bundleID, selected: keys, exchanges: exchanges),
-      at: moment, terms: terms,
-      outcome: { Ledger.StoredOutcome(text: Self.outcome, order: nil, value: $0) })
+      at: moment, terms: terms)
     guard isDelivered, let key = keys.first else { return }
     _ = try await ledger.acknowledgeDelivery(
       of: key, by: submission.account, at: moment + .milliseconds(800))
