@@ -1599,44 +1599,39 @@ COMMENT ON TABLE exchange_rate IS
 -- Work and news.
 -- ------------------------------------------------------------------------------------------------
 
--- The queue. Claimed with FOR UPDATE SKIP LOCKED; a claimed job is leased until locked_until, and is
--- free again when its worker dies.
+-- The job queue. Claimed with FOR UPDATE SKIP LOCKED and leased until locked_until, so that the jobs
+-- of a crashed worker are free again. Kinds and queues are any: those of a newer program are left to
+-- its workers.
 CREATE TABLE job (
     job_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    kind         text        NOT NULL CHECK (kind IN (
-        'verify_submission', 'process_notification', 'poll_line', 'compare_notifications',
-        'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
-        'fold_movements', 'merge_account', 'age_out', 'write_ownership', 'answer_consumption')),
-    -- What the job is about; one job of a kind for each.
+    kind         text        NOT NULL CHECK (length(kind) BETWEEN 1 AND 64),
+    -- There is one job of a kind for each subject.
     subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 512),
-    -- Jobs of one lane wait for each other only: none of them takes the place of another lane's.
-    lane         text        NOT NULL CHECK (lane IN (
-        'submissions', 'notifications', 'clock', 'polls', 'sandbox_polls', 'webhooks',
-        'upkeep', 'tellings', 'sandbox_tellings')),
-    -- The most urgent is 0, and is claimed first, however long the others are due.
+    -- Each queue has a concurrency of its own.
+    queue        text        NOT NULL CHECK (length(queue) BETWEEN 1 AND 64),
+    -- 0 is claimed first, however long jobs of other priorities are due.
     priority     smallint    NOT NULL DEFAULT 0 CHECK (priority BETWEEN 0 AND 2),
     run_at       timestamptz NOT NULL,
-    -- Grows with each change of what is to be done: whoever has done what was asked before has not
-    -- done this.
+    -- Incremented when the job is scheduled again; a run completes only the generation it claimed.
     generation   integer     NOT NULL DEFAULT 0,
-    -- How far it has come, where it goes through everything.
+    -- The position of a job that goes through all rows.
     place        text        CHECK (length(place) BETWEEN 1 AND 512),
     attempts     integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     locked_until timestamptz,
     locked_by    text        CHECK (length(locked_by) BETWEEN 1 AND 255),
-    -- Set when it was given up: it waits for somebody to start it again.
-    parked_at    timestamptz,
+    -- Set when the retry window is over: the job waits for a retry by hand.
+    discarded_at timestamptz,
     last_error   text        CHECK (length(last_error) BETWEEN 1 AND 1000),
-    -- Patience counts from here: when it was put into the queue or was due first, whichever is later;
-    -- whoever starts a job again sets it to now.
+    -- The start of the retry window: when the job was enqueued or first due, whichever is later, or
+    -- retried by hand.
     created_at   timestamptz NOT NULL,
     UNIQUE (kind, subject),
     CONSTRAINT job_lease CHECK ((locked_until IS NULL) = (locked_by IS NULL)),
-    CONSTRAINT job_parked_has_reason CHECK (parked_at IS NULL OR last_error IS NOT NULL)
+    CONSTRAINT job_discarded_has_reason CHECK (discarded_at IS NULL OR last_error IS NOT NULL)
 );
-COMMENT ON TABLE job IS 'What is still to be done. [local]';
-CREATE INDEX job_due ON job (lane, priority, run_at) WHERE parked_at IS NULL;
-CREATE INDEX job_parked ON job (parked_at) WHERE parked_at IS NOT NULL;
+COMMENT ON TABLE job IS 'The job queue. [local]';
+CREATE INDEX job_due ON job (queue, priority, run_at) WHERE discarded_at IS NULL;
+CREATE INDEX job_discarded ON job (discarded_at) WHERE discarded_at IS NOT NULL;
 
 -- Every change, for the feed and for webhooks: written in the transaction that makes the change, and
 -- given its place in the feed after that, by one at a time. So whoever reads on from a place misses
@@ -1805,16 +1800,16 @@ SELECT CASE WHEN parked_at IS NULL THEN 'deliveries_waiting' ELSE 'deliveries_pa
 FROM webhook_delivery
 UNION ALL
 -- Jobs that are due, by the database's clock, and those that were given up.
-SELECT CASE WHEN parked_at IS NULL THEN 'jobs_overdue' ELSE 'jobs_parked' END, NULL, NULL, kind,
-    NULL, subject, coalesce(parked_at, run_at), 1, attempts, NULL, last_error
+SELECT CASE WHEN discarded_at IS NULL THEN 'jobs_overdue' ELSE 'jobs_parked' END, NULL, NULL, kind,
+    NULL, subject, coalesce(discarded_at, run_at), 1, attempts, NULL, last_error
 FROM job
-WHERE parked_at IS NOT NULL OR run_at <= now() AND locked_until IS NULL
+WHERE discarded_at IS NOT NULL OR run_at <= now() AND locked_until IS NULL
 UNION ALL
 -- What Apple is still to be told. Each has its job.
 SELECT 'tellings_open', split_part(subject, '/', 1), NULL, kind, NULL, subject, created_at, 1,
     attempts, NULL, last_error
 FROM job
-WHERE kind IN ('write_ownership', 'answer_consumption')
+WHERE kind IN ('set_app_account_token', 'send_consumption')
 UNION ALL
 -- What Apple took, refused, or was not sent, with the kind and Apple's code or the reason.
 SELECT 'tellings_' || outcome, environment, bundle_id,

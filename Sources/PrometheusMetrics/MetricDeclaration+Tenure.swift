@@ -74,10 +74,10 @@ extension MetricDeclaration {
       "tenure_apple_held_back_total", .counter, by: ["environment"],
       "Requests to the App Store Server API that were not sent, for the hour's limit is reached"),
     MetricDeclaration(
-      "tenure_apple_budget_granted_total", .counter, by: ["lane"],
+      "tenure_apple_budget_granted_total", .counter, by: ["queue"],
       "Polls that TENURE_POLLS_PER_HOUR allowed, and tellings that Apple's limit did"),
     MetricDeclaration(
-      "tenure_apple_budget_denied_total", .counter, by: ["lane"],
+      "tenure_apple_budget_denied_total", .counter, by: ["queue"],
       "Polls that had to wait for TENURE_POLLS_PER_HOUR, and tellings for Apple's limit"),
     MetricDeclaration(
       "tenure_apple_tellings_total", .counter, by: ["kind", "outcome"],
@@ -128,10 +128,10 @@ extension MetricDeclaration {
       "tenure_database_readable", .gauge,
       "Whether the numbers below could be read; 0: they are left out"),
     MetricDeclaration(
-      "tenure_jobs_due", .gauge, by: ["lane"], isReading: true,
+      "tenure_jobs_due", .gauge, by: ["queue"], isReading: true,
       "Jobs that are due and not taken up; of more than 10000 no more are counted"),
     MetricDeclaration(
-      "tenure_jobs_due_age_seconds", .gauge, by: ["lane"], isReading: true,
+      "tenure_jobs_due_age_seconds", .gauge, by: ["queue"], isReading: true,
       "How long the oldest of them is due"),
     MetricDeclaration(
       "tenure_jobs_parked", .gauge, by: ["kind"], isReading: true,

@@ -225,7 +225,7 @@ struct ImportTests {
       #expect(listed.rows.map(\.reason) == ["Apple knows no such id."])
       #expect(listed.rows.map(\.accountID) == ["anna"])
       #expect(listed.rows.first?.givenUpAt == day(41))
-      #expect(try await ledger.restartJobs(.allParked, at: day(42)) == 1)
+      #expect(try await ledger.restartJobs(.allDiscarded, at: day(42)) == 1)
       #expect(try await ledger.importProgress().waiting == 1)
     }
   }

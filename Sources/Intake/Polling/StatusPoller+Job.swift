@@ -33,9 +33,7 @@ extension LinePoll {
   ///   was passed over; otherwise it is for the caller to give back.
   /// - Throws: What the database says.
   package func poll(_ job: Job) async throws -> Outcome {
-    guard case .pollLine(let line) = job.task else {
-      preconditionFailure("Only a line can be polled.")
-    }
+    let line = try job.originalTransaction
     let outcome = try await ask(about: line, doing: job)
     switch outcome {
     case .polled, .over: break

@@ -442,13 +442,13 @@ extension Job {
   /// Puts polls of lines into the queue of which Apple was never heard: due at once, and behind
   /// everything that somebody waits for.
   static func insertPolls(of lines: [LineID], at now: Timestamp) -> SQL {
-    let tasks = lines.map { Task.pollLine($0) }
+    let keys = lines.map { Key.pollLine($0) }
     return """
-      INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
-      SELECT \(Task.Kind.pollLine), subject, lane, \(RenewalPlan.quiet), \(now), \(now)
-      FROM unnest(\(tasks.map(\.subject)), \(tasks.map(\.lane)))
-        AS line (subject, lane)
-      ON CONFLICT (kind, subject) DO UPDATE SET \(anew) WHERE tenure.job.parked_at IS NOT NULL
+      INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)
+      SELECT \(Kind.pollLine), subject, queue, \(RenewalPlan.quiet), \(now), \(now)
+      FROM unnest(\(keys.map(\.subject)), \(keys.map(\.queue)))
+        AS line (subject, queue)
+      ON CONFLICT (kind, subject) DO UPDATE SET \(reset) WHERE tenure.job.discarded_at IS NOT NULL
       """
   }
 }

@@ -17,8 +17,6 @@ package struct AgeingOut: Hashable, Sendable {
 /// Nothing follows from a raw body but what was recorded when it came, so that neither an audit nor
 /// a rebuild misses it.
 extension Ledger {
-  /// How often it is looked for what is to be aged out.
-  private static let ageingInterval: Duration = .days(1)
   /// How many rows one look goes through: a second's work for those that are left alone.
   private static let ageingWindow = 20_000
   /// How many are aged out in one transaction: some tens of milliseconds' work.
@@ -39,7 +37,7 @@ extension Ledger {
   /// - Returns: How many bodies were aged out.
   /// - Throws: What the database says.
   package func ageOut(
-    _ job: Job, keeping retention: RawRetention, at now: Timestamp,
+    _ job: Job, keeping retention: RawRetention, every interval: Duration, at now: Timestamp,
     isStopping: @Sendable () -> Bool = { false }
   ) async throws -> AgeingOut {
     var sum = AgeingOut.none
@@ -49,7 +47,7 @@ extension Ledger {
     if let age = retention.notifications {
       try await ageOutNotifications(&sum, before: now - age, now, isStopping)
     }
-    let next = isStopping() ? now : now + Self.ageingInterval
+    let next = isStopping() ? now : now + interval
     _ = try await database.batch(
       retention.isEndless ? job.completion : job.repetition(at: next, now: now))
     return sum

@@ -26,7 +26,7 @@ extension Ledger {
   /// repeated at will: what is there is left as it is.
   ///
   /// - Parameters:
-  ///   - job: Its task is ``Job/Task/survey``.
+  ///   - job: A claimed job of kind `reconcile`.
   ///   - terms: By what it is judged what accounts may use: as they are now, not as remembered.
   ///   - now: The moment.
   /// - Throws: What the database says.
@@ -92,12 +92,13 @@ extension Ledger {
     ).decode(String.self, AccountKey.self)
     guard let end = page.last?.0 else { return nil }
     let names = Dictionary(page.map { ($0.1, $0.0) }) { first, _ in first }
-    let tasks = names.keys.map { Job.Task.tellAccount($0).subject }
+    let subjects = names.keys.map { Job.Key.publishEntitlements($0).subject }
     let results = try await database.batch(
       ToldAccount.select(Array(names.values)) + [
         """
         SELECT subject, run_at FROM tenure.job
-        WHERE kind = \(Job.Task.Kind.tellAccount) AND subject = ANY(\(tasks)) AND parked_at IS NULL
+        WHERE kind = \(Job.Kind.publishEntitlements) AND subject = ANY(\(subjects))
+          AND discarded_at IS NULL
         """
       ])
     let jobs = Dictionary(
@@ -106,7 +107,7 @@ extension Ledger {
     let behind = try ToldAccount.accounts(
       names, from: results.prefix(ToldAccount.statementCount)
     ).map { AccountNews($0, terms: terms, at: now) }.filter { news in
-      let scheduled = jobs[Job.Task.tellAccount(news.key).subject]
+      let scheduled = jobs[Job.Key.publishEntitlements(news.key).subject]
       return news.changesWhatIsTold
         || news.nextChange.map { next in scheduled.map { next < $0 } ?? true } ?? false
     }
@@ -131,14 +132,14 @@ extension Ledger {
   private func surveyLines(after last: LineID?, at now: Timestamp) async throws -> String? {
     let page = try await surveyedLines(after: last)
     guard let end = page.last else { return nil }
-    let subjects = page.map { Job.Task.pollLine($0).subject }
+    let subjects = page.map(\.subject)
     let planned: [String] = try await database.query(
       """
       SELECT subject FROM tenure.job
-      WHERE kind = \(Job.Task.Kind.pollLine) AND subject = ANY(\(subjects))
+      WHERE kind = \(Job.Kind.pollLine) AND subject = ANY(\(subjects))
       """
     ).decode(String.self)
-    let unplanned = Set(page.filter { !planned.contains(Job.Task.pollLine($0).subject) })
+    let unplanned = Set(page.filter { !planned.contains($0.subject) })
     if !unplanned.isEmpty {
       try await database.withTransaction { transaction in
         var reader = FamilyReader(isLocking: true)
@@ -154,7 +155,7 @@ extension Ledger {
         }
       }
     }
-    return Job.Task.pollLine(end).subject
+    return end.subject
   }
 
   /// Brings the journal of a page of lines up to date.
@@ -166,7 +167,7 @@ extension Ledger {
     let page = try await surveyedLines(after: last)
     guard let end = page.last else { return nil }
     try await catchUpJournal(of: page, by: catalogue, at: now)
-    return Job.Task.pollLine(end).subject
+    return end.subject
   }
 
   private func surveyedLines(after last: LineID?) async throws -> [LineID] {
@@ -228,12 +229,5 @@ struct SurveyPlace: Hashable, Sendable {
   var isSecondLook: Bool { self == SurveyPlace(.accountsAgain) }
 
   /// The line that was looked at last.
-  var line: LineID? {
-    guard let last,
-      case .pollLine(let line) = Job.Task(kind: Job.Task.Kind.pollLine.rawValue, subject: last)
-    else {
-      return nil
-    }
-    return line
-  }
+  var line: LineID? { last.flatMap(LineID.init(subject:)) }
 }

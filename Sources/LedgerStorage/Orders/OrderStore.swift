@@ -140,19 +140,14 @@ extension Ledger {
   /// Lets orders expire that nobody has paid for, and tells their accounts, in one commit.
   ///
   /// - Parameters:
-  ///   - jobs: Claimed by one worker; the task of each is ``Job/Task/expireOrder(_:)``.
+  ///   - jobs: Claimed by one worker, of kind `expire_order`.
   ///   - now: The moment.
   /// - Returns: The jobs that are still to be done, one by one: of several orders none is waited
   ///   for, since whoever has it may wait for another of them.
   /// - Throws: What the database says.
   package func expire(_ jobs: [Job], at now: Timestamp) async throws -> [Job] {
     var jobOf: [UUID: Job] = [:]
-    for job in jobs {
-      guard case .expireOrder(let id) = job.task else {
-        preconditionFailure("The job is to let an order expire.")
-      }
-      jobOf[id] = job
-    }
+    for job in jobs { jobOf[try job.subjectID] = job }
     let isAlone = jobs.count == 1
     let (left, hasNews) = try await database.withTransaction { transaction in
       let owners = try await accounts(ofOrders: Set(jobOf.keys), in: transaction)

@@ -127,7 +127,6 @@ extension Ledger {
   func replanning(
     _ asked: AskedLine, after recording: Recording, at now: Timestamp, in transaction: Transaction
   ) async throws -> [SQL] {
-    let task = Job.Task.pollLine(asked.line)
     guard let family = recording.families[asked.line] else {
       // It was not locked: whatever another recording plans meanwhile holds.
       guard let job = asked.job else { return [] }
@@ -137,13 +136,16 @@ extension Ledger {
       family.line, family.rule, heardAt: now, notifications: notificationMemory)
     guard let plan, let next = RenewalPlan.next(plan, after: now) else {
       if let job = asked.job, family.awaitsApple {
-        return job.parking(because: Self.nothingTold, at: now)
+        return job.discarding(because: Self.nothingTold, at: now)
       }
-      return [Job.delete(task)]
+      return [Job.delete(.pollLine(asked.line))]
     }
-    return (plan.id == asked.line ? [] : [Job.delete(task)])
-      + [Job.schedule(.pollLine(plan.id), runAt: next.at, priority: next.priority, at: now)]
-      + (asked.job.map { [$0.unlock] } ?? [])
+    let isSame = plan.id == asked.line
+    return (isSame ? [] : [Job.delete(.pollLine(asked.line))]) + [
+      Job.schedule(
+        .pollLine(plan.id), runAt: next.at, priority: next.priority, at: now,
+        endingClaimOf: isSame ? asked.job?.worker : nil)
+    ]
   }
 
   /// Ends a poll that came to nothing: Apple knows no such line, or there is nothing to ask with.
@@ -156,9 +158,7 @@ extension Ledger {
   ///   - now: When.
   /// - Throws: What the database says.
   package func passOver(_ job: Job, because reason: String, at now: Timestamp) async throws {
-    guard case .pollLine(let line) = job.task else {
-      preconditionFailure("Only a poll is passed over.")
-    }
+    let line = try job.originalTransaction
     try await database.withTransaction { transaction in
       let ending = try await ending(job, of: line, at: now, in: transaction) { plan in
         plan.phase = .expired
@@ -192,7 +192,7 @@ extension Ledger {
     guard let plan, plan.id == line, let next = RenewalPlan.next(plan, after: now) else {
       // Somebody moved in with it, and Apple knows nothing of it: that has to be seen.
       if reader.families.first?.awaitsApple == true {
-        return job.parking(because: Self.nothingTold, at: now)
+        return job.discarding(because: Self.nothingTold, at: now)
       }
       return job.completion
     }
@@ -201,35 +201,28 @@ extension Ledger {
 
   // MARK: Counting
 
-  /// How many polls are due, by lane.
+  /// Counts due polls by queue.
   ///
-  /// - Parameters:
-  ///   - lanes: Those that are counted.
-  ///   - limit: Of each lane and priority no more are counted; nil: all are.
-  ///   - now: What is due by then.
-  /// - Returns: The numbers.
-  /// - Throws: What the database says.
-  package func dueJobs(in lanes: [Job.Lane], limit: Int? = nil, at now: Timestamp) async throws
-    -> [Job.Lane: Int]
+  /// - Parameter limit: The most to count of each queue and priority; nil: no limit.
+  package func dueJobs(in queues: [Job.Queue], limit: Int? = nil, at now: Timestamp) async throws
+    -> [Job.Queue: Int]
   {
-    // By lane and priority, as the index has it: behind what is due stands all the future.
+    // By queue and priority, like the index, so that jobs due later aren't read.
     let rows = try await database.query(
       """
-      SELECT part.lane, count(*)
-      FROM unnest(\(lanes.map(\.rawValue))) AS part (lane)
+      SELECT part.queue, count(*)
+      FROM unnest(\(queues.map(\.rawValue))) AS part (queue)
       CROSS JOIN generate_series(0, 2) AS level (priority)
       CROSS JOIN LATERAL (
         SELECT FROM tenure.job
-        WHERE job.lane = part.lane AND job.priority = level.priority AND parked_at IS NULL
+        WHERE job.queue = part.queue AND job.priority = level.priority AND discarded_at IS NULL
           AND run_at <= \(now) AND (locked_until IS NULL OR locked_until <= \(now))
         LIMIT \(limit)
       ) AS due
-      GROUP BY part.lane
+      GROUP BY part.queue
       """)
-    var counts: [Job.Lane: Int] = [:]
-    for (lane, count) in try rows.decode(String.self, Int.self) {
-      if let lane = Job.Lane(rawValue: lane) { counts[lane] = count }
-    }
+    var counts: [Job.Queue: Int] = [:]
+    for (queue, count) in try rows.decode(Job.Queue.self, Int.self) { counts[queue] = count }
     return counts
   }
 }

@@ -6,10 +6,7 @@ extension Ledger {
   private static let foldingBatch = 1000
   /// How many batches one job does, so that it ends before its lease does.
   private static let foldingBatches = 200
-  /// How often changes are folded: until then reports add them up themselves.
-  private static let foldingInterval: Duration = .seconds(10)
-
-  /// The same after changes that could not be folded.
+  /// The time to the next run after changes that could not be rolled up.
   private static let foldingIntervalAfterFaults: Duration = .minutes(1)
 
   /// Folds the changes of sums that recordings left into the sums by the day, of movements and of
@@ -25,7 +22,9 @@ extension Ledger {
   /// - Returns: The errors of the changes that could not be folded.
   /// - Throws: Database errors that concern no single change.
   @discardableResult
-  package func foldMovements(_ job: Job, at now: Timestamp) async throws -> [PostgresError] {
+  package func foldMovements(
+    _ job: Job, every interval: Duration, at now: Timestamp
+  ) async throws -> [PostgresError] {
     var movements = Folding(table: "movement_change", summing: Self.movementSums)
     var charges = Folding(table: "charge_change", summing: ChargeSums.fold)
     var isDone = false
@@ -35,7 +34,7 @@ extension Ledger {
     }
     let faults = movements.faults + charges.faults
     let pause: Duration =
-      !isDone ? .zero : faults.isEmpty ? Self.foldingInterval : Self.foldingIntervalAfterFaults
+      !isDone ? .zero : faults.isEmpty ? interval : Self.foldingIntervalAfterFaults
     _ = try await database.batch(job.repetition(at: now + pause, now: now))
     return faults.map(\.error)
   }

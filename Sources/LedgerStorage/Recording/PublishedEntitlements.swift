@@ -178,7 +178,7 @@ struct AccountNews: Sendable {
   /// The statement that has the account looked at when time changes something; none if it never
   /// does.
   func schedule(at now: Timestamp) -> [SQL] {
-    nextChange.map { [Job.schedule(.tellAccount(key), runAt: $0, at: now)] } ?? []
+    nextChange.map { [Job.schedule(.publishEntitlements(key), runAt: $0, at: now)] } ?? []
   }
 }
 
@@ -189,7 +189,7 @@ extension Ledger {
   /// comes again when time changes something next.
   ///
   /// - Parameters:
-  ///   - jobs: Claimed by one worker; the task of each is ``Job/Task/tellAccount(_:)``.
+  ///   - jobs: Claimed by one worker, of kind `publish_entitlements`.
   ///   - terms: By what it is judged what accounts may use.
   ///   - now: The moment.
   /// - Returns: The jobs that are still to be done, one by one: of several accounts none is waited
@@ -198,12 +198,7 @@ extension Ledger {
   package func tell(
     _ jobs: [Job], terms: AccessTerms, at now: Timestamp
   ) async throws -> [Job] {
-    let keys = jobs.map { job in
-      guard case .tellAccount(let key) = job.task else {
-        preconditionFailure("The job is to tell an account.")
-      }
-      return key
-    }
+    let keys = try jobs.map { AccountKey(rawValue: try $0.subjectID) }
     let (left, channels) = try await database.withTransaction { transaction in
       let (told, busy) = try await lockTold(
         Set(keys), waits: jobs.count == 1, in: transaction)

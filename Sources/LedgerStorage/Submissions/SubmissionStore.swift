@@ -492,13 +492,13 @@ extension Ledger {
 
   /// Ends the submission's job, or gives it back until Apple is to be asked again.
   private static func job(of verified: VerifiedSubmission, at now: Timestamp) -> [SQL] {
-    let task = Job.Task.verifySubmission(verified.submission.id)
-    guard let lookAgainAt = verified.lookAgainAt else { return [Job.delete(task)] }
+    let key = Job.Key.verifySubmission(verified.submission.id)
+    guard let lookAgainAt = verified.lookAgainAt else { return [Job.delete(key)] }
     // A rejection has taken the job out of the queue.
     return [
-      Job.insert(task, runAt: lookAgainAt, at: now),
+      Job.insert(key, runAt: lookAgainAt, at: now),
       Job.reschedule(
-        task, of: verified.worker, at: lookAgainAt,
+        key, of: verified.worker, at: lookAgainAt,
         because: "What was submitted is not in Apple's answer, or can't be read."),
     ]
   }

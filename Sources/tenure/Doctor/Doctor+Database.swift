@@ -351,19 +351,19 @@ extension Doctor {
   private func backlog(_ reading: LedgerReading, _ now: Timestamp) -> DoctorFinding {
     let check = "work.backlog"
     let late = reading.backlogs.compactMapValues(\.since).filter { now - $0.value > Self.lateAfter }
-    guard let (lane, since) = late.min(by: { $0.value < $1.value }) else {
+    guard let (queue, since) = late.min(by: { $0.value < $1.value }) else {
       return .ok(check, "What is due is taken up in time.")
     }
     return .warning(
-      check, "Jobs of the lane \(lane.rawValue) are due since \(since), and nobody does them.",
+      check, "Jobs of the queue \(queue.rawValue) are due since \(since), and nobody does them.",
       remedy:
         "See that a `tenure work` runs, with the same settings; `tenure jobs` shows the queue.")
   }
 
   private func parked(_ reading: LedgerReading) -> DoctorFinding {
     let check = "work.parked"
-    guard !reading.parkedJobs.isEmpty else { return .ok(check, "No job was given up.") }
-    let kinds = reading.parkedJobs.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }
+    guard !reading.discardedJobs.isEmpty else { return .ok(check, "No job was given up.") }
+    let kinds = reading.discardedJobs.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }
     return .warning(
       check, "Jobs were given up: \(kinds.joined(separator: ", ")).",
       remedy: "`tenure jobs` says why; `tenure jobs retry` starts them again.")

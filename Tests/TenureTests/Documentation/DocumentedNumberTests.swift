@@ -41,7 +41,7 @@ struct DocumentedNumberTests {
       article.contains(
         "\(thousands) lines an hour that the setting allows, a million takes \(hours) hours"))
     #expect(try Article.named("Settings").text.contains("`TENURE_POLLS_PER_HOUR` | `\(polls)` |"))
-    let slots = try #require(Worker.slots[.polls])
+    let slots = try #require(Worker.concurrency[.polls])
     #expect(article.contains("One worker asks about \(slots) lines at a time"))
     let workers = Int((Double(polls) / 3600 * 0.5 / Double(slots)).rounded(.up))
     #expect(article.contains("half a second for each, \(workers) workers are needed"))
