@@ -216,15 +216,8 @@ package struct Worker: Service {
 
   private func hear(_ slots: JobSlots, _ bell: AsyncStream<Void>.Continuation) async {
     await cancelWhenGracefulShutdown {
-      await ledger.bell.listen(to: [.jobs]) { sound in
-        switch sound {
-        case .silenceBefore:
-          // Behind a transaction-pooling PgBouncer LISTEN succeeds and nothing ever arrives: only
-          // the worker's own NOTIFY proves that notifications do.
-          slots.isListening = false
-          ledger.bell.ring(.jobs)
-        case .rung: slots.isListening = true
-        }
+      await ledger.bell.listen(to: .jobs) { isListening in
+        slots.isListening = isListening
         bell.yield()
       }
     }
@@ -239,6 +232,20 @@ extension Worker.Shift {
     if let wakesAt, wakesAt > now, wakesAt <= end { return nil }
     wakesAt = end
     return end
+  }
+}
+
+extension Bell {
+  /// Calls back for each notification with true, and with false when it is not known whether they
+  /// arrive.
+  ///
+  /// Behind a transaction-pooling PgBouncer LISTEN succeeds and nothing ever arrives: only the
+  /// NOTIFY sent from here proves that notifications do.
+  func listen(to channel: Channel, _ hear: (_ isListening: Bool) -> Void) async {
+    await listen(to: [channel]) { sound in
+      if sound == .silenceBefore { ring(channel) }
+      hear(sound != .silenceBefore)
+    }
   }
 }
 

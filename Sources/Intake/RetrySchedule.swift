@@ -19,7 +19,6 @@ package struct RetrySchedule: Hashable, Sendable {
 
   /// The schedule of requests to Apple.
   package static let apple = RetrySchedule(patience: patienceWithApple)
-  /// What comes again anyhow, and has nobody who would start it again.
   package static let forever = RetrySchedule(patience: nil)
 
   package static let patienceWithApple: Duration = .days(30)

@@ -241,7 +241,7 @@ extension TestAPI {
       limits: [.maintenance: 100], worker: "w", at: now, lease: .seconds(1))
     let job = try #require(jobs.first { $0.key == key })
     let compared = try await api.notifications.compare(
-      job, bundleID: bundleID, environment: environment)
+      job, bundleID: bundleID, environment: environment, every: .hours(24))
     if case .failed(let reason, let notBefore) = compared {
       try await ledger.release(job, until: notBefore ?? now, because: reason)
     }

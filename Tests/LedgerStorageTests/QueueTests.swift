@@ -383,8 +383,9 @@ struct QueueTests {
     #expect(try job(0).subjectID == id)
     #expect(try job(4).subjectID == id)
     #expect(try job(2).originalTransaction == LineID(.production, "1"))
-    #expect(try job(3).scope == (.sandbox, "com.example/app"))
-    #expect(try job(13).scope == (.production, "a/b"))
+    #expect(try job(3).scope.environment == .sandbox)
+    #expect(try job(3).scope.name == "com.example/app")
+    #expect(try job(13).scope.name == "a/b")
     #expect(throws: DecodingFault.self) { try job(1).subjectID }
     #expect(throws: DecodingFault.self) { try job(7).originalTransaction }
   }

@@ -8,8 +8,6 @@ import Subscriptions
 struct JobDefinition: Sendable {
   /// When a failed run is repeated, and when the job is discarded.
   var retries = RetrySchedule.forever
-  /// The time between two runs of a job that recurs.
-  var interval: Duration?
   /// The jobs of this kind that a worker enqueues when it starts.
   var recurring: @Sendable (JobTools) -> [Job.Key] = { _ in [] }
   var run: @Sendable (Job, JobRunner) async throws -> JobOutcome
@@ -61,12 +59,11 @@ extension Job.Kind {
         retries: .apple, run: { job, runner in JobOutcome(try await runner.tools.poll.poll(job)) })
 
     case .compareNotifications:
-      JobDefinition(
-        interval: NotificationIntake.comparisonInterval,
-        recurring: { tools in
-          tools.histories.map { .compareNotifications(bundleID: $0.bundleID, $0.environment) }
-        },
-        run: { job, runner in try await runner.compareNotifications(job) })
+      .recurring(every: .hours(24)) { tools in
+        tools.histories.map { .compareNotifications(bundleID: $0.bundleID, $0.environment) }
+      } run: { job, runner, interval in
+        try await runner.compareNotifications(job, every: interval)
+      }
 
     case .publishEntitlements:
       .together { jobs, runner in
@@ -116,7 +113,7 @@ extension Job.Kind {
       })
 
     case .rollUpMovements:
-      .recurring(.rollUpMovements, every: .seconds(10)) { job, runner, interval in
+      .recurring(every: .seconds(10), { _ in [.rollUpMovements] }) { job, runner, interval in
         let errors = try await runner.ledger.foldMovements(job, every: interval, at: runner.now())
         if let error = errors.first {
           runner.logger.error(
@@ -127,7 +124,7 @@ extension Job.Kind {
       }
 
     case .pruneEvents:
-      .recurring(.pruneEvents, every: .hours(1)) { job, runner, interval in
+      .recurring(every: .hours(1), { _ in [.pruneEvents] }) { job, runner, interval in
         try await runner.ledger.trim(
           job, olderThan: runner.tools.eventRetention, every: interval, at: runner.now())
         return .settled
@@ -135,7 +132,7 @@ extension Job.Kind {
 
     case .prunePayloads:
       .recurring(
-        .prunePayloads, every: .days(1), if: { !$0.rawRetention.isEndless }
+        every: .days(1), { $0.rawRetention.isEndless ? [] : [.prunePayloads] }
       ) { job, runner, interval in
         let pruned = try await runner.ledger.ageOut(
           job, keeping: runner.tools.rawRetention, every: interval, at: runner.now()
@@ -157,7 +154,7 @@ extension Job.Kind {
 }
 
 extension JobDefinition {
-  private static func together(
+  fileprivate static func together(
     _ run: @escaping @Sendable ([Job], JobRunner) async throws -> [Job]
   ) -> JobDefinition {
     JobDefinition(
@@ -168,14 +165,11 @@ extension JobDefinition {
       runTogether: run)
   }
 
-  private static func recurring(
-    _ key: Job.Key, every interval: Duration,
-    if isNeeded: @escaping @Sendable (JobTools) -> Bool = { _ in true },
+  fileprivate static func recurring(
+    every interval: Duration, _ keys: @escaping @Sendable (JobTools) -> [Job.Key],
     run: @escaping @Sendable (Job, JobRunner, Duration) async throws -> JobOutcome
   ) -> JobDefinition {
-    JobDefinition(
-      interval: interval, recurring: { isNeeded($0) ? [key] : [] },
-      run: { job, runner in try await run(job, runner, interval) })
+    JobDefinition(recurring: keys, run: { job, runner in try await run(job, runner, interval) })
   }
 }
 
@@ -212,9 +206,12 @@ enum JobOutcome: Sendable {
 }
 
 extension JobRunner {
-  fileprivate func compareNotifications(_ job: Job) async throws -> JobOutcome {
+  fileprivate func compareNotifications(
+    _ job: Job, every interval: Duration
+  ) async throws -> JobOutcome {
     let (environment, bundleID) = try job.scope
-    switch try await tools.notifications.compare(job, bundleID: bundleID, environment: environment)
+    switch try await tools.notifications.compare(
+      job, bundleID: bundleID, environment: environment, every: interval)
     {
     case .recorded: return .settled
     case .nothing(let reason):

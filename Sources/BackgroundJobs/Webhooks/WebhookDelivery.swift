@@ -105,10 +105,8 @@ package struct EventPusher: Service {
           of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let hearing = Hearing()
         group.addTask {
-          await ledger.bell.listen(to: [.events]) { sound in
-            // See Worker: its own NOTIFY proves that notifications arrive.
-            hearing.works = sound != .silenceBefore
-            if !hearing.works { ledger.bell.ring(.events) }
+          await ledger.bell.listen(to: .events) { isListening in
+            hearing.works = isListening
             bell.yield()
           }
         }

@@ -8,8 +8,6 @@ package import Subscriptions
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/get-notification-history
 extension NotificationIntake {
-  /// How often the list is compared with the inbox, where nothing gives reason to do it earlier.
-  package static let comparisonInterval: Duration = .hours(24)
   /// A comparison begins this much before the end of the last one: what Apple had not listed yet
   /// then.
   static let comparisonOverlap: Duration = .hours(1)
@@ -52,10 +50,11 @@ extension NotificationIntake {
   ///   - job: The claimed job; it is done, or put off, together with what is recorded.
   ///   - bundleID: The app.
   ///   - environment: Which of Apple's two.
+  ///   - interval: The time to the next comparison.
   /// - Returns: What came of it.
   /// - Throws: What the database says, or `CancellationError`.
   package func compare(
-    _ job: Job, bundleID: String, environment: Environment
+    _ job: Job, bundleID: String, environment: Environment, every interval: Duration
   ) async throws -> Compared {
     guard let serverAPI else { return .notPossible }
     let start = now()
@@ -65,7 +64,7 @@ extension NotificationIntake {
     let windowEnd = min(start - Self.deliveryTime, windowStart + Self.longestWindow)
     guard windowStart < windowEnd else {
       // A clock went back, or it is less than a minute since.
-      try await ledger.repeat(job, at: start + Self.comparisonInterval, now: now())
+      try await ledger.repeat(job, at: start + interval, now: now())
       return .nothing(because: "It was compared a moment ago.")
     }
     var comparison = NotificationComparison(
@@ -74,13 +73,13 @@ extension NotificationIntake {
     do {
       try await read(into: &comparison, from: serverAPI)
     } catch let error as AppStoreServerAPIError where error.code == .serverNotificationURLNotFound {
-      try await ledger.repeat(job, at: start + Self.comparisonInterval, now: now())
+      try await ledger.repeat(job, at: start + interval, now: now())
       return .nothing(because: "Apple knows no address for notifications of the app.")
     } catch let error as AppStoreServerAPIError {
       return .failed(
         because: "\(error)",
         // What will not mend itself is no reason to ask every hour.
-        notBefore: error.isRetryable ? error.notBefore : start + Self.comparisonInterval)
+        notBefore: error.isRetryable ? error.notBefore : start + interval)
     } catch is CancellationError where Task.isShuttingDownGracefully {
       return .failed(because: "The worker was told to stop.", notBefore: nil)
     }
@@ -88,7 +87,7 @@ extension NotificationIntake {
     let isLast = windowEnd >= start - Self.deliveryTime
     let recorded = try await ledger.record(
       comparison, by: job,
-      next: isLast ? start + Self.comparisonInterval : comparison.comparedAt)
+      next: isLast ? start + interval : comparison.comparedAt)
     log(recorded)
     return .recorded(recorded)
   }

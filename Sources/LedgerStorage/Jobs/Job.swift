@@ -56,7 +56,7 @@ package struct Job: Hashable, Sendable {
     }
   }
 
-  /// What identifies a job: there is one of a kind for each subject.
+  /// The identity of a job, one of a kind for each subject, and its queue.
   package struct Key: Hashable, Sendable {
     package let kind: Kind
     package let subject: String
@@ -228,7 +228,7 @@ extension Job {
     attempts = 0, discarded_at = NULL, last_error = NULL, created_at = excluded.created_at
     """
 
-  private static let differs: SQL = """
+  static let differs: SQL = """
     tenure.job.locked_until IS NOT NULL OR tenure.job.discarded_at IS NOT NULL
       OR (tenure.job.run_at, tenure.job.priority, tenure.job.attempts, tenure.job.last_error)
         IS DISTINCT FROM (excluded.run_at, excluded.priority, 0, NULL)

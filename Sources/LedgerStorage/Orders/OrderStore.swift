@@ -147,7 +147,7 @@ extension Ledger {
   /// - Throws: What the database says.
   package func expire(_ jobs: [Job], at now: Timestamp) async throws -> [Job] {
     var jobOf: [UUID: Job] = [:]
-    for job in jobs { jobOf[try job.subjectID] = job }
+    for job in jobs { try jobOf[job.subjectID] = job }
     let isAlone = jobs.count == 1
     let (left, hasNews) = try await database.withTransaction { transaction in
       let owners = try await accounts(ofOrders: Set(jobOf.keys), in: transaction)

@@ -81,7 +81,7 @@ extension DataTable {
   /// transaction of it, too; nil: it is about something else.
   private static func line(named subject: String, byJob kind: String?) -> String? {
     if let kind {
-      guard [.pollLine, .setAppAccountToken].contains(Job.Kind(rawValue: kind)),
+      guard [Job.Kind.pollLine, .setAppAccountToken].contains(where: { $0.rawValue == kind }),
         let line = LineID(subject: subject)
       else { return nil }
       return PageAddress.originalTransaction(
