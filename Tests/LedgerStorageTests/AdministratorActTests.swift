@@ -88,7 +88,10 @@ struct AdministratorActTests {
       #expect(try await ledger.redeliverParked(by: administrator, at: day(1)) == 1)
       #expect(try await ledger.redeliverParked(by: administrator, at: day(1)) == 0)
       _ = try await ledger.database.execute(
-        "UPDATE tenure.job SET discarded_at = now(), last_error = 'x' WHERE kind = 'publish_entitlements'"
+        """
+        UPDATE tenure.job SET discarded_at = now(), last_error = 'x'
+        WHERE kind = 'publish_entitlements'
+        """
       )
       #expect(try await ledger.restartJobs(.allDiscarded, by: administrator, at: day(1)) == 1)
       #expect(try await ledger.restartJobs(.allDiscarded, by: administrator, at: day(1)) == 0)

@@ -242,7 +242,7 @@ struct ImportTests {
         [charge("9", on: 30, line: line(1))], polledAs: "poll",
         about: Ledger.AskedLine(lineID, of: "a.b", job: job), upTo: nil, at: day(41), terms: .shop)
       let jobs = try await ledger.jobs(named: "production/1000", at: day(41))
-      #expect(jobs.map(\.state) == [.parked])
+      #expect(jobs.map(\.state) == [.discarded])
       #expect(try await ledger.importProgress().unverifiable == 1)
     }
   }

@@ -77,8 +77,8 @@ struct JobBenchmark: Sendable {
   private static let script = """
     BEGIN;
     SELECT job_id, subject FROM tenure.job \
-    WHERE queue = '\(queue.rawValue)' AND priority = 0 AND discarded_at IS NULL AND run_at <= now() \
-    AND (locked_until IS NULL OR locked_until <= now()) \
+    WHERE queue = '\(queue.rawValue)' AND priority = 0 AND discarded_at IS NULL \
+    AND run_at <= now() AND (locked_until IS NULL OR locked_until <= now()) \
     ORDER BY run_at LIMIT 1 FOR UPDATE SKIP LOCKED
     \\gset
     SELECT o.account_key FROM tenure.purchase_order AS o \

@@ -98,7 +98,7 @@ struct JobsCommand: AsyncParsableCommand {
         try await $0.restartJobs(selection, by: act.administrator, at: $1)
       }
       guard count > 0 || ids.isEmpty else {
-        throw NoSuchJob(description: "no waiting or parked job has this ID or subject")
+        throw NoSuchJob(description: "no job with this ID or subject is waiting or parked")
       }
       print("retried  \(count)")
     }

@@ -34,8 +34,8 @@ struct AdminActionTests {
       """
       INSERT INTO tenure.job (kind, subject, queue, run_at, attempts, discarded_at, last_error,
         created_at)
-      VALUES ('reconcile', \(subject), 'maintenance', now(), 7, '2025-12-30T08:00:00Z', '<b>down</b>',
-        now())
+      VALUES ('reconcile', \(subject), 'maintenance', now(), 7, '2025-12-30T08:00:00Z',
+        '<b>down</b>', now())
       RETURNING job_id
       """
     ).decodeOnly(Int64.self)
