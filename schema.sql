@@ -1546,42 +1546,38 @@ COMMENT ON TABLE exchange_rate IS
 -- ------------------------------------------------------------------------------------------------
 
 -- The job queue. Claimed with FOR UPDATE SKIP LOCKED; a claimed job is leased until locked_until,
--- and free again when its worker dies.
+-- and free again when its worker dies. Kinds and queues are not restricted: those of a newer program
+-- are left to its workers.
 CREATE TABLE job (
     job_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    kind         text        NOT NULL CHECK (kind IN (
-        'verify_submission', 'process_notification', 'poll_line', 'compare_notifications',
-        'tell_account', 'expire_order', 'deliver_events', 'survey', 'trim_events',
-        'fold_movements', 'merge_account', 'age_out', 'write_ownership', 'answer_consumption')),
+    kind         text        NOT NULL CHECK (length(kind) BETWEEN 1 AND 64),
     -- One job of a kind for each subject.
     subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 512),
     -- Each queue has its own concurrency, so that one kind of work can't starve another.
-    lane         text        NOT NULL CHECK (lane IN (
-        'submissions', 'notifications', 'clock', 'polls', 'sandbox_polls', 'webhooks',
-        'upkeep', 'tellings', 'sandbox_tellings')),
-    -- 0 is the most urgent, and claimed first.
+    queue        text        NOT NULL CHECK (length(queue) BETWEEN 1 AND 64),
+    -- 0 is the most urgent, and claimed first, however long other jobs are due.
     priority     smallint    NOT NULL DEFAULT 0 CHECK (priority BETWEEN 0 AND 2),
     run_at       timestamptz NOT NULL,
-    -- Counts changes of the job since it was claimed: a worker then does not end it.
+    -- Incremented when the job is scheduled again; a run completes only the generation it claimed.
     generation   integer     NOT NULL DEFAULT 0,
     -- The progress of a job that goes through everything.
     place        text        CHECK (length(place) BETWEEN 1 AND 512),
     attempts     integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     locked_until timestamptz,
     locked_by    text        CHECK (length(locked_by) BETWEEN 1 AND 255),
-    -- When it failed for good; it waits for an administrator.
-    parked_at    timestamptz,
+    -- Set when the retry window is over: the job waits for a retry by hand.
+    discarded_at timestamptz,
     last_error   text        CHECK (length(last_error) BETWEEN 1 AND 1000),
-    -- The start of the retry window: insertion or first due time, whichever is later; reset by a
-    -- retry.
+    -- The start of the retry window: when the job was enqueued or first due, whichever is later, or
+    -- retried by hand.
     created_at   timestamptz NOT NULL,
     UNIQUE (kind, subject),
     CONSTRAINT job_lease CHECK ((locked_until IS NULL) = (locked_by IS NULL)),
-    CONSTRAINT job_parked_has_reason CHECK (parked_at IS NULL OR last_error IS NOT NULL)
+    CONSTRAINT job_discarded_has_reason CHECK (discarded_at IS NULL OR last_error IS NOT NULL)
 );
-COMMENT ON TABLE job IS 'What is still to be done. [local]';
-CREATE INDEX job_due ON job (lane, priority, run_at) WHERE parked_at IS NULL;
-CREATE INDEX job_parked ON job (parked_at) WHERE parked_at IS NOT NULL;
+COMMENT ON TABLE job IS 'The job queue. [local]';
+CREATE INDEX job_due ON job (queue, priority, run_at) WHERE discarded_at IS NULL;
+CREATE INDEX job_discarded ON job (discarded_at) WHERE discarded_at IS NOT NULL;
 
 -- Every change, for the feed and for webhooks. Written in the transaction of the change, and given
 -- its place in the feed afterwards, by one process at a time: readers that continue from a place
@@ -1749,16 +1745,16 @@ SELECT CASE WHEN parked_at IS NULL THEN 'deliveries_waiting' ELSE 'deliveries_pa
 FROM webhook_delivery
 UNION ALL
 -- Jobs that are due, by the database's clock, and those that were given up.
-SELECT CASE WHEN parked_at IS NULL THEN 'jobs_overdue' ELSE 'jobs_parked' END, NULL, NULL, kind,
-    NULL, subject, coalesce(parked_at, run_at), 1, attempts, NULL, last_error
+SELECT CASE WHEN discarded_at IS NULL THEN 'jobs_overdue' ELSE 'jobs_parked' END, NULL, NULL, kind,
+    NULL, subject, coalesce(discarded_at, run_at), 1, attempts, NULL, last_error
 FROM job
-WHERE parked_at IS NOT NULL OR run_at <= now() AND locked_until IS NULL
+WHERE discarded_at IS NOT NULL OR run_at <= now() AND locked_until IS NULL
 UNION ALL
 -- What Apple is still to be told. Each has its job.
 SELECT 'tellings_open', split_part(subject, '/', 1), NULL, kind, NULL, subject, created_at, 1,
     attempts, NULL, last_error
 FROM job
-WHERE kind IN ('write_ownership', 'answer_consumption')
+WHERE kind IN ('set_app_account_token', 'send_consumption')
 UNION ALL
 -- What Apple took, refused, or was not sent, with the kind and Apple's code or the reason.
 SELECT 'tellings_' || outcome, environment, bundle_id,

@@ -30,8 +30,8 @@ extension PurchaseOrder.Status: PostgresEncodable, PostgresDecodable {}
 extension Movement.Kind: PostgresEncodable, PostgresDecodable {}
 extension ChargePrice.Source: PostgresEncodable, PostgresDecodable {}
 extension Entitlement.Source: PostgresEncodable, PostgresDecodable {}
-extension Job.Lane: PostgresEncodable, PostgresDecodable {}
-extension Job.Task.Kind: PostgresEncodable {}
+extension Job.Queue: PostgresEncodable, PostgresDecodable {}
+extension Job.Kind: PostgresEncodable, PostgresDecodable {}
 extension AppleTelling.Kind: PostgresEncodable, PostgresDecodable {}
 extension AppleTelling.Reason: PostgresEncodable, PostgresDecodable {}
 extension LedgerEvent.Kind: PostgresEncodable, PostgresDecodable {}

@@ -73,10 +73,10 @@ extension MetricDeclaration {
       "tenure_apple_held_back_total", .counter, by: ["environment"],
       "App Store Server API requests not sent because the hourly limit was reached"),
     MetricDeclaration(
-      "tenure_apple_budget_granted_total", .counter, by: ["lane"],
+      "tenure_apple_budget_granted_total", .counter, by: ["queue"],
       "Polls allowed by TENURE_POLLS_PER_HOUR, and write-backs allowed by Apple's limit"),
     MetricDeclaration(
-      "tenure_apple_budget_denied_total", .counter, by: ["lane"],
+      "tenure_apple_budget_denied_total", .counter, by: ["queue"],
       "Polls deferred by TENURE_POLLS_PER_HOUR, and write-backs deferred by Apple's limit"),
     MetricDeclaration(
       "tenure_apple_tellings_total", .counter, by: ["kind", "outcome"],
@@ -126,10 +126,10 @@ extension MetricDeclaration {
       "tenure_database_readable", .gauge,
       "1 if the metrics below could be read; 0 if they are left out"),
     MetricDeclaration(
-      "tenure_jobs_due", .gauge, by: ["lane"], isReading: true,
+      "tenure_jobs_due", .gauge, by: ["queue"], isReading: true,
       "Due jobs not yet started, counted up to 10000"),
     MetricDeclaration(
-      "tenure_jobs_due_age_seconds", .gauge, by: ["lane"], isReading: true,
+      "tenure_jobs_due_age_seconds", .gauge, by: ["queue"], isReading: true,
       "Age of the oldest due job"),
     MetricDeclaration(
       "tenure_jobs_parked", .gauge, by: ["kind"], isReading: true,

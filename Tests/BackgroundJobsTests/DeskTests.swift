@@ -7,15 +7,15 @@ import Testing
 
 @Suite("What a worker has claimed")
 struct DeskTests {
-  private static func job(_ id: Int64, _ task: Job.Task = .processNotification("n")) -> Job {
+  private static func job(_ id: Int64, _ key: Job.Key = .processNotification("n")) -> Job {
     Job(
-      id: id, task: task, attempts: 1, worker: "w", generation: 0,
+      id: id, key: key, attempts: 1, worker: "w", generation: 0,
       createdAt: Timestamp(milliseconds: 0))
   }
 
   /// A desk on which one job took so long.
-  private static func desk(slots: Int, after time: Duration) -> Desk {
-    let desk = Desk(slots: [.notifications: slots])
+  private static func desk(concurrency: Int, after time: Duration) -> JobSlots {
+    let desk = JobSlots(concurrency: [.notifications: concurrency])
     _ = desk.take([job(0)])
     _ = desk.end([job(0)], after: time)
     return desk
@@ -23,9 +23,9 @@ struct DeskTests {
 
   @Test("each lane has its own slots")
   func lanes() {
-    let desk = Desk(slots: [.notifications: 2, .upkeep: 1, .polls: 0])
-    #expect(desk.room == [.notifications: 2, .upkeep: 1])
-    let begun = desk.take([Self.job(1), Self.job(2), Self.job(3, .survey)])
+    let desk = JobSlots(concurrency: [.notifications: 2, .maintenance: 1, .polls: 0])
+    #expect(desk.room == [.notifications: 2, .maintenance: 1])
+    let begun = desk.take([Self.job(1), Self.job(2), Self.job(3, .reconcile)])
     #expect(Set(begun.map { $0.map(\.id) }) == [[1], [2], [3]])
     #expect(desk.room.isEmpty)
     #expect(desk.end([Self.job(2)], after: .seconds(1)).isEmpty)
@@ -44,12 +44,12 @@ struct DeskTests {
     (Duration.zero,             18),
   ])
   func reserve(time: Duration, room: Int) {
-    #expect(Self.desk(slots: 2, after: time).room == [.notifications: room])
+    #expect(Self.desk(concurrency: 2, after: time).room == [.notifications: room])
   }
 
   @Test("what is claimed beforehand is begun in the slots that become free, in its order")
   func order() {
-    let desk = Self.desk(slots: 2, after: .milliseconds(10))
+    let desk = Self.desk(concurrency: 2, after: .milliseconds(10))
     let jobs = (1...12).map { Self.job($0) }
     #expect(desk.take(jobs).map { $0.map(\.id) } == [[1], [2]])
     // Not worth a claim before half of it is begun.
@@ -63,8 +63,8 @@ struct DeskTests {
 
   @Test("what goes together is begun together, each slot its share of it and never too much")
   func together() {
-    let desk = Desk(slots: [.clock: 2])
-    let jobs = (1...100).map { Self.job($0, .tellAccount(AccountKey(rawValue: UUID()))) }
+    let desk = JobSlots(concurrency: [.clock: 2])
+    let jobs = (1...100).map { Self.job($0, .publishEntitlements(AccountKey(rawValue: UUID()))) }
     let begun = desk.take(jobs)
     #expect(begun.map { $0.map(\.id) } == [Array(1...32), Array(33...64)])
     #expect(desk.held.count == 100)
@@ -80,7 +80,7 @@ struct DeskTests {
 
   @Test("a job that was claimed again while it runs is begun when that has ended, and not before")
   func claimedAgain() {
-    let desk = Desk(slots: [.notifications: 2])
+    let desk = JobSlots(concurrency: [.notifications: 2])
     #expect(desk.take([Self.job(1)]).count == 1)
     #expect(desk.take([Self.job(1)]).isEmpty)
     #expect(desk.room == [.notifications: 1])
@@ -99,7 +99,7 @@ struct DeskTests {
 
   @Test("at the end what was not begun is given back, and nothing more is claimed")
   func closing() {
-    let desk = Self.desk(slots: 1, after: .milliseconds(10))
+    let desk = Self.desk(concurrency: 1, after: .milliseconds(10))
     #expect(desk.take([Self.job(1), Self.job(2), Self.job(3)]).map { $0.map(\.id) } == [[1]])
     #expect(desk.close().map(\.id) == [2, 3])
     #expect(desk.held.map(\.id) == [1])

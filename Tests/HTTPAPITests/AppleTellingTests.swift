@@ -27,15 +27,16 @@ struct AppleTellingTests {
     func work(_ teller: AppleTeller? = nil) async throws -> [AppleTeller.Outcome] {
       let teller = teller ?? self.teller
       let jobs = try await api.ledger.claimJobs(
-        limits: [.tellings: 10, .sandboxTellings: 10], worker: "w", at: simulation.now,
+        limits: [.writeBack: 10, .sandboxWriteBack: 10], worker: "w", at: simulation.now,
         lease: .seconds(60))
       var outcomes: [AppleTeller.Outcome] = []
       for job in jobs {
         let outcome =
-          switch job.task {
-          case .writeOwnership(let line): try await teller.tellOwnership(of: line, doing: job)
-          case .answerConsumption(_, let id):
-            try await teller.tellConsumption(askedBy: id, doing: job)
+          switch job.kind {
+          case .setAppAccountToken:
+            try await teller.tellOwnership(of: job.originalTransaction, doing: job)
+          case .sendConsumption:
+            try await teller.tellConsumption(askedBy: job.scope.name, doing: job)
           default: throw CancellationError()
           }
         outcomes.append(outcome)
@@ -52,7 +53,7 @@ struct AppleTellingTests {
 
     func waiting() async throws -> Int {
       try await api.count(
-        "job", where: "kind IN ('write_ownership', 'answer_consumption')")
+        "job", where: "kind IN ('set_app_account_token', 'send_consumption')")
     }
 
     func token(of account: String) async throws -> UUID {
@@ -282,7 +283,7 @@ struct AppleTellingTests {
       _ = try await stage.api.submit("child", signed: [signed])
       #expect(try await stage.waiting() == 0)
       try await stage.api.ledger.seed(
-        [.writeOwnership(LineID(.production, shared.originalTransactionID))],
+        [.setAppAccountToken(LineID(.production, shared.originalTransactionID))],
         at: stage.simulation.now)
       #expect(try await stage.work() == [.told(.skipped(.familyShared))])
       #expect(try stage.simulation.truth(of: coins.transactionID).appAccountToken == nil)
@@ -402,7 +403,7 @@ struct AppleTellingTests {
       }
       #expect(
         try await api.count(
-          "job", where: "kind IN ('write_ownership', 'answer_consumption')") == 0)
+          "job", where: "kind IN ('set_app_account_token', 'send_consumption')") == 0)
     }
   }
 

@@ -202,7 +202,7 @@ struct NotificationTests {
       #expect(soon.isEmpty)
       let due = try await api.ledger.claimJobs(
         limit: 10, worker: "w", at: storyDay(0.1) + .seconds(30), lease: .seconds(60))
-      #expect(due.map(\.task) == [.processNotification("n1")])
+      #expect(due.map(\.key) == [.processNotification("n1")])
       await #expect(throws: (any Error).self) {
         try await api.api.notifications.process("n1", worker: "w")
       }

@@ -21,19 +21,19 @@ struct AppleTellingTests {
   private func waiting(_ ledger: Ledger) async throws -> [String] {
     try await ledger.database.query(
       """
-      SELECT kind || ' ' || subject || ' ' || lane FROM tenure.job
-      WHERE kind IN ('write_ownership', 'answer_consumption') ORDER BY kind, subject
+      SELECT kind || ' ' || subject || ' ' || queue FROM tenure.job
+      WHERE kind IN ('set_app_account_token', 'send_consumption') ORDER BY kind, subject
       """
     ).decode(String.self)
   }
 
   private func claim(_ ledger: Ledger, on date: Double) async throws -> Job {
     let jobs = try await ledger.claimJobs(
-      limits: [.tellings: 1], worker: "w", at: day(date), lease: .seconds(60))
+      limits: [.writeBack: 1], worker: "w", at: day(date), lease: .seconds(60))
     return try #require(jobs.first)
   }
 
-  private static let written = "write_ownership production/1000 tellings"
+  private static let written = "set_app_account_token production/1000 write_back"
 
   @Test func `a binding that moves has Apple told, once for each line`() async throws {
     try await withTellingLedger { ledger in
@@ -111,7 +111,7 @@ struct AppleTellingTests {
             outcome: .skipped($0))
         }
       for telling in tellings {
-        try await ledger.seed([.writeOwnership(lineID)], at: start)
+        try await ledger.seed([.setAppAccountToken(lineID)], at: start)
         try await ledger.record(telling, ending: try await claim(ledger, on: 1))
         #expect(try await waiting(ledger) == [])
       }
@@ -152,7 +152,7 @@ struct AppleTellingTests {
         id: "n", evidence: [charge("1", on: 0)], asksAbout: lineID)
       for _ in 1...2 { _ = try await ledger.process(verified, at: day(1), terms: .shop) }
       #expect(
-        try await waiting(ledger) == ["answer_consumption production/n tellings"])
+        try await waiting(ledger) == ["send_consumption production/n write_back"])
       let question = try #require(try await ledger.consumptionQuestion("n"))
       #expect(question.line == lineID)
       #expect(question.request.transactionID == "1")

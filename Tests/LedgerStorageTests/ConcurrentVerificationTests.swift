@@ -106,7 +106,7 @@ struct ConcurrentVerificationTests {
       #expect(recorded != nil)
       let jobs = try await ledger.claimJobs(
         limit: 10, worker: "w", at: day(0.4), lease: .seconds(60))
-      #expect(jobs.map(\.task) == [.verifySubmission(submission.id)])
+      #expect(jobs.map(\.key) == [.verifySubmission(submission.id)])
     }
   }
 }

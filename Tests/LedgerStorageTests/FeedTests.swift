@@ -276,16 +276,17 @@ struct FeedTests {
   // MARK: Forgetting
 
   private func trimming(_ ledger: Ledger) async throws -> Job {
-    _ = try await ledger.database.execute(Job.insert(.trimEvents, runAt: start, at: start))
+    _ = try await ledger.database.execute(Job.insert(.pruneEvents, runAt: start, at: start))
     _ = try await ledger.database.execute("UPDATE tenure.job SET run_at = \(start)")
     return try #require(
       try await ledger.claimJobs(
-        limits: [.upkeep: 1], worker: "a", at: start, lease: .seconds(60)
+        limits: [.maintenance: 1], worker: "a", at: start, lease: .seconds(60)
       ).first)
   }
 
   private func trim(_ ledger: Ledger, days: Int = 30) async throws {
-    try await ledger.trim(try await trimming(ledger), olderThan: .days(days), at: start)
+    try await ledger.trim(
+      try await trimming(ledger), olderThan: .days(days), every: .hours(1), at: start)
   }
 
   private func places(_ ledger: Ledger) async throws -> [Int64] {
@@ -403,7 +404,9 @@ struct FeedTests {
       let trimming = try await other.database.withTransaction { transaction in
         _ = try await transaction.query(
           "UPDATE tenure.webhook_delivery SET parked_at = NULL, last_error = NULL")
-        let trimming = Task { try await ledger.trim(job, olderThan: .days(30), at: start) }
+        let trimming = Task {
+          try await ledger.trim(job, olderThan: .days(30), every: .hours(1), at: start)
+        }
         try await other.waitForALock()
         return trimming
       }

@@ -265,7 +265,7 @@ struct PollTests {
       // The worker dies; another takes the job when the lease is over.
       let later = try await ledger.claimJobs(
         limits: [.polls: 1], worker: "b", at: day(30.02), lease: .seconds(60))
-      #expect(later.map(\.task) == [.pollLine(lineID)])
+      #expect(later.map(\.key) == [.pollLine(lineID)])
     }
   }
 
@@ -337,10 +337,10 @@ struct PollTests {
           [charge(TransactionID("\(number)"), on: 0, line: line)], polledAs: "p", at: day(0),
           terms: .everything)
       }
-      let lanes: [Job.Lane] = [.polls, .sandboxPolls]
-      #expect(try await ledger.dueJobs(in: lanes, at: day(20)) == [:])
+      let queues: [Job.Queue] = [.polls, .sandboxPolls]
+      #expect(try await ledger.dueJobs(in: queues, at: day(20)) == [:])
       #expect(
-        try await ledger.dueJobs(in: lanes, at: day(31)) == [.polls: 4, .sandboxPolls: 1])
+        try await ledger.dueJobs(in: queues, at: day(31)) == [.polls: 4, .sandboxPolls: 1])
       #expect(try await ledger.dueJobs(in: [.polls], limit: 3, at: day(31)) == [.polls: 3])
       _ = try await claim(ledger, by: "a", on: 31)
       #expect(try await ledger.dueJobs(in: [.polls], at: day(31)) == [.polls: 3])

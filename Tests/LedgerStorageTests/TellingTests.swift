@@ -93,7 +93,7 @@ struct TellingTests {
       #expect(try await ledger.tell(left, terms: .shop, at: day(30)).isEmpty)
       #expect(try await expired() == ["anna", "ben", "cleo"])
       let rest = try await ledger.database.query(
-        "SELECT count(*) FROM tenure.job WHERE kind = 'tell_account'")
+        "SELECT count(*) FROM tenure.job WHERE kind = 'publish_entitlements'")
       #expect(try rest.decodeOnly(Int.self) == 0)
     }
   }
@@ -107,7 +107,7 @@ struct TellingTests {
       try await ledger.hear([charge("2", on: 30)], on: 30)
       _ = try await ledger.tell([job], terms: .shop, at: day(30))
       let (runAt, holder) = try await ledger.database.query(
-        "SELECT run_at, locked_by FROM tenure.job WHERE kind = 'tell_account'"
+        "SELECT run_at, locked_by FROM tenure.job WHERE kind = 'publish_entitlements'"
       ).decodeOnly(Timestamp.self, String?.self)
       #expect(runAt == day(60))
       #expect(holder == nil)
@@ -169,7 +169,7 @@ struct TellingTests {
       let jobs = try await ledger.database.query(
         "SELECT kind FROM tenure.job WHERE kind <> 'poll_line'"
       ).decode(String.self)
-      #expect(jobs == ["tell_account"])
+      #expect(jobs == ["publish_entitlements"])
       try await ledger.work(until: 30, terms: terms)
       #expect(try await ledger.told().last?.kind == .entitlementExpired)
     }
@@ -182,7 +182,7 @@ struct TellingTests {
     #expect(SurveyPlace(text, generation: 4) == nil)
     #expect(SurveyPlace(nil, generation: 0) == nil)
     let line = LineID(.sandbox, "a/b c")
-    let place = SurveyPlace(.lines, after: Job.Task.pollLine(line).subject)
+    let place = SurveyPlace(.lines, after: Job.Key.pollLine(line).subject)
     #expect(SurveyPlace(place.text(generation: 0), generation: 0)?.line == line)
 
     try await withLedger { ledger in
@@ -217,7 +217,7 @@ struct TellingTests {
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, terms: .shop)
       _ = try await ledger.database.batch([
         "DELETE FROM tenure.event", "DELETE FROM tenure.told_entitlement",
-        "DELETE FROM tenure.job", Job.schedule(.survey, runAt: day(1), at: day(1)),
+        "DELETE FROM tenure.job", Job.schedule(.reconcile, runAt: day(1), at: day(1)),
       ])
       try await ledger.work(until: 2)
       #expect(try await ledger.toldKinds("anna") == ["entitlement.granted"])

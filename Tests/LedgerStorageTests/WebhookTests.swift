@@ -23,7 +23,7 @@ struct WebhookTests {
   {
     let jobs = try await ledger.claimJobs(
       limits: [.webhooks: 100], worker: worker, at: now, lease: Self.lease)
-    return Dictionary(uniqueKeysWithValues: jobs.map { ($0.task.subject, $0) })
+    return Dictionary(uniqueKeysWithValues: jobs.map { ($0.subject, $0) })
   }
 
   /// The events of a stream in the order in which its deliveries are made.
@@ -73,7 +73,7 @@ struct WebhookTests {
       }
       #expect(try await ledger.pushEvents(at: start) == 12)
       let jobs = try await claim(ledger)
-      #expect(Set(jobs.values.map(\.task.lane)) == [.webhooks])
+      #expect(Set(jobs.values.map(\.queue)) == [.webhooks])
       for (stream, job) in jobs {
         #expect(try await deliverAll(ledger, job) == expected.removeValue(forKey: stream))
       }

@@ -90,7 +90,7 @@ struct AppleTellingWorkerTests {
     try await SimulatedNetwork.withWorker { assembly, simulation, database in
       try await annaThenBen(assembly, simulation)
       let jobs = try await database.query(
-        "SELECT count(*) FROM tenure.job WHERE lane IN ('tellings', 'sandbox_tellings')"
+        "SELECT count(*) FROM tenure.job WHERE queue IN ('write_back', 'sandbox_write_back')"
       ).decodeOnly(Int.self)
       #expect(jobs == 0)
     }

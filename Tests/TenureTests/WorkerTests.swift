@@ -73,7 +73,7 @@ struct WorkerTests {
       try await database.query(
         """
         SELECT count(*) FROM tenure.job
-        WHERE kind NOT IN ('trim_events', 'fold_movements') AND (\(condition))
+        WHERE kind NOT IN ('prune_events', 'roll_up_movements') AND (\(condition))
         """
       ).decodeOnly(Int.self)
     }
@@ -263,7 +263,9 @@ struct WorkerTests {
   func patience() async throws {
     try await withWorker { stage in
       let id = try await stage.submit("receipt")
-      func isParked() async throws -> Bool { try await stage.count("parked_at IS NOT NULL") == 1 }
+      func isParked() async throws -> Bool {
+        try await stage.count("discarded_at IS NOT NULL") == 1
+      }
       func attempts() async throws -> Int {
         try await stage.database.query("SELECT attempts FROM tenure.submission")
           .decodeOnly(Int.self)
@@ -306,7 +308,7 @@ struct WorkerTests {
       try await stage.database.execute(
         "ALTER TABLE tenure.submission_exchange ADD CHECK (number < 1000)")
       stage.clock.advance(by: .days(31))
-      try await stage.until { try await stage.count("parked_at IS NOT NULL") == 1 }
+      try await stage.until { try await stage.count("discarded_at IS NOT NULL") == 1 }
     }
   }
 
@@ -374,7 +376,7 @@ struct WorkerTests {
           id: "n1", version: .two, receivedAt: stage.clock.now, body: "a.b.c"),
         processAt: stage.clock.now)
       stage.clock.advance(by: .days(31))
-      try await stage.until { try await stage.count("parked_at IS NOT NULL") == 1 }
+      try await stage.until { try await stage.count("discarded_at IS NOT NULL") == 1 }
       let given = try #require(try await stage.assembly.ledger.notification("n1"))
       #expect(given.outcome == nil)
       #expect(given.problem != nil)

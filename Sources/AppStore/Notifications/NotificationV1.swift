@@ -13,7 +13,7 @@ package import Subscriptions
 /// Until 2021-03-10 the receipt and its newest transaction were at the top level, in iOS 6 format;
 /// since then they are in `unified_receipt`. Some bodies contain both.
 package struct NotificationV1: Sendable {
-  /// Apple's `notification_type`: INITIAL_BUY, DID_RENEW and so on.
+  /// Apple's `notification_type`, one of ``types`` or unknown.
   package let notificationType: String
   /// "PROD" or "Sandbox" at the top level, "Production" or "Sandbox" below.
   package let environment: Environment?
@@ -31,6 +31,13 @@ package struct NotificationV1: Sendable {
   /// The posted body without its password.
   package let body: JSONValue
   let password: String?
+
+  /// Apple's types of version 1, as of 2026-06.
+  package static let types = [
+    "CANCEL", "CONSUMPTION_REQUEST", "DID_CHANGE_RENEWAL_PREF", "DID_CHANGE_RENEWAL_STATUS",
+    "DID_FAIL_TO_RENEW", "DID_RECOVER", "DID_RENEW", "INITIAL_BUY", "INTERACTIVE_RENEWAL",
+    "PRICE_INCREASE_CONSENT", "REFUND", "RENEWAL", "REVOKE",
+  ]
 
   /// Nil if there is no `notification_type`.
   package init?(_ json: JSONValue) {

@@ -9,8 +9,6 @@ package import Subscriptions
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/get-notification-history
 extension NotificationIntake {
-  /// The interval between comparisons, unless something triggers one earlier.
-  package static let comparisonInterval: Duration = .hours(24)
   /// The overlap of consecutive windows, for notifications that Apple lists late.
   static let comparisonOverlap: Duration = .hours(1)
   /// Notifications signed within this time may be in transit, and are left to the next comparison.
@@ -47,7 +45,7 @@ extension NotificationIntake {
   /// They are verified, stored and recorded like delivered ones, marked as found in the history. The
   /// outcome is recorded in one database transaction with the job's next time.
   package func compare(
-    _ job: Job, bundleID: String, environment: Environment
+    _ job: Job, bundleID: String, environment: Environment, every interval: Duration
   ) async throws -> Compared {
     guard let serverAPI else { return .notPossible }
     let start = now()
@@ -57,7 +55,7 @@ extension NotificationIntake {
     let windowEnd = min(start - Self.deliveryTime, windowStart + Self.longestWindow)
     guard windowStart < windowEnd else {
       // A clock went back, or the last comparison is less than a minute old.
-      try await ledger.repeat(job, at: start + Self.comparisonInterval, now: now())
+      try await ledger.repeat(job, at: start + interval, now: now())
       return .nothing(because: "The last comparison has just ended.")
     }
     var comparison = NotificationComparison(
@@ -66,13 +64,13 @@ extension NotificationIntake {
     do {
       try await read(into: &comparison, from: serverAPI)
     } catch let error as AppStoreServerAPIError where error.code == .serverNotificationURLNotFound {
-      try await ledger.repeat(job, at: start + Self.comparisonInterval, now: now())
+      try await ledger.repeat(job, at: start + interval, now: now())
       return .nothing(because: "The app has no notification URL in App Store Connect.")
     } catch let error as AppStoreServerAPIError {
       return .failed(
         because: "\(error)",
         // Errors that need a fix are not retried every hour.
-        notBefore: error.isRetryable ? error.notBefore : start + Self.comparisonInterval)
+        notBefore: error.isRetryable ? error.notBefore : start + interval)
     } catch is CancellationError where Task.isShuttingDownGracefully {
       return .failed(because: "The worker is shutting down.", notBefore: nil)
     }
@@ -80,7 +78,7 @@ extension NotificationIntake {
     let isLast = windowEnd >= start - Self.deliveryTime
     let recorded = try await ledger.record(
       comparison, by: job,
-      next: isLast ? start + Self.comparisonInterval : comparison.comparedAt)
+      next: isLast ? start + interval : comparison.comparedAt)
     log(recorded)
     return .recorded(recorded)
   }

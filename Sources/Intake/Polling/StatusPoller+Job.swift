@@ -29,9 +29,7 @@ extension LinePoll {
   /// After `polled` and `passedOver` the job has ended or has its next time; otherwise the caller
   /// has to give it back.
   package func poll(_ job: Job) async throws -> Outcome {
-    guard case .pollLine(let line) = job.task else {
-      preconditionFailure("The job is not a poll.")
-    }
+    let line = try job.originalTransaction
     let outcome = try await ask(about: line, doing: job)
     switch outcome {
     case .polled, .over: break

@@ -257,7 +257,7 @@ extension Ledger {
   private static func endJobs(of account: AccountKey, _ submissions: [UUID]) -> [SQL] {
     let subjects = submissions.map { $0.uuidString.lowercased() }
     return [
-      Job.delete(.tellAccount(account)),
+      Job.delete(.publishEntitlements(account)),
       """
       DELETE FROM tenure.job
       WHERE kind = 'verify_submission' AND subject = ANY(\(subjects))

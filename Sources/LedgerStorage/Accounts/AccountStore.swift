@@ -141,7 +141,7 @@ extension Ledger {
       """
       SELECT
         (SELECT count(*) FROM (
-          SELECT FROM tenure.job WHERE parked_at IS NOT NULL LIMIT \(limit)) AS j)
+          SELECT FROM tenure.job WHERE discarded_at IS NOT NULL LIMIT \(limit)) AS j)
         + (SELECT count(*) FROM (
           SELECT FROM tenure.webhook_delivery WHERE parked_at IS NOT NULL LIMIT \(limit)) AS d)
       """

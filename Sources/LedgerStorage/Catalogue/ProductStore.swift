@@ -74,7 +74,7 @@ extension Ledger {
             VALUES (\(product.id), \(product.validFrom), \(name.rawValue))
             """
           }
-          + [Job.schedule(.survey, runAt: product.validFrom, at: product.validFrom)])
+          + [Job.schedule(.reconcile, runAt: product.validFrom, at: product.validFrom)])
       return (product, true)
     }
     if isNews { bell.ring(.jobs) }

@@ -26,7 +26,7 @@ extension Ledger {
         WHERE \(differs)
         """)
       if changed > 0 {
-        try await transaction.commit(with: [Job.schedule(.survey, runAt: now, at: now)])
+        try await transaction.commit(with: [Job.schedule(.reconcile, runAt: now, at: now)])
       }
       return changed > 0
     }

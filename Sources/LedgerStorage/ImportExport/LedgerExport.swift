@@ -222,7 +222,7 @@ extension Ledger {
       JOIN tenure.original_transaction AS t
         ON t.environment = split_part(j.subject, '/', 1)
         AND t.original_transaction_id = substr(j.subject, strpos(j.subject, '/') + 1)
-      WHERE j.kind = \(Job.Task.Kind.pollLine) AND j.parked_at IS NOT NULL
+      WHERE j.kind = \(Job.Kind.pollLine) AND j.discarded_at IS NOT NULL
         AND t.latest_charged_at IS NULL
       """,
     ])
@@ -302,12 +302,12 @@ extension Ledger {
   {
     let page = try await linePage(after: last, where: "latest_charged_at IS NULL")
     let names = try await accountIDs(of: Set(page.compactMap(\.owner)))
-    let subjects = page.map { Job.Task.pollLine($0.line).subject }
+    let subjects = page.map { Job.Key.pollLine($0.line).subject }
     let jobs = Dictionary(
       try await database.query(
         """
-        SELECT subject, parked_at, last_error FROM tenure.job
-        WHERE kind = \(Job.Task.Kind.pollLine) AND subject = ANY(\(subjects))
+        SELECT subject, discarded_at, last_error FROM tenure.job
+        WHERE kind = \(Job.Kind.pollLine) AND subject = ANY(\(subjects))
         """
       ).decode(String.self, Timestamp?.self, String?.self).map { ($0.0, ($0.1, $0.2)) },
       uniquingKeysWith: { first, _ in first })

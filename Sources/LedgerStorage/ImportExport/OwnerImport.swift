@@ -436,13 +436,13 @@ extension Ledger {
 extension Job {
   /// Enqueues polls of imported original transactions, due at once with the lowest priority.
   static func insertPolls(of lines: [LineID], at now: Timestamp) -> SQL {
-    let tasks = lines.map { Task.pollLine($0) }
+    let keys = lines.map { Key.pollLine($0) }
     return """
-      INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
-      SELECT \(Task.Kind.pollLine), subject, lane, \(RenewalPlan.quiet), \(now), \(now)
-      FROM unnest(\(tasks.map(\.subject)), \(tasks.map(\.lane)))
-        AS line (subject, lane)
-      ON CONFLICT (kind, subject) DO UPDATE SET \(anew) WHERE tenure.job.parked_at IS NOT NULL
+      INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)
+      SELECT \(Kind.pollLine), subject, queue, \(RenewalPlan.quiet), \(now), \(now)
+      FROM unnest(\(keys.map(\.subject)), \(keys.map(\.queue)))
+        AS line (subject, queue)
+      ON CONFLICT (kind, subject) DO UPDATE SET \(reset) WHERE tenure.job.discarded_at IS NOT NULL
       """
   }
 }

@@ -6,7 +6,6 @@ extension Ledger {
   private static let trimmingBatch = 5000
   /// Batches per run, so that a job ends before its lease.
   private static let trimmingBatches = 200
-  private static let trimmingInterval: Duration = .hours(1)
 
   /// Deletes events older than the retention and reschedules the job.
   ///
@@ -15,14 +14,16 @@ extension Ledger {
   /// because the pruning process doesn't know whether a webhook is configured.
   ///
   /// - Parameter age: The retention, by the database's clock.
-  package func trim(_ job: Job, olderThan age: Duration, at now: Timestamp) async throws {
+  package func trim(
+    _ job: Job, olderThan age: Duration, every interval: Duration, at now: Timestamp
+  ) async throws {
     // Without readers of the feed, no other process assigns positions; events without one stay.
     try await placeEvents()
     for _ in 0..<Self.trimmingBatches {
       let hasMore = try await moveOldestKept(olderThan: age)
       let deleted = try await deleteTrimmed()
       guard hasMore || deleted == Self.trimmingBatch else {
-        let next = job.repetition(at: now + Self.trimmingInterval, now: now)
+        let next = job.repetition(at: now + interval, now: now)
         _ = try await database.batch(next)
         return
       }
@@ -74,7 +75,7 @@ extension Ledger {
           WHERE d.event_id = e.event_id AND d.parked_at IS NULL)
         ORDER BY e.position LIMIT \(Self.trimmingBatch)
       ), given_up AS (
-        -- One that is just to be tried again keeps its event, which the foreign key sees to.
+        -- The foreign key keeps the event of a delivery that is just retried.
         DELETE FROM tenure.webhook_delivery
         WHERE event_id IN (SELECT event_id FROM old) AND parked_at IS NOT NULL
       ), deleted AS (

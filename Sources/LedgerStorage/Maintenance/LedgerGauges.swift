@@ -16,9 +16,9 @@ package struct LedgerReading: Hashable, Sendable {
   }
 
   /// Contains every queue.
-  package var backlogs: [Job.Lane: Backlog] = [:]
-  /// Counts by kind; kinds without parked jobs are missing.
-  package var parkedJobs: [String: Int] = [:]
+  package var backlogs: [Job.Queue: Backlog] = [:]
+  /// Counts by kind; kinds without discarded jobs are missing.
+  package var discardedJobs: [String: Int] = [:]
   package var waitingSubmissions = 0
   /// Still unclaimed charges, among the latest that arrived unclaimed.
   package var unclaimedCharges: [Environment: Int] = [:]
@@ -55,10 +55,10 @@ extension Ledger {
     let results = try await database.batch(
       Self.readings(at: now), deadline: LedgerReading.deadline)
     var reading = LedgerReading()
-    for (lane, due, since) in try results[0].decode(Job.Lane.self, Int.self, Timestamp?.self) {
-      reading.backlogs[lane] = LedgerReading.Backlog(due: due, since: since)
+    for (queue, due, since) in try results[0].decode(Job.Queue.self, Int.self, Timestamp?.self) {
+      reading.backlogs[queue] = LedgerReading.Backlog(due: due, since: since)
     }
-    reading.parkedJobs = Dictionary(
+    reading.discardedJobs = Dictionary(
       uniqueKeysWithValues: try results[1].decode(String.self, Int.self).map { ($0, $1) })
     reading.waitingSubmissions = try results[2].decodeOnly(Int.self)
     (reading.waitingDeliveries, reading.waitingDeliveriesSince) = try results[3].decodeOnly(
@@ -80,22 +80,22 @@ extension Ledger {
     let limit = LedgerReading.countLimit
     let statements: [SQL] = [
       """
-      SELECT wanted.lane, count(coming.run_at), min(coming.run_at)
-      FROM unnest(\(Job.Lane.allCases.map(\.rawValue))) AS wanted (lane)
+      SELECT wanted.queue, count(coming.run_at), min(coming.run_at)
+      FROM unnest(\(Job.Queue.allCases.map(\.rawValue))) AS wanted (queue)
       CROSS JOIN (VALUES (0), (1), (2)) AS urgency (priority)
       LEFT JOIN LATERAL (
         SELECT run_at FROM tenure.job
-        WHERE lane = wanted.lane AND priority = urgency.priority AND parked_at IS NULL
+        WHERE queue = wanted.queue AND priority = urgency.priority AND discarded_at IS NULL
           AND locked_until IS NULL AND run_at <= \(now)
         ORDER BY run_at
         LIMIT \(limit)
       ) AS coming ON true
-      GROUP BY wanted.lane
+      GROUP BY wanted.queue
       """,
-      "SELECT kind, count(*) FROM tenure.job WHERE parked_at IS NOT NULL GROUP BY kind",
+      "SELECT kind, count(*) FROM tenure.job WHERE discarded_at IS NOT NULL GROUP BY kind",
       """
       SELECT count(*) FROM (
-        SELECT 1 FROM tenure.job WHERE lane = 'submissions' AND parked_at IS NULL LIMIT \(limit)
+        SELECT 1 FROM tenure.job WHERE queue = 'submissions' AND discarded_at IS NULL LIMIT \(limit)
       ) AS first
       """,
       """

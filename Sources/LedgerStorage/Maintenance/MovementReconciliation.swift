@@ -71,7 +71,8 @@ extension Ledger {
       """
       SELECT EXISTS (
         SELECT FROM tenure.job
-        WHERE kind = 'survey' AND parked_at IS NULL AND (place IS NOT NULL OR run_at <= now()))
+        WHERE kind = 'reconcile' AND discarded_at IS NULL
+          AND (place IS NOT NULL OR run_at <= now()))
       """
     ).decodeOnly(Bool.self)
     return isPending ? nil : catalogue

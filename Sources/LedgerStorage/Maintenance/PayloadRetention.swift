@@ -15,7 +15,6 @@ package struct AgeingOut: Hashable, Sendable {
 // Decisions follow from what was recorded when a payload arrived, so neither an audit nor a rebuild
 // needs it. Its SHA-256 and length are kept.
 extension Ledger {
-  private static let ageingInterval: Duration = .days(1)
   /// Rows examined per query: a second for rows that are kept.
   private static let ageingWindow = 20_000
   /// Payloads pruned per transaction: some tens of milliseconds.
@@ -30,7 +29,7 @@ extension Ledger {
   ///
   /// - Parameter isStopping: Whether to leave the rest to another run, due at once.
   package func ageOut(
-    _ job: Job, keeping retention: RawRetention, at now: Timestamp,
+    _ job: Job, keeping retention: RawRetention, every interval: Duration, at now: Timestamp,
     isStopping: @Sendable () -> Bool = { false }
   ) async throws -> AgeingOut {
     var sum = AgeingOut.none
@@ -40,7 +39,7 @@ extension Ledger {
     if let age = retention.notifications {
       try await ageOutNotifications(&sum, before: now - age, now, isStopping)
     }
-    let next = isStopping() ? now : now + Self.ageingInterval
+    let next = isStopping() ? now : now + interval
     _ = try await database.batch(
       retention.isEndless ? job.completion : job.repetition(at: next, now: now))
     return sum

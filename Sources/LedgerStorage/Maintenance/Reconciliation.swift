@@ -24,7 +24,7 @@ extension Ledger {
   /// continues where a worker died. Idempotent.
   ///
   /// - Parameters:
-  ///   - job: A job of ``Job/Task/survey``.
+  ///   - job: A claimed job of kind `reconcile`.
   ///   - terms: With a catalogue read for this run, not a cached one.
   package func survey(_ job: Job, terms: AccessTerms, at now: Timestamp) async throws {
     var place = try await surveyPlace(of: job)
@@ -88,20 +88,21 @@ extension Ledger {
     ).decode(String.self, AccountKey.self)
     guard let end = page.last?.0 else { return nil }
     let names = Dictionary(page.map { ($0.1, $0.0) }) { first, _ in first }
-    let tasks = names.keys.map { Job.Task.tellAccount($0).subject }
+    let subjects = names.keys.map { Job.Key.publishEntitlements($0).subject }
     let (told, jobs) = try await database.read(
       ToldAccount.query(names),
       Query(
         """
         SELECT subject, run_at FROM tenure.job
-        WHERE kind = \(Job.Task.Kind.tellAccount) AND subject = ANY(\(tasks)) AND parked_at IS NULL
+        WHERE kind = \(Job.Kind.publishEntitlements) AND subject = ANY(\(subjects))
+          AND discarded_at IS NULL
         """
       ) {
         Dictionary(
           uniqueKeysWithValues: try $0.decode(String.self, Timestamp.self).map { ($0, $1) })
       })
     let behind = told.map { AccountNews($0, terms: terms, at: now) }.filter { news in
-      let scheduled = jobs[Job.Task.tellAccount(news.key).subject]
+      let scheduled = jobs[Job.Key.publishEntitlements(news.key).subject]
       return news.changesWhatIsTold
         || news.nextChange.map { next in scheduled.map { next < $0 } ?? true } ?? false
     }
@@ -126,14 +127,14 @@ extension Ledger {
   private func surveyLines(after last: LineID?, at now: Timestamp) async throws -> String? {
     let page = try await surveyedLines(after: last)
     guard let end = page.last else { return nil }
-    let subjects = page.map { Job.Task.pollLine($0).subject }
+    let subjects = page.map(\.subject)
     let planned: [String] = try await database.query(
       """
       SELECT subject FROM tenure.job
-      WHERE kind = \(Job.Task.Kind.pollLine) AND subject = ANY(\(subjects))
+      WHERE kind = \(Job.Kind.pollLine) AND subject = ANY(\(subjects))
       """
     ).decode(String.self)
-    let unplanned = Set(page.filter { !planned.contains(Job.Task.pollLine($0).subject) })
+    let unplanned = Set(page.filter { !planned.contains($0.subject) })
     if !unplanned.isEmpty {
       try await database.withTransaction { transaction in
         var reader = FamilyReader(isLocking: true)
@@ -149,7 +150,7 @@ extension Ledger {
         }
       }
     }
-    return Job.Task.pollLine(end).subject
+    return end.subject
   }
 
   /// Brings the movements of a page of original transactions up to date.
@@ -161,7 +162,7 @@ extension Ledger {
     let page = try await surveyedLines(after: last)
     guard let end = page.last else { return nil }
     try await catchUpJournal(of: page, by: catalogue, at: now)
-    return Job.Task.pollLine(end).subject
+    return end.subject
   }
 
   private func surveyedLines(after last: LineID?) async throws -> [LineID] {
@@ -222,12 +223,5 @@ struct SurveyPlace: Hashable, Sendable {
   /// Whether the second pass over the accounts is about to start.
   var isSecondLook: Bool { self == SurveyPlace(.accountsAgain) }
 
-  var line: LineID? {
-    guard let last,
-      case .pollLine(let line) = Job.Task(kind: Job.Task.Kind.pollLine.rawValue, subject: last)
-    else {
-      return nil
-    }
-    return line
-  }
+  var line: LineID? { last.flatMap(LineID.init(subject:)) }
 }

@@ -61,13 +61,12 @@ extension Ledger {
   static func scheduleComparison(
     bundleID: String, environment: Environment, at moment: Timestamp
   ) -> SQL {
-    let schedule = Job.schedule(
-      .compareNotifications(bundleID: bundleID, environment), runAt: moment, at: moment)
-    return """
-      \(schedule)
-      WHERE tenure.job.run_at > excluded.run_at OR tenure.job.parked_at IS NOT NULL
-        OR tenure.job.locked_until IS NOT NULL
-      """
+    Job.schedule(
+      .compareNotifications(bundleID: bundleID, environment), runAt: moment, at: moment,
+      ifExisting: """
+        tenure.job.run_at > excluded.run_at OR tenure.job.discarded_at IS NOT NULL
+          OR tenure.job.locked_until IS NOT NULL
+        """)
   }
 
   /// The end of the latest compared period, if any.

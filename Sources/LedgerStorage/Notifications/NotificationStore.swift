@@ -22,13 +22,13 @@ extension Ledger {
       ON CONFLICT (notification_id) DO NOTHING
       """
     guard let processAt else { return try await database.execute(insert) > 0 }
-    let task = Job.Task.processNotification(new.id)
+    let key = Job.Key.processNotification(new.id)
     // A duplicate of a processed notification gets no job.
     let results = try await database.batch([
       insert,
       """
-      INSERT INTO tenure.job (kind, subject, lane, run_at, created_at)
-      SELECT \(task.kind), notification_id, \(task.lane), \(processAt), \(new.receivedAt)
+      INSERT INTO tenure.job (kind, subject, queue, run_at, created_at)
+      SELECT \(key.kind), notification_id, \(key.queue), \(processAt), \(new.receivedAt)
       FROM tenure.notification WHERE notification_id = \(new.id) AND processed_at IS NULL
       ON CONFLICT (kind, subject) DO NOTHING
       """,

@@ -142,17 +142,12 @@ extension Ledger {
 
   /// Expires unpaid orders and publishes their events, in one commit.
   ///
-  /// - Parameter jobs: Jobs of ``Job/Task/expireOrder(_:)``, claimed by one worker.
+  /// - Parameter jobs: Jobs of kind `expire_order`, claimed by one worker.
   /// - Returns: The jobs to run again one by one: a batch skips locked orders, because waiting for
   ///   several locks could deadlock.
   package func expire(_ jobs: [Job], at now: Timestamp) async throws -> [Job] {
     var jobOf: [UUID: Job] = [:]
-    for job in jobs {
-      guard case .expireOrder(let id) = job.task else {
-        preconditionFailure("The job must expire an order.")
-      }
-      jobOf[id] = job
-    }
+    for job in jobs { try jobOf[job.subjectID] = job }
     let isAlone = jobs.count == 1
     let (left, hasNews) = try await database.withTransaction { transaction in
       let owners = try await accounts(ofOrders: Set(jobOf.keys), in: transaction)

@@ -118,7 +118,6 @@ extension Ledger {
   func replanning(
     _ asked: AskedLine, after recording: Recording, at now: Timestamp, in transaction: Transaction
   ) async throws -> [SQL] {
-    let task = Job.Task.pollLine(asked.line)
     guard let family = recording.families[asked.line] else {
       // Nothing was recorded and locked, so a schedule made concurrently is kept.
       guard let job = asked.job else { return [] }
@@ -128,13 +127,16 @@ extension Ledger {
       family.line, family.rule, heardAt: now, notifications: notificationMemory)
     guard let plan, let next = RenewalPlan.next(plan, after: now) else {
       if let job = asked.job, family.awaitsApple {
-        return job.parking(because: Self.nothingTold, at: now)
+        return job.discarding(because: Self.nothingTold, at: now)
       }
-      return [Job.delete(task)]
+      return [Job.delete(.pollLine(asked.line))]
     }
-    return (plan.id == asked.line ? [] : [Job.delete(task)])
-      + [Job.schedule(.pollLine(plan.id), runAt: next.at, priority: next.priority, at: now)]
-      + (asked.job.map { [$0.unlock] } ?? [])
+    let isSame = plan.id == asked.line
+    return (isSame ? [] : [Job.delete(.pollLine(asked.line))]) + [
+      Job.schedule(
+        .pollLine(plan.id), runAt: next.at, priority: next.priority, at: now,
+        endingClaimOf: isSame ? asked.job?.worker : nil)
+    ]
   }
 
   /// Ends a poll without a result, because Apple doesn't know the transaction or there is no
@@ -142,9 +144,7 @@ extension Ledger {
   ///
   /// The next poll is scheduled as for an expired subscription.
   package func passOver(_ job: Job, because reason: String, at now: Timestamp) async throws {
-    guard case .pollLine(let line) = job.task else {
-      preconditionFailure("The job must be a poll.")
-    }
+    let line = try job.originalTransaction
     try await database.withTransaction { transaction in
       let ending = try await ending(job, of: line, at: now, in: transaction) { plan in
         plan.phase = .expired
@@ -178,7 +178,7 @@ extension Ledger {
     guard let plan, plan.id == line, let next = RenewalPlan.next(plan, after: now) else {
       // An imported owner that Apple can't confirm needs attention.
       if reader.families.first?.awaitsApple == true {
-        return job.parking(because: Self.nothingTold, at: now)
+        return job.discarding(because: Self.nothingTold, at: now)
       }
       return job.completion
     }
@@ -190,27 +190,25 @@ extension Ledger {
   /// Counts due polls by queue.
   ///
   /// - Parameter limit: Stops counting per queue and priority; nil: counts all.
-  package func dueJobs(in lanes: [Job.Lane], limit: Int? = nil, at now: Timestamp) async throws
-    -> [Job.Lane: Int]
+  package func dueJobs(in queues: [Job.Queue], limit: Int? = nil, at now: Timestamp) async throws
+    -> [Job.Queue: Int]
   {
     // By queue and priority, as in the index, so that jobs of the future are not read.
     let rows = try await database.query(
       """
-      SELECT part.lane, count(*)
-      FROM unnest(\(lanes.map(\.rawValue))) AS part (lane)
+      SELECT part.queue, count(*)
+      FROM unnest(\(queues.map(\.rawValue))) AS part (queue)
       CROSS JOIN generate_series(0, 2) AS level (priority)
       CROSS JOIN LATERAL (
         SELECT FROM tenure.job
-        WHERE job.lane = part.lane AND job.priority = level.priority AND parked_at IS NULL
+        WHERE job.queue = part.queue AND job.priority = level.priority AND discarded_at IS NULL
           AND run_at <= \(now) AND (locked_until IS NULL OR locked_until <= \(now))
         LIMIT \(limit)
       ) AS due
-      GROUP BY part.lane
+      GROUP BY part.queue
       """)
-    var counts: [Job.Lane: Int] = [:]
-    for (lane, count) in try rows.decode(String.self, Int.self) {
-      if let lane = Job.Lane(rawValue: lane) { counts[lane] = count }
-    }
+    var counts: [Job.Queue: Int] = [:]
+    for (queue, count) in try rows.decode(Job.Queue.self, Int.self) { counts[queue] = count }
     return counts
   }
 }

@@ -6,9 +6,7 @@ extension Ledger {
   private static let foldingBatch = 1000
   /// The limit of one job, so that it ends before its lease does.
   private static let foldingBatches = 200
-  /// Reports add up the changes of the last seconds themselves.
-  private static let foldingInterval: Duration = .seconds(10)
-
+  /// The time to the next run after changes that could not be rolled up.
   private static let foldingIntervalAfterFaults: Duration = .minutes(1)
 
   /// Rolls up changes of movements and charges into the sums by day, and schedules the next run.
@@ -19,7 +17,9 @@ extension Ledger {
   ///
   /// - Throws: Database errors that concern no single change.
   @discardableResult
-  package func foldMovements(_ job: Job, at now: Timestamp) async throws -> [PostgresError] {
+  package func foldMovements(
+    _ job: Job, every interval: Duration, at now: Timestamp
+  ) async throws -> [PostgresError] {
     var movements = Folding(table: "movement_change", summing: Self.movementSums)
     var charges = Folding(table: "charge_change", summing: ChargeSums.fold)
     var isDone = false
@@ -29,7 +29,7 @@ extension Ledger {
     }
     let faults = movements.faults + charges.faults
     let pause: Duration =
-      !isDone ? .zero : faults.isEmpty ? Self.foldingInterval : Self.foldingIntervalAfterFaults
+      !isDone ? .zero : faults.isEmpty ? interval : Self.foldingIntervalAfterFaults
     _ = try await database.batch(job.repetition(at: now + pause, now: now))
     return faults.map(\.error)
   }

@@ -143,7 +143,7 @@ struct AccountNews: Sendable {
   }
 
   func schedule(at now: Timestamp) -> [SQL] {
-    nextChange.map { [Job.schedule(.tellAccount(key), runAt: $0, at: now)] } ?? []
+    nextChange.map { [Job.schedule(.publishEntitlements(key), runAt: $0, at: now)] } ?? []
   }
 }
 
@@ -152,18 +152,13 @@ extension Ledger {
   ///
   /// The events and the ends of the jobs are one commit, so that each is published exactly once.
   ///
-  /// - Parameter jobs: Claimed by one worker; the task of each is ``Job/Task/tellAccount(_:)``.
+  /// - Parameter jobs: Jobs of kind `publish_entitlements`, claimed by one worker.
   /// - Returns: Jobs to run one by one, because their accounts are locked and several must not be
   ///   waited for at once.
   package func tell(
     _ jobs: [Job], terms: AccessTerms, at now: Timestamp
   ) async throws -> [Job] {
-    let keys = jobs.map { job in
-      guard case .tellAccount(let key) = job.task else {
-        preconditionFailure("The job is to tell an account.")
-      }
-      return key
-    }
+    let keys = try jobs.map { AccountKey(rawValue: try $0.subjectID) }
     let (left, channels) = try await database.withTransaction { transaction in
       let (told, busy) = try await lockTold(
         Set(keys), waits: jobs.count == 1, in: transaction)

@@ -360,13 +360,13 @@ extension Ledger {
 
   /// Ends the submission's job, or reschedules it.
   private static func job(of verified: VerifiedSubmission, at now: Timestamp) -> [SQL] {
-    let task = Job.Task.verifySubmission(verified.submission.id)
-    guard let lookAgainAt = verified.lookAgainAt else { return [Job.delete(task)] }
+    let key = Job.Key.verifySubmission(verified.submission.id)
+    guard let lookAgainAt = verified.lookAgainAt else { return [Job.delete(key)] }
     // A rejection has removed the job.
     return [
-      Job.insert(task, runAt: lookAgainAt, at: now),
+      Job.insert(key, runAt: lookAgainAt, at: now),
       Job.reschedule(
-        task, of: verified.worker, at: lookAgainAt,
+        key, of: verified.worker, at: lookAgainAt,
         because: "The submitted transaction is not in Apple's response or can't be parsed."),
     ]
   }

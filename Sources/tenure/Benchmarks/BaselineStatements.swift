@@ -45,7 +45,7 @@ struct BareStatements: Sendable {
       VALUES (\(submissionID), \(sample.receiptData))
       """,
       """
-      INSERT INTO tenure.job (kind, subject, lane, run_at, created_at)
+      INSERT INTO tenure.job (kind, subject, queue, run_at, created_at)
       VALUES (\("verify_submission"), \(jobSubject), \("submissions"), \(retryAt), \(now))
       ON CONFLICT (kind, subject) DO NOTHING
       """,
@@ -478,7 +478,7 @@ extension BareStatements {
   private var tell: [SQL] {
     let count = events.count
     let data = events.map { "{" + String(repeating: "x", count: $0.length - 2) + "}" }
-    let kind = "tell_account"
+    let kind = "publish_entitlements"
     return [
       """
       INSERT INTO tenure.event (type, occurred_at, account_key, data)
@@ -502,12 +502,12 @@ extension BareStatements {
       DO UPDATE SET access_ends_at = excluded.access_ends_at
       """,
       """
-      INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
+      INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)
       VALUES (\(kind), \(sample.accountKey.uuidString.lowercased()), \("clock"), \(0), \(end),
         \(now))
       ON CONFLICT (kind, subject) DO UPDATE SET run_at = excluded.run_at,
         priority = excluded.priority, generation = tenure.job.generation + 1, attempts = 0,
-        parked_at = NULL, last_error = NULL, created_at = excluded.created_at
+        discarded_at = NULL, last_error = NULL, created_at = excluded.created_at
       """,
     ]
   }
@@ -517,11 +517,11 @@ extension BareStatements {
     let (kind, notification): (String, String?) = ("poll_line", nil)
     return [
       """
-      INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
+      INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)
       VALUES (\(kind), \("\(environment)/\(line)"), \("polls"), \(1), \(end), \(now))
       ON CONFLICT (kind, subject) DO UPDATE SET run_at = excluded.run_at,
         priority = excluded.priority, generation = tenure.job.generation + 1, attempts = 0,
-        parked_at = NULL, last_error = NULL, created_at = excluded.created_at
+        discarded_at = NULL, last_error = NULL, created_at = excluded.created_at
       """,
       """
       INSERT INTO tenure.line_source (environment, original_transaction_id, bundle_id,

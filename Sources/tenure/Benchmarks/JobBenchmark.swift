@@ -11,7 +11,7 @@ import Subscriptions
 struct JobBenchmark: Sendable {
   private static let name = "jobs done"
   private static let goal = 0.8
-  private static let lane = Job.Lane.clock
+  private static let queue = Job.Queue.clock
   /// More than pgbench's clients do, so that each of them finds a job.
   private static let surplus = 64
   /// Long enough to have expired.
@@ -19,7 +19,7 @@ struct JobBenchmark: Sendable {
   private static let deadline: Duration = .seconds(600)
 
   /// As many connections as the worker has transactions at once.
-  private static let clients = Worker.slots[lane] ?? 1
+  private static let clients = Worker.concurrency[queue] ?? 1
   private static let limitName = """
     pgbench, \(clients) clients: claim a job with SKIP LOCKED, let its order expire, write the \
     event, delete the job, commit; a worker commits several jobs together
@@ -77,8 +77,8 @@ struct JobBenchmark: Sendable {
   private static let script = """
     BEGIN;
     SELECT job_id, subject FROM tenure.job \
-    WHERE lane = '\(lane.rawValue)' AND priority = 0 AND parked_at IS NULL AND run_at <= now() \
-    AND (locked_until IS NULL OR locked_until <= now()) \
+    WHERE queue = '\(queue.rawValue)' AND priority = 0 AND discarded_at IS NULL \
+    AND run_at <= now() AND (locked_until IS NULL OR locked_until <= now()) \
     ORDER BY run_at LIMIT 1 FOR UPDATE SKIP LOCKED
     \\gset
     SELECT o.account_key FROM tenure.purchase_order AS o \

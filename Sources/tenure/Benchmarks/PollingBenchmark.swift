@@ -21,8 +21,8 @@ struct PollingBenchmark: Sendable {
     the rows that one poll writes, in one round trip and commit, with nothing read and no Apple; \
     the memory is that of the worker and of the simulated App Store, which signs in its process
     """
-  private static let lane = Job.Lane.polls
-  private static let concurrency = Worker.slots[lane] ?? 1
+  private static let queue = Job.Queue.polls
+  private static let concurrency = Worker.concurrency[queue] ?? 1
   /// How many are filled in with one transaction.
   private static let chunk = 20_000
   /// How many subscriptions are kept for the limit, at the most.
@@ -129,7 +129,7 @@ struct PollingBenchmark: Sendable {
     func writesOfAPoll(_ marks: [CopiedRows.Mark]) async throws -> CopiedRows {
       let moment = try await CopiedRows.Moment.now(in: database)
       try await shop.assembly.ledger.seed([.pollLine(SampleCustomer(0).line)], at: shop.now())
-      _ = try await shop.work([PollingBenchmark.lane: 1]) {
+      _ = try await shop.work([PollingBenchmark.queue: 1]) {
         try await database.query("SELECT EXISTS (SELECT FROM tenure.history_revision)")
           .decodeOnly(Bool.self)
       }
@@ -158,9 +158,9 @@ struct PollingBenchmark: Sendable {
       let start = ContinuousClock.now
       let count = try await database.execute(
         """
-        INSERT INTO tenure.job (kind, subject, lane, priority, run_at, created_at)
+        INSERT INTO tenure.job (kind, subject, queue, priority, run_at, created_at)
         SELECT 'poll_line', environment || '/' || original_transaction_id,
-          \(PollingBenchmark.lane.rawValue), 0, now(), now()
+          \(PollingBenchmark.queue.rawValue), 0, now(), now()
         FROM tenure.original_transaction
         """, deadline: PollingBenchmark.deadline)
       let elapsed = .now - start
@@ -172,12 +172,12 @@ struct PollingBenchmark: Sendable {
     /// Lets the worker find and plan them, as it does after an upgrade.
     func plan() async throws -> Measurement {
       logger.notice("Planning", metadata: ["subscriptions": "\(lines)"])
-      try await shop.assembly.ledger.seed([.survey], at: shop.now())
-      let elapsed = try await shop.work([.upkeep: 1]) {
+      try await shop.assembly.ledger.seed([.reconcile], at: shop.now())
+      let elapsed = try await shop.work([.maintenance: 1]) {
         try await Task.sleep(for: .milliseconds(100))
         return try await plannedCount() > lines + spare
       }
-      try await database.execute("DELETE FROM tenure.job WHERE kind = 'survey'")
+      try await database.execute("DELETE FROM tenure.job WHERE kind = 'reconcile'")
       // These are for the limit.
       let (first, last) = (
         SampleCustomer(number: spareNumbers.lowerBound),
@@ -187,8 +187,8 @@ struct PollingBenchmark: Sendable {
         try await database.execute(
           """
           DELETE FROM tenure.job WHERE kind = 'poll_line'
-            AND subject BETWEEN \(Job.Task.pollLine(first.line).subject)
-              AND \(Job.Task.pollLine(last.line).subject)
+            AND subject BETWEEN \(Job.Key.pollLine(first.line).subject)
+              AND \(Job.Key.pollLine(last.line).subject)
           """)
       }
       return Measurement(rate: Double(lines + spare) / (elapsed / .seconds(1)))
@@ -205,7 +205,7 @@ struct PollingBenchmark: Sendable {
     func poll(_ count: Int) async throws -> Measurement {
       logger.notice("Polling", metadata: ["polls": "\(count)"])
       let before = (polls: shop.appStore.polls, revisions: try await revisions())
-      let elapsed = try await shop.work([PollingBenchmark.lane: PollingBenchmark.concurrency]) {
+      let elapsed = try await shop.work([PollingBenchmark.queue: PollingBenchmark.concurrency]) {
         shop.appStore.polls - before.polls >= count
       }
       let recorded = try await revisions() - before.revisions

@@ -157,13 +157,13 @@ struct Assembly: Sendable {
   }
 
   func worker() -> [any Service] {
-    // Whoever may not ask Apple need not look at what there is to ask.
-    let slots =
-      settings.pollsPerHour > 0
-      ? Worker.slots : Worker.slots.filter { $0.key != .polls && $0.key != .sandboxPolls }
+    // Without polls their queues aren't read.
+    let concurrency = Worker.concurrency.filter { queue, _ in
+      settings.pollsPerHour > 0 || queue != .polls && queue != .sandboxPolls
+    }
     let worker = Worker(
-      tools: jobTools, name: Self.workerName, slots: slots, budget: appleBudget,
-      recurring: recurringJobs, logger: logger, clock: clock)
+      tools: jobTools, name: Self.workerName, concurrency: concurrency, budget: appleBudget,
+      recurring: jobTools.recurringJobs, logger: logger, clock: clock)
     guard webhook != nil else { return [worker] }
     return [EventPusher(ledger: ledger, logger: logger, now: clock.now), worker]
   }
@@ -172,7 +172,7 @@ struct Assembly: Sendable {
     let (catalogue, sandboxAccess) = (catalogue, settings.sandboxAccess)
     return JobTools(
       ledger: ledger, submissions: intake, notifications: notifications, poll: poll, teller: teller,
-      webhook: webhook, eventRetention: settings.eventRetention,
+      webhook: webhook, histories: histories, eventRetention: settings.eventRetention,
       rawRetention: settings.rawRetention,
       terms: { catalogue.terms(sandboxAccess) })
   }
@@ -187,12 +187,6 @@ struct Assembly: Sendable {
     PollPass(
       tools: jobTools, budget: appleBudget, name: Self.workerName, patience: patience,
       logger: logger, now: clock.now)
-  }
-
-  /// What workers do again and again, without being told by anybody.
-  private var recurringJobs: [Job.Task] {
-    [.trimEvents, .foldMovements] + (settings.rawRetention.isEndless ? [] : [.ageOut])
-      + histories.map { .compareNotifications(bundleID: $0.bundleID, $0.environment) }
   }
 }
 

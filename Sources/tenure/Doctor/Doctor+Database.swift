@@ -348,18 +348,18 @@ extension Doctor {
   private func backlog(_ reading: LedgerReading, _ now: Timestamp) -> DoctorFinding {
     let check = "work.backlog"
     let late = reading.backlogs.compactMapValues(\.since).filter { now - $0.value > Self.lateAfter }
-    guard let (lane, since) = late.min(by: { $0.value < $1.value }) else {
+    guard let (queue, since) = late.min(by: { $0.value < $1.value }) else {
       return .ok(check, "Due jobs start in time.")
     }
     return .warning(
-      check, "Jobs of the queue \(lane.rawValue) have been due since \(since).",
+      check, "Jobs of the queue \(queue.rawValue) have been due since \(since).",
       remedy: "Check that `tenure work` runs with the same settings; `tenure jobs` lists jobs.")
   }
 
   private func parked(_ reading: LedgerReading) -> DoctorFinding {
     let check = "work.parked"
-    guard !reading.parkedJobs.isEmpty else { return .ok(check, "No parked jobs.") }
-    let kinds = reading.parkedJobs.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }
+    guard !reading.discardedJobs.isEmpty else { return .ok(check, "No parked jobs.") }
+    let kinds = reading.discardedJobs.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }
     return .warning(
       check, "Parked jobs: \(kinds.joined(separator: ", ")).",
       remedy: "`tenure jobs` shows the reasons; `tenure jobs retry` retries them.")

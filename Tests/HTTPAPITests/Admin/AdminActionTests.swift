@@ -32,10 +32,10 @@ struct AdminActionTests {
   private func park(_ subject: String, _ api: TestAPI) async throws -> Int64 {
     try await api.database.query(
       """
-      INSERT INTO tenure.job (kind, subject, lane, run_at, attempts, parked_at, last_error,
+      INSERT INTO tenure.job (kind, subject, queue, run_at, attempts, discarded_at, last_error,
         created_at)
-      VALUES ('survey', \(subject), 'upkeep', now(), 7, '2025-12-30T08:00:00Z', '<b>down</b>',
-        now())
+      VALUES ('reconcile', \(subject), 'maintenance', now(), 7, '2025-12-30T08:00:00Z',
+        '<b>down</b>', now())
       RETURNING job_id
       """
     ).decodeOnly(Int64.self)
@@ -80,7 +80,7 @@ struct AdminActionTests {
       #expect(acts.first?.administrator == "ops")
       #expect(acts.first?.reason == "Apple is <back>.")
       #expect(acts.first?.subject == "\(first)")
-      #expect(try await api.ledger.parkedJobs(limit: 9).map(\.id) == [second])
+      #expect(try await api.ledger.discardedJobs(limit: 9).map(\.id) == [second])
     }
   }
 

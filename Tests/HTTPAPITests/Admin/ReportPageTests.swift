@@ -120,7 +120,7 @@ struct ReportPageTests {
           '2026-03-17Z', 1, 'receipt_rejected', 'No.', 21003, 'com.a');
         INSERT INTO tenure.notification_refusal
         VALUES ('2026-04-14 08:00Z', 2, 'wrong_signature', 40, '2026-04-14 08:30Z', 'Forged.', 9);
-        INSERT INTO tenure.job (kind, subject, lane, run_at, created_at, parked_at, last_error)
+        INSERT INTO tenure.job (kind, subject, queue, run_at, created_at, discarded_at, last_error)
         VALUES ('poll_line', 'production/s1', 'polls', '2026-04-15Z', '2026-04-15Z',
           '2026-04-15 10:00Z', 'Gave up.')
         """)

@@ -36,10 +36,13 @@ struct ReportRequestTests {
 
   @Test(arguments: [
     ("poll_line", "sandbox/2", PageAddress.originalTransaction("2", environment: "sandbox")),
-    ("write_ownership", "sandbox/1", PageAddress.originalTransaction("1", environment: "sandbox")),
+    (
+      "set_app_account_token", "sandbox/1",
+      PageAddress.originalTransaction("1", environment: "sandbox")
+    ),
     // These are of an app, a notification, a submission.
     ("compare_notifications", "production/com.example.app", nil),
-    ("answer_consumption", "production/2c3b5a1e-0000-4000-8000-000000000001", nil),
+    ("send_consumption", "production/2c3b5a1e-0000-4000-8000-000000000001", nil),
     ("http_503", "2c3b5a1e-0000-4000-8000-000000000001", nil),
   ])
   func `a job leads to the original transaction that it is about`(

@@ -107,9 +107,9 @@ struct BrowserStory: Sendable {
   func parkJob() async throws {
     try await api.database.execute(
       """
-      INSERT INTO tenure.job (kind, subject, lane, run_at, attempts, parked_at, last_error,
+      INSERT INTO tenure.job (kind, subject, queue, run_at, attempts, discarded_at, last_error,
         created_at)
-      VALUES ('survey', 'all of it', 'upkeep', now(), 7, '2026-04-01T08:00:00Z',
+      VALUES ('reconcile', 'all of it', 'maintenance', now(), 7, '2026-04-01T08:00:00Z',
         'Apple answered with HTTP 503.', now())
       """)
   }

@@ -128,40 +128,46 @@ package struct AppData: JSONPayload {
   ])
 }
 
-/// Apple's `notificationType` of version 2, as of 2026-06.
+/// Apple's `notificationType` of version 2, as of 2026-06; unknown types are kept.
 ///
 /// https://developer.apple.com/documentation/appstoreservernotifications/notificationtype
-package struct NotificationTypeV2: OpenEnumeration {
+package struct NotificationTypeV2: OpenEnumeration, CaseIterable {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
 
-  package static let subscribed = NotificationTypeV2(rawValue: "SUBSCRIBED")
-  package static let didRenew = NotificationTypeV2(rawValue: "DID_RENEW")
-  package static let didChangeRenewalPref = NotificationTypeV2(rawValue: "DID_CHANGE_RENEWAL_PREF")
-  package static let didChangeRenewalStatus = NotificationTypeV2(
-    rawValue: "DID_CHANGE_RENEWAL_STATUS")
-  package static let didFailToRenew = NotificationTypeV2(rawValue: "DID_FAIL_TO_RENEW")
-  package static let gracePeriodExpired = NotificationTypeV2(rawValue: "GRACE_PERIOD_EXPIRED")
-  package static let expired = NotificationTypeV2(rawValue: "EXPIRED")
-  package static let offerRedeemed = NotificationTypeV2(rawValue: "OFFER_REDEEMED")
-  package static let priceIncrease = NotificationTypeV2(rawValue: "PRICE_INCREASE")
-  package static let refund = NotificationTypeV2(rawValue: "REFUND")
-  package static let refundDeclined = NotificationTypeV2(rawValue: "REFUND_DECLINED")
-  package static let refundReversed = NotificationTypeV2(rawValue: "REFUND_REVERSED")
-  package static let consumptionRequest = NotificationTypeV2(rawValue: "CONSUMPTION_REQUEST")
-  package static let revoke = NotificationTypeV2(rawValue: "REVOKE")
-  package static let renewalExtended = NotificationTypeV2(rawValue: "RENEWAL_EXTENDED")
-  package static let renewalExtension = NotificationTypeV2(rawValue: "RENEWAL_EXTENSION")
-  package static let oneTimeCharge = NotificationTypeV2(rawValue: "ONE_TIME_CHARGE")
-  package static let externalPurchaseToken = NotificationTypeV2(
-    rawValue: "EXTERNAL_PURCHASE_TOKEN")
-  package static let rescindConsent = NotificationTypeV2(rawValue: "RESCIND_CONSENT")
-  package static let metadataUpdate = NotificationTypeV2(rawValue: "METADATA_UPDATE")
+  package static let subscribed = Self(rawValue: "SUBSCRIBED")
+  package static let didRenew = Self(rawValue: "DID_RENEW")
+  package static let didChangeRenewalPref = Self(rawValue: "DID_CHANGE_RENEWAL_PREF")
+  package static let didChangeRenewalStatus = Self(rawValue: "DID_CHANGE_RENEWAL_STATUS")
+  package static let didFailToRenew = Self(rawValue: "DID_FAIL_TO_RENEW")
+  package static let gracePeriodExpired = Self(rawValue: "GRACE_PERIOD_EXPIRED")
+  package static let expired = Self(rawValue: "EXPIRED")
+  package static let offerRedeemed = Self(rawValue: "OFFER_REDEEMED")
+  package static let priceIncrease = Self(rawValue: "PRICE_INCREASE")
+  package static let refund = Self(rawValue: "REFUND")
+  package static let refundDeclined = Self(rawValue: "REFUND_DECLINED")
+  package static let refundReversed = Self(rawValue: "REFUND_REVERSED")
+  package static let consumptionRequest = Self(rawValue: "CONSUMPTION_REQUEST")
+  package static let revoke = Self(rawValue: "REVOKE")
+  package static let renewalExtended = Self(rawValue: "RENEWAL_EXTENDED")
+  package static let renewalExtension = Self(rawValue: "RENEWAL_EXTENSION")
+  package static let oneTimeCharge = Self(rawValue: "ONE_TIME_CHARGE")
+  package static let externalPurchaseToken = Self(rawValue: "EXTERNAL_PURCHASE_TOKEN")
+  package static let rescindConsent = Self(rawValue: "RESCIND_CONSENT")
+  package static let metadataUpdate = Self(rawValue: "METADATA_UPDATE")
   /// Spelled ``migrate`` in Apple's changelog.
-  package static let migration = NotificationTypeV2(rawValue: "MIGRATION")
-  package static let migrate = NotificationTypeV2(rawValue: "MIGRATE")
-  package static let priceChange = NotificationTypeV2(rawValue: "PRICE_CHANGE")
-  package static let test = NotificationTypeV2(rawValue: "TEST")
+  package static let migration = Self(rawValue: "MIGRATION")
+  package static let migrate = Self(rawValue: "MIGRATE")
+  package static let priceChange = Self(rawValue: "PRICE_CHANGE")
+  package static let test = Self(rawValue: "TEST")
+
+  package static let allCases: [Self] = [
+    .subscribed, .didRenew, .didChangeRenewalPref, .didChangeRenewalStatus, .didFailToRenew,
+    .gracePeriodExpired, .expired, .offerRedeemed, .priceIncrease, .refund, .refundDeclined,
+    .refundReversed, .consumptionRequest, .revoke, .renewalExtended, .renewalExtension,
+    .oneTimeCharge, .externalPurchaseToken, .rescindConsent, .metadataUpdate, .migration, .migrate,
+    .priceChange, .test,
+  ]
 }
 
 /// See <https://developer.apple.com/documentation/appstoreservernotifications/subtype>.

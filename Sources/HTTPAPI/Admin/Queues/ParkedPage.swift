@@ -17,9 +17,9 @@ struct ParkedController: Sendable {
     let now = pages.now()
     let jobPart = try PagePart(request.uri, of: PageAddress.parked, prefix: "jobs_")
     let (jobs, jobPaging) = jobPart.part(
-      of: try await ledger.parkedJobs(
+      of: try await ledger.discardedJobs(
         after: try jobPart.after.map(Self.jobPlace), limit: jobPart.limit + 1)
-    ) { "\($0.parkedAt?.milliseconds ?? 0).\($0.id)" }
+    ) { "\($0.discardedAt?.milliseconds ?? 0).\($0.id)" }
     let eventPart = try PagePart(request.uri, of: PageAddress.parked, prefix: "webhooks_")
     let (deliveries, eventPaging) = eventPart.part(
       of: try await ledger.parkedDeliveries(
@@ -43,7 +43,7 @@ struct ParkedController: Sendable {
   func retryJobs(_ request: Request, context: APIContext) async throws -> Response {
     let (ids, administrator) = try Self.chosen("retry", context)
     let count = try await ledger.restartJobs(
-      .parkedNumbers(ids), by: administrator, at: pages.now())
+      .discardedNumbers(ids), by: administrator, at: pages.now())
     return Self.done("\(Count.text(count, "job")) will be retried.", count, request, context)
   }
 
@@ -73,7 +73,7 @@ struct ParkedController: Sendable {
     return (ids, try context.actingAdministrator())
   }
 
-  private static func jobPlace(_ text: String) throws -> (parkedAt: Timestamp, id: Int64) {
+  private static func jobPlace(_ text: String) throws -> (discardedAt: Timestamp, id: Int64) {
     let parts = text.split(separator: ".").compactMap { Int64($0) }
     guard parts.count == 2 else { throw PagePart.unknownPlace("jobs_") }
     return (Timestamp(milliseconds: parts[0]), parts[1])
@@ -115,7 +115,7 @@ extension APIContext {
 
 extension ActionRow {
   fileprivate init(_ job: StoredJob, at now: Timestamp) {
-    let since = job.parkedAt ?? job.runAt
+    let since = job.discardedAt ?? job.runAt
     self.init(
       value: "\(job.id)", kind: "Job \(job.kind)", subject: job.subject,
       fault: job.lastError ?? "No error message.", since: Moment(since),

@@ -81,12 +81,11 @@ extension DataTable {
   /// transaction of it, too; nil: it is about something else.
   private static func line(named subject: String, byJob kind: String?) -> String? {
     if let kind {
-      switch Job.Task(kind: kind, subject: subject) {
-      case .pollLine(let line), .writeOwnership(let line):
-        return PageAddress.originalTransaction(
-          line.originalTransactionID.rawValue, environment: line.environment.rawValue)
-      default: return nil
-      }
+      guard [Job.Kind.pollLine, .setAppAccountToken].contains(where: { $0.rawValue == kind }),
+        let line = LineID(subject: subject)
+      else { return nil }
+      return PageAddress.originalTransaction(
+        line.originalTransactionID.rawValue, environment: line.environment.rawValue)
     }
     let parts = subject.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
     guard parts.count == 3, Subscriptions.Environment(rawValue: parts[0]) != nil,

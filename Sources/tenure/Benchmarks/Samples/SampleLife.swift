@@ -288,16 +288,16 @@ struct SampleShop: Sendable {
   /// Its own time runs as usual from the moment that it is now, however fast the shop's clock runs.
   ///
   /// - Parameters:
-  ///   - slots: How many jobs of which lanes it does at once.
+  ///   - concurrency: The number of jobs of each queue that run at once.
   ///   - isSo: Asked again and again.
   /// - Returns: How long it took from the worker's start.
   /// - Throws: ``BenchError/wrongAnswer(_:)`` if it never is, or what `isSo` throws.
   func work(
-    _ slots: [Job.Lane: Int] = Worker.slots, until isSo: () async throws -> Bool
+    _ concurrency: [Job.Queue: Int] = Worker.concurrency, until isSo: () async throws -> Bool
   ) async throws -> Duration {
     let (moment, instant) = (now(), ContinuousClock.now)
     let worker = Worker(
-      tools: assembly.jobTools, name: "bench", slots: slots, logger: logger,
+      tools: assembly.jobTools, name: "bench", concurrency: concurrency, logger: logger,
       clock: WorkClock { moment + (ContinuousClock.now - instant) })
     let group = ServiceGroup(services: [worker], logger: logger)
     return try await withThrowingTaskGroup(of: Void.self) { tasks in

@@ -56,7 +56,7 @@ extension Year {
     let unheard = try await ledger.missingNotifications(
       among: lost.map { $0.uuid.uuidString.lowercased() })
     differences += unheard.sorted().map { "the lost notification \($0) was never found" }
-    for job in try await ledger.parkedJobs(limit: Self.toldJobs) {
+    for job in try await ledger.discardedJobs(limit: Self.toldJobs) {
       differences.append("\(job.kind) of \(job.subject) is given up: \(job.lastError ?? "")")
     }
     let follower = try await follow(towards: truth, of: accounts, &differences)
