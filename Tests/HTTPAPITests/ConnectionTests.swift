@@ -43,22 +43,21 @@ struct ConnectionTests {
     }
   }
 
-  @Test func `a body that trickles is cut off, sooner without a key`() async throws {
+  @Test(arguments: [("", 30_000, 200), (key + "\r\n", 700, 30_000)])
+  func `a body that trickles is cut off, sooner without a key`(
+    fields: String, request: Int64, requestWithoutKey: Int64
+  ) async throws {
     let limits = ConnectionLimits(
-      request: .milliseconds(700), requestWithoutKey: .milliseconds(200))
+      request: .milliseconds(request), requestWithoutKey: .milliseconds(requestWithoutKey))
     try await Self.withServer(limits) { live in
-      for (fields, least) in [
-        ("", Duration.milliseconds(200)), (Self.key + "\r\n", .milliseconds(700)),
-      ] {
-        let time = try await Self.timeToClose(live) { connection in
-          try await connection.send(
-            "POST /v1/appstore/notifications HTTP/1.1\r\nHost: a\r\n\(fields)"
-              + "Content-Length: 100000\r\n\r\n")
-          try await Self.trickle("x", to: connection)
-        }
-        #expect(time >= least)
-        #expect(time < .seconds(15))
+      let time = try await Self.timeToClose(live) { connection in
+        try await connection.send(
+          "POST /v1/appstore/notifications HTTP/1.1\r\nHost: a\r\n\(fields)"
+            + "Content-Length: 100000\r\n\r\n")
+        try await Self.trickle("x", to: connection)
       }
+      #expect(time >= .milliseconds(min(request, requestWithoutKey)))
+      #expect(time < .seconds(15))
     }
   }
 
