@@ -129,10 +129,11 @@ private actor ScratchServer {
     let name = "\(place.prefix)\(databases)"
     switch server {
     case .plain(let uri):
-      // Settings of a database are not cloned.
+      // Copying the files takes a third of the time of copying them through the log. Settings of a
+      // database are not cloned.
       try await run(
         [
-          "CREATE DATABASE \(name) TEMPLATE \(place.template)",
+          "CREATE DATABASE \(name) TEMPLATE \(place.template) STRATEGY FILE_COPY",
           "ALTER DATABASE \(name) SET search_path TO \"$user\", public, tenure",
         ], on: uri)
       return ScratchPlace.uri(uri, database: name)
