@@ -2,6 +2,7 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
+import JSONText
 import Postgres
 import Secrets
 import Subscriptions
