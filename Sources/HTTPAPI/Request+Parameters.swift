@@ -50,7 +50,7 @@ extension Request {
       guard whole.readableBytes + part.readableBytes <= limit else {
         throw Problem.contentTooLarge(limit: limit)
       }
-      try BodyShare.current?.take(part.readableBytes)
+      try await BodyShare.current?.take(part.readableBytes)
       whole.writeImmutableBuffer(part)
     }
     BodyShare.current?.keep()

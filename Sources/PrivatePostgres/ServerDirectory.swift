@@ -243,6 +243,8 @@ extension PrivatePostgres {
         all["fsync"] = "off"
         all["synchronous_commit"] = "off"
         all["full_page_writes"] = "off"
+        all["wal_init_zero"] = "off"
+        all["wal_recycle"] = "off"
       }
       return all.merging(settings) { _, given in given }
     }

@@ -26,10 +26,9 @@ struct TextRule: Sendable {
 
   func findings(in text: String, path: String) throws -> [Finding] {
     guard path.hasSuffix(suffix ?? "") else { return [] }
-    let expression = try Regex(line: pattern)
-    return text.split(separator: "\n", omittingEmptySubsequences: false).enumerated()
-      .filter { $0.element.contains(expression) }
-      .map { Finding(path: path, line: $0.offset + 1, fault: fault) }
+    return try NSRegularExpression.lines(of: text, matching: pattern).map {
+      Finding(path: path, line: $0, fault: fault)
+    }
   }
 }
 

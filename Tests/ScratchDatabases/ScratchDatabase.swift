@@ -129,10 +129,11 @@ private actor ScratchServer {
     let name = "\(place.prefix)\(databases)"
     switch server {
     case .plain(let uri):
-      // Settings of a database are not cloned.
+      // Copying the files takes a third of the time of copying them through the log. Settings of a
+      // database are not cloned.
       try await run(
         [
-          "CREATE DATABASE \(name) TEMPLATE \(place.template)",
+          "CREATE DATABASE \(name) TEMPLATE \(place.template) STRATEGY FILE_COPY",
           "ALTER DATABASE \(name) SET search_path TO \"$user\", public, tenure",
         ], on: uri)
       return ScratchPlace.uri(uri, database: name)
@@ -151,11 +152,10 @@ private actor ScratchServer {
     return try await citus.make("\(place.prefix)\(databases)")
   }
 
-  /// Removes a database from a server that keeps running.
   func removeDatabase(_ uri: String) async {
-    guard place.server != nil, let name = ScratchPlace.database(of: uri),
-      let server = try? await server()
-    else { return }
+    guard let name = ScratchPlace.database(of: uri), let server = try? await server() else {
+      return
+    }
     // The next run uses other names, so a database that can't be removed is in nobody's way.
     switch server {
     case .plain(let uri): try? await run(["DROP DATABASE IF EXISTS \(name) WITH (FORCE)"], on: uri)

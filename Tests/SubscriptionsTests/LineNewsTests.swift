@@ -409,7 +409,7 @@ struct LineNewsTests {
 
   @Test func `who hears everything knows owners, bindings, revocations and auto-renew`() {
     var (corrections, restored, statuses) = (0, 0, 0)
-    forAll("The events tell the whole line", iterations: 300) { generator in
+    forAll("The events tell the whole line", iterations: 100) { generator in
       let isHostile = generator.once(in: 2)
       let history = RandomHistory(isHostile: isHostile, using: &generator)
       // A listener tells charges apart by their transactions' ids.

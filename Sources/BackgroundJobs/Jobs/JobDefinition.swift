@@ -32,7 +32,8 @@ extension Job.Kind {
           switch try await runner.tools.submissions.resume(job.subjectID, worker: job.worker) {
           case .pending(_, _, let problem, _):
             .postponed(because: problem?.detail ?? "Apple did not say.")
-          case .verified: .postponed(because: "The submitted transaction is not in Apple's response.")
+          case .verified:
+            .postponed(because: "The submitted transaction is not in Apple's response.")
           case .rejected: .settled
           case nil: .nothingLeft
           }

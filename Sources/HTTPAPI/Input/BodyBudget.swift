@@ -10,7 +10,38 @@ struct BodyBudgets: Sendable {
   /// For the admin pages, whose forms are small; separate so that notifications can't use it up.
   let pages = BodyBudget(limit: 4 * 1024 * 1024, isOpenToAll: true)
   /// For all other requests.
-  let strangers = BodyBudget(limit: 16 * 1024 * 1024, isOpenToAll: true)
+  let strangers = BodyBudget(
+    limit: 16 * 1024 * 1024, isOpenToAll: true, pace: BodyPace(bytesPerSecond: 4 * 1024 * 1024))
+}
+
+/// Limits how many bytes of large bodies are read per second, over all connections.
+///
+/// Reading 1 MB takes as much processor time as a hundred reads of entitlements, so that a few
+/// senders could take it all. What is not read yet stays in the senders' network buffers.
+final class BodyPace: Sendable {
+  /// The part of a body that is read at once; the first one is not limited.
+  ///
+  /// Notifications of version 2 stay below 20 kB.
+  static let part = 32 * 1024
+  /// A body that would wait longer than this for its next part is refused.
+  static let longestWait: Duration = .seconds(2)
+
+  private let timeOfPart: Duration
+  private let nextPart = Mutex(ContinuousClock.now)
+
+  init(bytesPerSecond: Int) {
+    timeOfPart = .seconds(1) * Self.part / bytesPerSecond
+  }
+
+  /// Returns the time until the next part may be read, nil if it is too long.
+  func wait(at now: ContinuousClock.Instant = .now) -> Duration? {
+    nextPart.withLock { next in
+      let wait = max(.zero, next - now)
+      guard wait <= Self.longestWait else { return nil }
+      next = max(next, now) + timeOfPart
+      return wait
+    }
+  }
 }
 
 /// A number of bytes that request bodies share.
@@ -48,12 +79,14 @@ final class BodyBudget: Sendable {
 
   private let limit: Int
   private let isOpenToAll: Bool
+  fileprivate let pace: BodyPace?
   private let state = Mutex(State())
   private let shares = Atomic(0)
 
-  init(limit: Int, isOpenToAll: Bool = false) {
+  init(limit: Int, isOpenToAll: Bool = false, pace: BodyPace? = nil) {
     self.limit = limit
     self.isOpenToAll = isOpenToAll
+    self.pace = pace
   }
 
   fileprivate func nextNumber() -> Int { shares.add(1, ordering: .relaxed).newValue }
@@ -103,6 +136,7 @@ final class BodyShare: Sendable {
   fileprivate let address: ExactText
   fileprivate let drop: @Sendable () -> Void
   fileprivate let isDropped = Atomic(false)
+  private let taken = Atomic(0)
 
   /// `drop` ends the request while its body arrives.
   init(of budget: BodyBudget, from address: String, drop: @escaping @Sendable () -> Void) {
@@ -112,14 +146,19 @@ final class BodyShare: Sendable {
     number = budget.nextNumber()
   }
 
-  /// Takes bytes for a part of the body.
+  /// Takes bytes that were read, and returns when more may be read.
   ///
-  /// - Throws: A ``Problem`` if there are not enough left.
-  func take(_ count: Int) throws {
-    guard budget.take(count, for: self) else {
-      throw Problem.unavailable("The server is reading too many large bodies. Try again.")
-    }
+  /// - Throws: A ``Problem`` if there are not enough left, or other bodies are to be read before.
+  func take(_ count: Int) async throws {
+    guard budget.take(count, for: self) else { throw Self.tooManyBodies }
+    let (before, after) = taken.add(count, ordering: .relaxed)
+    guard let pace = budget.pace, after / BodyPace.part > before / BodyPace.part else { return }
+    guard let wait = pace.wait() else { throw Self.tooManyBodies }
+    if wait > .zero { try await Task.sleep(for: wait) }
   }
+
+  private static let tooManyBodies = Problem.unavailable(
+    "The server is reading too many large bodies. Try again.")
 
   /// Notes that the whole body has arrived.
   func keep() { budget.keep(self) }

@@ -15,8 +15,6 @@ struct ReadBenchmark: Sendable {
   private static let routerGoal = 0.45
   /// Few connections saturate PostgreSQL; more are slower.
   private static let clients = 8
-  /// How often each of pgbench's clients asks before it counts.
-  private static let warmUpTimes = 10_000
 
   let database: BenchDatabase
   let accounts: SampleAccounts
@@ -24,19 +22,21 @@ struct ReadBenchmark: Sendable {
   let rounds: Int
   let directory: URL
   let logger: Logger
+  /// How long wrk and pgbench run before it counts, in seconds and queries of each client.
+  var warmUp = (seconds: 2, queries: 10_000)
   /// The program `tenure`.
   var executable = Bundle.main.executableURL
 
   func run() async throws -> [BenchResult] {
     let pgbench = try Pgbench(databaseURL: database.url, directory: directory)
     return try await EntitlementReads.run(
-      of: accounts, in: database, by: executable, in: directory
+      of: accounts, in: database, by: executable, warmUp: warmUp.seconds, in: directory
     ) { try await run(pgbench, $0) }
   }
 
   private func run(_ pgbench: Pgbench, _ reads: EntitlementReads) async throws -> [BenchResult] {
-    let warmUp = try await limit(pgbench, times: Self.warmUpTimes)
-    let times = max(1, Int(warmUp.rate * Double(seconds)) / Self.clients)
+    let first = try await limit(pgbench, times: warmUp.queries)
+    let times = max(1, Int(first.rate * Double(seconds)) / Self.clients)
     var figures: [(measured: Measurement, limit: Measurement)] = []
     var routerFigures: [(measured: Measurement, limit: Measurement)] = []
     for round in 1...rounds {
@@ -88,6 +88,8 @@ struct GrowthBenchmark: Sendable {
   let rounds: Int
   let directory: URL
   let logger: Logger
+  /// How long wrk runs before it counts, in seconds.
+  var warmUp = 2
   /// The program `tenure`.
   var executable = Bundle.main.executableURL
 
@@ -104,7 +106,8 @@ struct GrowthBenchmark: Sendable {
   ) async throws -> Value {
     try await population.accounts.fill(population.database, logger: logger)
     return try await EntitlementReads.run(
-      of: population.accounts, in: population.database, by: executable, in: directory, body)
+      of: population.accounts, in: population.database, by: executable, warmUp: warmUp,
+      in: directory, body)
   }
 
   private func run(_ many: EntitlementReads, _ few: EntitlementReads) async throws
@@ -140,8 +143,6 @@ struct EntitlementReads: Sendable {
   static let routerQuery = "?active=false"
   /// Keep-alive connections, each with one request under way.
   private static let connections = 64
-  /// How long the server runs before it counts, until caches are warm and statements prepared.
-  private static let warmUpSeconds = 2
 
   let server: ServeProcess
   private let accounts: ClosedRange<Int>
@@ -153,17 +154,19 @@ struct EntitlementReads: Sendable {
   ///   - accounts: With which the database is filled.
   ///   - database: Which is served.
   ///   - executable: The program `tenure`; nil: it is not known where it is.
+  ///   - warmUp: How many seconds the server is asked each way before it counts, until caches are
+  ///     warm and statements prepared.
   ///   - directory: For what the programs write.
   ///   - body: Reads.
   /// - Returns: What the body does.
   /// - Throws: ``BenchError``, or what the body throws.
   static func run<Value>(
-    of accounts: SampleAccounts, in database: BenchDatabase, by executable: URL?,
+    of accounts: SampleAccounts, in database: BenchDatabase, by executable: URL?, warmUp: Int,
     in directory: URL, _ body: (EntitlementReads) async throws -> Value
   ) async throws -> Value {
     try await ServeProcess.run(executable, databaseURL: database.url, in: directory) { server in
       let reads = try EntitlementReads(of: accounts.numbers, from: server, in: directory)
-      try await reads.warmUp()
+      try await reads.warmUp(seconds: warmUp)
       return try await body(reads)
     }
   }
@@ -194,13 +197,13 @@ struct EntitlementReads: Sendable {
 
   /// Reads both ways for a while, having made sure that what will be counted are answers, and the
   /// right ones.
-  private func warmUp() async throws {
+  private func warmUp(seconds: Int) async throws {
     let (status, body) = try await server.get("/v1/accounts/\(accounts.upperBound)/entitlements")
     guard status == 200, body.contains("\"\(SampleAccounts.entitlement)\""),
       body.contains("\"active\":true")
     else { throw BenchError.wrongAnswer("\(status) \(body)") }
-    for query in ["", Self.routerQuery] {
-      _ = try await measure(query: query, seconds: Self.warmUpSeconds)
+    for query in ["", Self.routerQuery] where seconds > 0 {
+      _ = try await measure(query: query, seconds: seconds)
     }
   }
 }

@@ -125,7 +125,7 @@ final class ServeProcess: Sendable {
   let url: String
   /// The secret of its one API key, whose role is `admin`.
   let secret: String
-  private let process: ChildProcess
+  let process: ChildProcess
 
   private init(url: String, secret: String, process: ChildProcess) {
     self.url = url

@@ -2,6 +2,7 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
+import JSONText
 import Postgres
 import Secrets
 import Subscriptions
@@ -336,5 +337,33 @@ struct FailureBrakeTests {
     #expect(brake.count(new, at: end) == FailureBrake.shortest * 2)
     #expect(brake.count(key, at: end) == FailureBrake.shortest * 2)
     #expect(brake.count(old, at: end) == FailureBrake.shortest)
+  }
+
+  @Test(arguments: [
+    (FailureBrake.Kind.requestAddress, FailureBrake.Client.freeRequests),
+    (.notificationAddress, FailureBrake.Client.freeNotifications),
+    (.notification, FailureBrake.Client.freeNotificationsOfAll),
+  ])
+  func `wrong keys and refused notifications are delayed, and what is right is not`(
+    kind: FailureBrake.Kind, free: Int
+  ) async throws {
+    try await TestAPI.run { api async throws in
+      let client = Self.client(kind == .notification ? "" : "unknown", free, kind)
+      @Sendable func fail(_ count: Int) {
+        for _ in 0..<count { _ = api.api.brake.count(client, at: api.apple.simulation.clock.now) }
+      }
+      fail(free + 2)
+      let start = ContinuousClock.now
+      if kind == .requestAddress {
+        #expect(try await api.get("/v1/products", as: .stranger).status == 401)
+      } else {
+        #expect(try await api.post(["a": 1]).status == 400)
+      }
+      #expect(ContinuousClock.now - start >= .milliseconds(400))
+      fail(200)
+      let next = ContinuousClock.now
+      #expect(try await api.get("/v1/products").status == 200)
+      #expect(ContinuousClock.now - next < FailureBrake.longest)
+    }
   }
 }
