@@ -3,7 +3,7 @@ import LedgerStorage
 import Postgres
 import Subscriptions
 
-/// The statements of one submission, batch by batch, as `LedgerStorage` sends them.
+/// The statements of a submission, batch by batch, as `LedgerStorage` sends them.
 struct BareStatements: Sendable {
   let sample: SampleSubmission
   let exchangeAnswer: [UInt8]
@@ -79,7 +79,7 @@ struct BareStatements: Sendable {
     ]
   }
 
-  /// Locks the submission and the line, and reads all that the decision needs.
+  /// Locks the submission and the original transaction, and reads what the decision needs.
   var load: [SQL] {
     [
       """
@@ -201,7 +201,7 @@ struct BareStatements: Sendable {
     ]
   }
 
-  /// Locks the account, and reads what it holds and was told.
+  /// Locks the account, and reads its holdings and published entitlements.
   private var loadAccount: [SQL] {
     [
       """
@@ -228,7 +228,7 @@ struct BareStatements: Sendable {
     ]
   }
 
-  /// Reads what the answer says beside the decision.
+  /// Reads the rest of the response.
   var answer: [SQL] {
     guard let order = sample.orderID else { return [] }
     return [
@@ -246,15 +246,15 @@ struct BareStatements: Sendable {
 }
 
 extension BareStatements {
-  /// The kinds of the entries that a first purchase makes.
+  /// The kinds of the ledger entries of a first purchase.
   private static let entryKinds = ["transaction", "renewal_status", "claim", "claimed"]
-  /// As long as the bodies of such entries are.
+  /// The lengths of such entries' bodies.
   private static let bodyLengths = [520, 120, 240, 420]
 
   private var end: Timestamp { now + .days(30) }
   private var hash: [UInt8] { [UInt8](repeating: 7, count: 32) }
 
-  /// Records the purchase and everything that follows from it.
+  /// Records the purchase and its consequences.
   var write: [SQL] {
     [insertEntries, updateLine, insertTransaction, noteCharge(1, isOrdered: false)]
       + insertProjections + insertLookups
@@ -363,7 +363,7 @@ extension BareStatements {
       """
   }
 
-  /// What reports count of the charge from now on, or did before.
+  /// Adds to, or subtracts from, the counts that reports make of the charge.
   private func noteCharge(_ number: Int, isOrdered: Bool) -> SQL {
     """
     INSERT INTO tenure.charge_change (environment, original_transaction_id, product_id, number,
@@ -429,14 +429,13 @@ extension BareStatements {
       """
   }
 
-  /// What the journal has of a first purchase: the charge, and its state and end as they are
-  /// expected.
+  /// The movements of a first purchase: the charge, and its states and end as expected.
   private var insertMovements: SQL {
     let kinds = ["charged", "started", "ended", "state", "state", "state"]
     let causes = ["", "", "unknown", "active_renewing", "active_renewing", "expired"]
     let dates = [now, now, end, now, end, end]
     let origins: [Timestamp?] = [nil, now, now, nil, nil, nil]
-    // How a charge came to its owner (its binding did not move, and it is no renewal), and its end.
+    // The charge's ownership (not moved, not a renewal) and its end.
     let none = [String?](repeating: nil, count: kinds.count - 1)
     let rules = ["submitter"] + none
     let decisions = [Optional(now)] + none.map { _ in nil }
@@ -480,7 +479,7 @@ extension BareStatements {
     ]
   }
 
-  /// What the feed tells of a first purchase, each about as long as it really is.
+  /// The events of a first purchase, with their usual lengths.
   private var events: [(kind: String, length: Int)] {
     [("transaction.recorded", 250), ("transaction.claimed", 420), ("binding.opened", 800)]
       + (sample.orderID == nil ? [] : [("order.fulfilled", 310)])
@@ -524,7 +523,7 @@ extension BareStatements {
     ]
   }
 
-  /// Plans when Apple is asked about the line, and notes with what.
+  /// Schedules the first poll of the original transaction and records what to ask with.
   private var plan: [SQL] {
     let (kind, notification): (String, String?) = ("poll_line", nil)
     return [
