@@ -5,7 +5,6 @@ import Postgres
 import PrivatePostgres
 import Secrets
 
-/// The database that a benchmark fills and measures on.
 struct BenchDatabase: Sendable {
   let url: String
   private let server: PrivatePostgres?
@@ -50,7 +49,6 @@ struct BenchDatabase: Sendable {
     return self
   }
 
-  /// Runs a body with a connection pool configured as in production.
   func withPool<Value>(_ body: (ConnectionPool) async throws -> Value) async throws -> Value {
     let pool = ConnectionPool(configuration: .init(uri: Secret(url)), logger: logger)
     do {
@@ -114,7 +112,6 @@ struct BenchTool: Sendable {
   }
 }
 
-/// A reason why a benchmark failed.
 enum BenchError: Error, CustomStringConvertible {
   case missingTool(name: String, package: String)
   case toolFailed(name: String, output: String)
@@ -140,7 +137,6 @@ enum BenchError: Error, CustomStringConvertible {
     }
   }
 
-  /// A program's last lines, joined.
   private static func tail(_ output: String) -> String {
     output.split(separator: "\n").suffix(5).joined(separator: " | ")
   }
@@ -180,7 +176,6 @@ struct Pgbench: Sendable {
 
 /// The HTTP load generator wrk, with keep-alive connections and one request at a time on each.
 struct Wrk: Sendable {
-  /// The script's output.
   private struct Summary: Decodable {
     var requests: Double
     var microseconds: Double

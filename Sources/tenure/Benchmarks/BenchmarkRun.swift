@@ -170,7 +170,6 @@ private final class MeasuringTask: Service {
   }
 }
 
-/// The results of a run.
 struct BenchReport: Sendable {
   var results: [BenchResult]
   var answers: [AnswerTime] = []
@@ -274,7 +273,6 @@ struct BenchReport: Sendable {
   }
 }
 
-/// The result of one round.
 struct Measurement: Sendable {
   /// Operations per second.
   var rate: Double

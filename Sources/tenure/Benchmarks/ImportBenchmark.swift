@@ -92,7 +92,6 @@ struct ImportBenchmark: Sendable {
 }
 
 extension BenchTool {
-  /// Runs psql commands in one transaction.
   fileprivate func run(
     _ commands: [String], on database: BenchDatabase, in directory: URL
   ) async throws {

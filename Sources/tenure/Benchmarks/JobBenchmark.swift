@@ -14,7 +14,6 @@ struct JobBenchmark: Sendable {
   private static let lane = Job.Lane.clock
   /// Extra jobs so that each of pgbench's clients finds one.
   private static let surplus = 64
-  /// Old enough to expire.
   private static let age = StoredOrder.lifetime + .days(1)
   private static let deadline: Duration = .seconds(600)
 
@@ -133,12 +132,10 @@ struct JobBenchmark: Sendable {
         .decodeOnly(Int.self)
     }
 
-    /// Deletes the remaining jobs.
     func forget() async throws {
       try await database.execute("DELETE FROM tenure.job")
     }
 
-    /// Checks that all orders have expired.
     func check() async throws {
       let found = try await expiredOrders() - expired
       guard found == opened else {

@@ -12,7 +12,6 @@ import Subscriptions
 /// A simulated App Store in this process signs each response anew; Tenure verifies it. Apple's
 /// hourly rate limits don't apply.
 struct PollingBenchmark: Sendable {
-  /// The default number of due subscriptions.
   static let subscriptions = 100_000
   private static let planningName = "subscriptions planned"
   private static let planningLimit = "one INSERT … SELECT of as many jobs"
@@ -75,7 +74,6 @@ struct PollingBenchmark: Sendable {
     }
   }
 
-  /// The database and its subscriptions.
   private struct Stage: Sendable {
     let shop: SampleShop
     let database: ConnectionPool

@@ -69,13 +69,11 @@ struct ReadBenchmark: Sendable {
 /// The effect of many accounts: entitlement reads compared with those from a hundredth of the
 /// accounts, each with its own database and server.
 struct GrowthBenchmark: Sendable {
-  /// A database with its accounts.
   struct Population: Sendable {
     let database: BenchDatabase
     let accounts: SampleAccounts
   }
 
-  /// The default number of accounts.
   static let accounts = 10_000_000
   /// The ratio of the two numbers of accounts.
   static let growth = 100
@@ -186,7 +184,6 @@ struct EntitlementReads: Sendable {
   }
 }
 
-/// Measures work that runs concurrently.
 enum Load {
   /// Performs work for each item, and measures from the first start to the last end.
   static func measure<Item: Sendable>(
@@ -296,15 +293,12 @@ struct AnswerTime: Sendable, Encodable {
   let warm: Duration
   /// Whether the first response was "in progress".
   let wasWorking: Bool
-  /// The time until the result was ready.
   let answeredAfter: Duration
-  /// Nil if nothing was wrong.
   let fault: String?
 
   /// Whether the first request was answered in time.
   var isMet: Bool { fault == nil && cold <= Self.limit + (wasWorking ? Self.tolerance : .zero) }
 
-  /// The outcome in a word.
   var outcome: String { fault ?? (wasWorking ? "working" : isMet ? "answered" : "too late") }
 
   enum CodingKeys: String, CodingKey {

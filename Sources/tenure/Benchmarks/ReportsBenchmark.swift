@@ -10,7 +10,6 @@ import Subscriptions
 ///
 /// The ledger is filled first, unless the database contains it from an earlier run.
 struct ReportsBenchmark: Sendable {
-  /// The default number of subscriptions.
   static let subscriptions = 1_000_000
   private static let readsName = "entitlement reads during reports"
   private static let readsLimit = "the same reads without reports"

@@ -9,9 +9,7 @@ import Subscriptions
 struct SampleAccounts: Sendable {
   /// The accounts' product, which benchmarks also buy.
   static let productID: ProductID = "bench.monthly"
-  /// The product's entitlement.
   static let entitlement = "premium"
-  /// The default number of accounts.
   static let usualCount = 1_000_000
   /// Account IDs are numbers of ten digits, so that pgbench can generate them.
   private static let first = 1_000_000_000
@@ -20,7 +18,6 @@ struct SampleAccounts: Sendable {
 
   let count: Int
 
-  /// The account IDs.
   var numbers: ClosedRange<Int> { Self.first...(Self.first + count - 1) }
 
   /// Fills the tables that reads and submissions use; there are no ledger entries.
@@ -40,7 +37,6 @@ struct SampleAccounts: Sendable {
     try await database.runScript("CHECKPOINT", deadline: Self.deadline)
   }
 
-  /// Adds the product to the catalogue.
   static func describeProduct(in database: ConnectionPool) async throws {
     _ = try await Ledger(database: database).describe(
       Product(
@@ -93,7 +89,6 @@ struct SampleCustomer: Sendable {
   /// Ten digits.
   let number: Int
 
-  /// The index counts from 0.
   init(_ index: Int) {
     number = Self.first + index
   }
@@ -114,7 +109,6 @@ struct SampleCustomer: Sendable {
   var originalTransactionID: OriginalTransactionID { .init(rawValue: "30000\(number)") }
   var line: LineID { LineID(.production, originalTransactionID) }
 
-  /// Inserts the customer's first or second account.
   func insertAccount(
     isSecond: Bool = false, in database: ConnectionPool, at moment: Timestamp = .now
   ) async throws {

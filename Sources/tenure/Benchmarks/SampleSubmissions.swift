@@ -50,7 +50,6 @@ struct SampleSubmission: Sendable {
     return samples
   }
 
-  /// Creates accounts and orders in one batch.
   private static func openOrders(of samples: [SampleSubmission], in database: ConnectionPool)
     async throws
   {
@@ -152,7 +151,6 @@ struct SampleAppStore: AppStoreTransport {
   private static let appAppleID: JSONValue = 1_234_567_890
   private static let group = "20345678"
 
-  /// The time of every purchase.
   let boughtAt: Timestamp
   let key: ServerAPIKey
   let trustedRoots: TrustedRoots

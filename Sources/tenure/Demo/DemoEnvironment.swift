@@ -66,7 +66,6 @@ final class DemoStage {
     return try device(name, appleID: appleID, account: owner)
   }
 
-  /// Adds another device for an Apple ID.
   func device(_ name: String, appleID: AppleID, account: String) throws -> DemoPhone {
     try simulation.addDevice(DeviceID(name), appleID: appleID, account: AppAccountID(account))
     cast.insert(appleID)
@@ -186,7 +185,6 @@ final class DemoStage {
 
 /// Apple's notifications, which are held until the story delivers or loses them.
 extension DemoStage {
-  /// Selects the version of the notifications that Apple sends.
   func chooseNotifications(_ version: SimulatedNotification.Version) throws {
     try simulation.setNotificationTargets(
       [NotificationTarget(version, url: tenure.notificationURL)])
@@ -282,7 +280,6 @@ extension DemoStage {
     }
   }
 
-  /// Prints Tenure's response to a submission.
   func tellAnswer(_ answer: TenureClient.Submission, to account: String) {
     guard !answer.isPending else {
       tell("Tenure stores it (202): Apple is unavailable, so the worker will retry.")

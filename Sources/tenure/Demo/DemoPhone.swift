@@ -100,7 +100,6 @@ final class DemoPhone {
 
   // MARK: App
 
-  /// The device's receipt as a submission.
   func receipt(
     naming transaction: TransactionID? = nil, order: TenureClient.Order? = nil,
     restore: Bool = false
@@ -197,7 +196,6 @@ extension DemoPhone {
     try tell(stage.simulation.reverseRefund(charge.transactionID))
   }
 
-  /// Moves the subscription to another original transaction ID.
   func migrate(_ charge: SimulatedCharge) throws {
     stage.pause()
     try tell(stage.simulation.migrate(charge.originalTransactionID))

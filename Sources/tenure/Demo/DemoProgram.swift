@@ -186,7 +186,6 @@ struct DemoServer: Service {
   private let wantedPort: Int?
   private let ports = AsyncStream.makeStream(of: Int.self)
 
-  /// Uses 8080 or, if that is taken, a free port when `port` is nil.
   init(api: API, port: Int?) {
     self.api = api
     wantedPort = port

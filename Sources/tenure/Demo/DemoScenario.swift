@@ -17,7 +17,6 @@ struct DemoScenario: Sendable {
     self.play = play
   }
 
-  /// Scenarios in past years, in this order.
   static let past = [
     renewalUnderAnotherLogin, purchaseAfterLapse, renewalOfThePurchase, upgradeAfterOff,
     changeAtRenewal, newsBeforeSubmission, recoveryAfterRetry, unknownRecovery,
@@ -27,7 +26,6 @@ struct DemoScenario: Sendable {
     oldSubmission, lostOrder, refund,
   ]
 
-  /// Scenarios of today.
   static let today = [
     appleIsDown, sentTwice, fiftyAtOnce, signedWhileAppleIsDown, disorderAndForgery,
     reversedRefund, doorbell, revokedShare, purchaseFoundByToken, movedSubscription,
@@ -69,7 +67,6 @@ enum DemoCatalogue {
   }
 }
 
-/// The outcomes of the story as a table.
 struct DemoSummary {
   let checks: [DemoCheck]
   let audit: LedgerAudit
@@ -103,7 +100,6 @@ struct DemoSummary {
 
 /// An outcome compared with the expected one.
 struct DemoCheck: Sendable {
-  /// A charge's owner.
   struct Ownership: Sendable {
     let what: String
     let transaction: TransactionID
@@ -114,7 +110,6 @@ struct DemoCheck: Sendable {
 
   let scenario: String
   let isMet: Bool
-  /// The outcome in words.
   let sentence: String
   /// Nil: the outcome is not about a charge's owner.
   var ownership: Ownership?

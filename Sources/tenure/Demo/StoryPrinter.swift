@@ -200,7 +200,6 @@ final class DemoStory: Service {
     }
   }
 
-  /// Plays one scenario; if it fails, the others are still played.
   private func play(_ scenario: DemoScenario, on stage: DemoStage) async throws {
     do {
       try stage.begin(scenario)

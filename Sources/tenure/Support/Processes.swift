@@ -54,10 +54,8 @@ final class ChildProcess: Sendable {
 
   var isRunning: Bool { process.isRunning }
 
-  /// The standard output so far.
   var output: String { (try? String(contentsOf: outputFile, encoding: .utf8)) ?? "" }
 
-  /// The standard error so far.
   var errors: String { (try? String(contentsOf: errorFile, encoding: .utf8)) ?? "" }
 
   /// Waits for the end of the process; kills it if the task is cancelled.
@@ -94,7 +92,6 @@ final class ChildProcess: Sendable {
     await kill()
   }
 
-  /// Runs a program to its end.
   static func run(
     _ executable: URL, _ arguments: [String], environment: [String: String] = [:],
     in directory: URL
@@ -204,7 +201,6 @@ final class ServeProcess: Sendable {
   /// The server's peak memory in bytes; nil where the system doesn't report it.
   var peakMemory: Int? { ProcessMemory.peak(of: process.processID) }
 
-  /// The server's log so far.
   var log: String { process.errors }
 
   func kill() async { await process.kill() }

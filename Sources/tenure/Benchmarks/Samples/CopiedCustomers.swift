@@ -21,7 +21,6 @@ struct CopiedLives: Sendable {
   /// Large tables that only pages about one customer read: every tenth customer has rows in them.
   private static let sampled: Set<String> = ["ledger_entry", "notification", "event"]
   static let sampling = 10
-  /// The retention of events.
   private static let eventDays = 30
   /// The schema of the recorded histories.
   private static let schema = "bench"
@@ -239,7 +238,6 @@ struct CopiedLives: Sendable {
         ] + indexes.map(\.create)).joined(separator: ";\n"))
   }
 
-  /// The expression of a copy's column.
   private func value(of column: (name: String, type: String), in part: Part) -> String {
     let own = "t.\(column.name)"
     if (part.name, column.name) == ("event", "position") {

@@ -16,7 +16,6 @@ struct SampleLives {
   /// More charges than a page shows.
   private static let mostCharges = 60
 
-  /// A subscription product.
   private struct Plan {
     var id: ProductID
     var group: String
@@ -103,7 +102,6 @@ struct SampleLives {
 
   // MARK: History
 
-  /// The state of a subscription.
   private struct Course {
     var line: LineID
     var plan: Plan
@@ -117,7 +115,6 @@ struct SampleLives {
     var end: Timestamp { last.expiresDate ?? last.purchaseDate }
   }
 
-  /// Special customers.
   private enum Kind: Int {
     case unclaimed, late, familyShared, otherAccount, transferred, forged, coins, lifetime, season
     case granted, grantRevoked, neverPaid, inGrace, inRetry, upgraded, downgraded, switched
@@ -173,7 +170,6 @@ struct SampleLives {
     }
   }
 
-  /// Makes the first purchase.
   private mutating func begin(_ life: inout SampleLife, _ kind: Kind?, at start: Timestamp)
     async throws -> Course
   {

@@ -358,7 +358,6 @@ actor RehearsalIncidents {
     coming = [(plan.upgrade, .upgrade), (plan.failover, .failover), (plan.murder, .murder)]
   }
 
-  /// Whether every incident has happened.
   var isComplete: Bool { coming.isEmpty && current == nil }
 
   /// Starts the next incident if it is due, without waiting for it.
@@ -441,7 +440,6 @@ actor RehearsalProbe {
     random = SplitMix64(seed: seed)
   }
 
-  /// Asks until the task is cancelled.
   func ask() async {
     while !Task.isCancelled {
       let isSteady = random.chance(0.7)

@@ -18,7 +18,6 @@ actor RehearsalPrograms {
   private var server: ServeProcess
   private var running: [ChildProcess] = []
 
-  /// Starts the server and the workers.
   init(_ executable: URL, environment: [String: String], in directory: URL) async throws {
     self.executable = executable
     self.environment = environment
@@ -64,7 +63,6 @@ actor RehearsalPrograms {
       executable, environment, URL(string: url)?.port, secret, directory)
   }
 
-  /// Runs a command of the program to its end.
   func run(_ arguments: [String]) async throws -> ChildProcess.Outcome {
     try await ChildProcess.run(executable, arguments, environment: environment, in: directory)
   }

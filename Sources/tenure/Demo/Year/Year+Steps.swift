@@ -325,7 +325,6 @@ struct YearHousehold {
     case signedData
   }
 
-  /// A submission of the app.
   struct Letter: Sendable {
     enum Content: Sendable {
       case receipt(TenureClient.ReceiptSubmission)

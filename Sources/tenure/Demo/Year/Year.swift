@@ -16,7 +16,6 @@ final class Year {
   /// The number of notifications delivered concurrently.
   private static let carriers = 4
   private static let pollInterval: Duration = .milliseconds(2)
-  /// The real time that Tenure may take for the due work of one step.
   private static let workLimit: Duration = .seconds(300)
 
   let plan: YearPlan
@@ -88,7 +87,6 @@ final class Year {
     await lookForUndecided()
   }
 
-  /// Runs one step of the clock.
   private func live(
     until moment: Timestamp, _ beginning: (Year) async throws -> Void
   ) async throws {
@@ -209,7 +207,6 @@ final class Year {
     return rest.isEmpty
   }
 
-  /// Reports submissions that are still undecided at the end.
   private func lookForUndecided() async {
     for number in households.indices where (try? await isDecided(number)) != true {
       find("a submission of \(households[number].appleID) is not decided")
@@ -331,7 +328,6 @@ struct YearPlan: Sendable {
     return start + .milliseconds(Int64(milliseconds))
   }
 
-  /// The moment of the next step.
   func step(after moment: Timestamp) -> Timestamp {
     let isNearOutage = outages.contains {
       $0.lowerBound - step < moment && moment < $0.upperBound + Self.outageAftermath

@@ -25,10 +25,8 @@ struct YearComparison: Sendable {
 extension Year {
   /// The number of accounts queried concurrently.
   private static let askers = 4
-  /// The number of failed jobs reported.
   private static let toldJobs = 10
 
-  /// Queries Tenure about every account and compares the answers.
   func compare(with ledger: Ledger) async throws -> YearComparison {
     let appleIDs = households.map(\.appleID) + residents.map(\.appleID)
     let truth = oracle.accounts(of: appleIDs, at: now)
@@ -160,7 +158,6 @@ extension Year {
 }
 
 extension TenureClient {
-  /// Tenure's answers about an account.
   fileprivate func everything(about account: String) async throws -> YearOracle.Account {
     var answer = YearOracle.Account()
     for entitlement in try await entitlements(of: account) {

@@ -68,7 +68,6 @@ struct YearWorld: Sendable {
     let ledger: Ledger
   }
 
-  /// Serves a database while a body runs.
   private func serve<Value: Sendable>(
     _ database: ConnectionPool, with settings: Settings, clock: WorkClock, isWorking: Bool,
     _ body: (Served) async throws -> Value
@@ -94,7 +93,6 @@ struct YearWorld: Sendable {
 }
 
 extension YearPlan {
-  /// An App Store at the start of the year.
   func openAppStore() throws -> AppStoreSimulation {
     try AppStoreSimulation(
       configuration: AppStoreSimulation.Configuration(

@@ -13,7 +13,6 @@ struct YearOracle {
     let owner: String?
   }
 
-  /// The truth about one account.
   struct Account: Equatable {
     /// The account's charges, with the date of their refund.
     var charges: [TransactionID: Timestamp?] = [:]
@@ -25,7 +24,6 @@ struct YearOracle {
   private var buyers: [TransactionID: String] = [:]
   /// Orders by ID, with the charge that must have fulfilled them.
   private(set) var orders: [String: TransactionID] = [:]
-  /// All opened orders, paid or not.
   private(set) var openedOrders: [String] = []
   /// The end of the grace period of subscriptions in billing retry.
   private var graces: [OriginalTransactionID: Timestamp] = [:]
@@ -177,7 +175,6 @@ struct YearOracle {
 
 /// Prints the progress and the results of a year.
 final class YearDiary {
-  /// The number of differences printed.
   private static let toldDifferences = 20
 
   private let printer: StoryPrinter
@@ -211,7 +208,6 @@ final class YearDiary {
       """)
   }
 
-  /// Prints the results.
   func close(_ comparison: YearComparison) {
     printer.line()
     let seconds = (ContinuousClock.now - begin).components.seconds
@@ -246,7 +242,6 @@ struct YearFollower {
   private(set) var findings: [String] = []
   private var ids: Set<String> = []
 
-  /// Reads the feed to its end.
   mutating func follow(_ tenure: TenureClient) async throws {
     var cursor: String?
     while true {
