@@ -51,14 +51,7 @@ struct BenchDatabase: Sendable {
 
   func withPool<Value>(_ body: (ConnectionPool) async throws -> Value) async throws -> Value {
     let pool = ConnectionPool(configuration: .init(uri: Secret(url)), logger: logger)
-    do {
-      let value = try await body(pool)
-      await pool.close()
-      return value
-    } catch {
-      await pool.close()
-      throw error
-    }
+    return try await Database(pool: pool, server: nil).use(body)
   }
 
   /// Restarts a private server, so that its caches are cold.

@@ -150,7 +150,7 @@ final class DemoStage {
     let isMet = found.owner == owner && found.decision.rule == rule
     let result = found.owner.map { "\($0) owns \(what)" } ?? "No account owns \(what)"
     let wish = isMet ? "" : " (Expected: \(owner ?? "unclaimed"), \(rule.rawValue).)"
-    record(
+    expect(
       isMet, "\(result): \(found.decision.because)\(wish)",
       DemoCheck.Ownership(
         what: what, transaction: id, expected: owner, owner: found.owner,
@@ -170,13 +170,7 @@ final class DemoStage {
   }
 
   /// Records an outcome that was checked elsewhere.
-  func expect(_ isMet: Bool, _ sentence: String) {
-    record(isMet, sentence)
-  }
-
-  private func record(
-    _ isMet: Bool, _ sentence: String, _ ownership: DemoCheck.Ownership? = nil
-  ) {
+  func expect(_ isMet: Bool, _ sentence: String, _ ownership: DemoCheck.Ownership? = nil) {
     checks.append(
       DemoCheck(scenario: scenario, isMet: isMet, sentence: sentence, ownership: ownership))
     printer.check(isMet, sentence)
@@ -237,7 +231,7 @@ extension DemoStage {
   /// A sentence about an App Store event; nil if the story doesn't mention it.
   func sentence(for event: SimulatedEvent) throws -> String? {
     let charge = try simulation.truth(of: event.transactionID)
-    let price = SimulatedPrice(milliunits: charge.priceMilliunits, currency: charge.currency).text
+    let price = price(of: charge)
     let paid = charge.expiresDate.map { "paid until \($0.day)" } ?? "forever"
     let buyer = event.account?.rawValue ?? "The customer"
     let (product, payer) = (event.productID, event.appleID)
@@ -278,6 +272,13 @@ extension DemoStage {
       .renewalExtended, .refundRequested, .refundDeclined:
       return nil
     }
+  }
+
+  /// For example `9.99 USD`.
+  private func price(of charge: SimulatedCharge) -> String {
+    let cents = (charge.priceMilliunits + 5) / 10
+    let (whole, rest) = (cents / 100, cents % 100)
+    return "\(whole).\(rest < 10 ? "0" : "")\(rest) \(charge.currency)"
   }
 
   func tellAnswer(_ answer: TenureClient.Submission, to account: String) {

@@ -160,19 +160,8 @@ struct DemoProgram {
         seed: 1, start: start, speed: 1, apps: [DemoCatalogue.app],
         renewalLead: .hours(22) ... .hours(22)))
     let server = AppStoreSimulatorServer(simulation: simulation, logger: logger)
-    let group = ServiceGroup(services: [server], logger: logger)
-    return try await withThrowingTaskGroup { tasks in
-      tasks.addTask { try await group.run() }
-      do {
-        let result = try await body(simulation, server.port)
-        await group.triggerGracefulShutdown()
-        try await tasks.waitForAll()
-        return result
-      } catch {
-        await group.triggerGracefulShutdown()
-        _ = await tasks.nextResult()
-        throw error
-      }
+    return try await withServices([server], logger: logger) {
+      try await body(simulation, server.port)
     }
   }
 }

@@ -78,19 +78,6 @@ extension Timestamp {
   var day: String { String(description.prefix(10)) }
 }
 
-/// A price as printed.
-struct SimulatedPrice {
-  let milliunits: Int64
-  let currency: String
-
-  /// For example `9.99 USD`.
-  var text: String {
-    let cents = (milliunits + 5) / 10
-    let (whole, rest) = (cents / 100, cents % 100)
-    return "\(whole).\(rest < 10 ? "0" : "")\(rest) \(currency)"
-  }
-}
-
 /// Plays every scenario, prints the results, and keeps the program running.
 final class DemoStory: Service {
   /// The simulated months before now at which the story begins: long enough for all past scenarios.

@@ -85,7 +85,7 @@ struct FuzzWatch: Sendable {
         await process.kill()
         throw error
       }
-      if let peak { memory = max(memory ?? 0, peak) }
+      if let peak = ProcessMemory.peak(of: process.processID) { memory = max(memory ?? 0, peak) }
       if let memory, memory > largestMemory {
         return await found("The process needed more than \(largestMemory >> 20) MB.")
       }
@@ -103,16 +103,6 @@ struct FuzzWatch: Sendable {
   private var modified: Date? {
     let path = directory.input.path(percentEncoded: false)
     return try? FileManager.default.attributesOfItem(atPath: path)[.modificationDate] as? Date
-  }
-
-  /// Peak memory in bytes.
-  private var peak: Int? {
-    let path = "/proc/\(process.processID)/status"
-    guard let status = try? String(contentsOfFile: path, encoding: .utf8),
-      let line = status.split(separator: "\n").first(where: { $0.hasPrefix("VmHWM:") }),
-      let kilobytes = line.split(whereSeparator: \.isWhitespace).dropFirst().first
-    else { return nil }
-    return Int(kilobytes).map { $0 * 1024 }
   }
 }
 

@@ -154,13 +154,9 @@ struct RehearsalOwners {
     var random = SplitMix64(seed: plan.seed)
     var purchases: [(at: Timestamp, number: Int, life: Life, product: ProductID)] = []
     for number in 0..<plan.owners {
-      var rest = random.number(in: 1...Self.kinds.reduce(0) { $0 + $1.weight })
-      guard
-        let kind = Self.kinds.first(where: { kind in
-          rest -= kind.weight
-          return rest <= 0
-        })
-      else { continue }
+      guard let kind = random.weightedChoice(of: Self.kinds.map { ($0, $0.weight) }) else {
+        continue
+      }
       let ago: Duration =
         .days(random.number(in: kind.days)) + .seconds(random.number(in: 0...86_399))
       purchases.append((plan.switchDay - ago, number, kind.life, kind.product))

@@ -305,7 +305,7 @@ extension Year {
 
 extension SplitMix64 {
   /// A random choice by weight.
-  fileprivate mutating func weightedChoice<Choice>(of choices: [(Choice, Int)]) -> Choice? {
+  mutating func weightedChoice<Choice>(of choices: [(Choice, Int)]) -> Choice? {
     var rest = number(in: 1...max(1, choices.reduce(0) { $0 + $1.1 }))
     for (choice, weight) in choices {
       rest -= weight

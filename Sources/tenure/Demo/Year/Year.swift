@@ -102,9 +102,9 @@ final class Year {
     switch random.number(in: 1...3) {
     case 1:
       try await send()
-      try await carry()
+      try await Self.carry(sender)
     case 2:
-      try await carry()
+      try await Self.carry(sender)
       try await send()
     default:
       let sender = sender
@@ -144,10 +144,6 @@ final class Year {
   }
 
   // MARK: Notifications
-
-  private func carry() async throws {
-    try await Self.carry(sender)
-  }
 
   /// Delivers due notifications, several of them concurrently.
   @concurrent
