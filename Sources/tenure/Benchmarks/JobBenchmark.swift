@@ -12,12 +12,12 @@ struct JobBenchmark: Sendable {
   private static let name = "jobs done"
   private static let goal = 0.8
   private static let lane = Job.Lane.clock
-  /// Extra jobs so that each of pgbench's clients finds one.
+  /// More than pgbench's clients do, so that each of them finds a job.
   private static let surplus = 64
   private static let age = StoredOrder.lifetime + .days(1)
   private static let deadline: Duration = .seconds(600)
 
-  /// As many connections as the worker has concurrent transactions.
+  /// As many connections as the worker has transactions at once.
   private static let clients = Worker.slots[lane] ?? 1
   private static let limitName = """
     pgbench, \(clients) clients: claim a job with SKIP LOCKED, expire its order, write the event, \

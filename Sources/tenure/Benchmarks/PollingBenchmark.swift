@@ -22,7 +22,7 @@ struct PollingBenchmark: Sendable {
     """
   private static let lane = Job.Lane.polls
   private static let concurrency = Worker.slots[lane] ?? 1
-  /// Subscriptions written per transaction.
+  /// How many are filled in with one transaction.
   private static let chunk = 20_000
   /// The maximum of subscriptions reserved for measuring the limit.
   private static let mostForLimit = 20_000
@@ -173,7 +173,7 @@ struct PollingBenchmark: Sendable {
         return try await plannedCount() > lines + spare
       }
       try await database.execute("DELETE FROM tenure.job WHERE kind = 'survey'")
-      // The spare subscriptions are not polled.
+      // These are for the limit.
       let (first, last) = (
         SampleCustomer(number: spareNumbers.lowerBound),
         SampleCustomer(number: spareNumbers.upperBound)

@@ -15,7 +15,7 @@ struct ReadBenchmark: Sendable {
   private static let routerGoal = 0.45
   /// PostgreSQL is saturated by few connections; more are slower.
   private static let clients = 8
-  /// Warm-up queries per pgbench client.
+  /// How often each of pgbench's clients asks before it counts.
   private static let warmUpTimes = 10_000
 
   let database: BenchDatabase
@@ -135,7 +135,7 @@ struct EntitlementReads: Sendable {
   /// Requests the same response in a form that only the router handles.
   static let routerQuery = "?active=false"
   private static let connections = 64
-  /// The time in which caches warm up and statements are prepared.
+  /// How long the server runs before it counts, until caches are warm and statements prepared.
   private static let warmUpSeconds = 2
 
   let server: ServeProcess
