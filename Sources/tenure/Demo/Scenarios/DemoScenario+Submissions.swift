@@ -67,7 +67,7 @@ extension DemoScenario {
       deliveries.append(try await stage.tenure.acknowledgeDelivery(of: coins, to: "quinn"))
     }
     stage.expect(
-      deliveries == [true, false], "Only the first of two delivery acknowledgements is the first.")
+      deliveries == [true, false], "Of two delivery acknowledgements, only the first counts.")
     try await stage.expect("the coins", coins, isOwnedBy: "quinn", .submitter)
   }
 
