@@ -14,7 +14,7 @@ import Subscriptions
 struct PollingBenchmark: Sendable {
   static let subscriptions = 100_000
   private static let planningName = "subscriptions planned"
-  private static let planningLimit = "one INSERT … SELECT of as many jobs"
+  private static let planningLimit = "one INSERT … SELECT of the same number of jobs"
   private static let pollingName = "subscriptions polled"
   private static let pollingLimit = """
     the rows that one poll writes, in one round trip and commit, without reads or Apple; the \

@@ -79,57 +79,39 @@ extension Timestamp {
 }
 
 /// Plays every scenario, prints the results, and keeps the program running.
-final class DemoStory: Service {
+struct DemoStory: Service {
   /// The simulated months before now at which the story begins: long enough for all past scenarios.
   static let monthsBeforeNow = 32
   /// The time before now at which today's scenarios begin.
   private static let today = Duration.hours(4)
 
-  private let simulation: AppStoreSimulation
-  private let network: DemoNetwork
-  private let ledger: Ledger
-  private let server: DemoServer
-  private let client: HTTPClient
-  private let sender: NotificationSender
-  private let serverAPI: AppStoreServerAPI
-  private let keys: DemoKeys
-  private let simulatorPort: Int
-  private let settingsPath: String
+  let simulation: AppStoreSimulation
+  let network: DemoNetwork
+  let ledger: Ledger
+  let server: DemoServer
+  let client: HTTPClient
+  let sender: NotificationSender
+  let serverAPI: AppStoreServerAPI
+  let keys: DemoKeys
+  let simulatorPort: Int
+  let settingsPath: String
   /// Simulates a year; returns nil if it is skipped.
-  private let year: @Sendable () async throws -> YearComparison?
-  private let showingYear: ShowingYear
-  private let exits: Bool
+  let year: @Sendable () async throws -> YearComparison?
+  let showingYear: ShowingYear
+  let exits: Bool
   /// Serves the simulated year's admin UI, if there is one, while a body runs with its address.
   typealias ShowingYear =
     @Sendable (DemoKeys, @escaping @Sendable (String?) async throws -> Void) async throws -> Void
 
   private let printer = StoryPrinter()
-  private let result = Mutex(false)
+  private let outcome = Outcome()
 
-  init(
-    simulation: AppStoreSimulation, network: DemoNetwork, ledger: Ledger, server: DemoServer,
-    client: HTTPClient, sender: NotificationSender, serverAPI: AppStoreServerAPI, keys: DemoKeys,
-    simulatorPort: Int, settingsPath: String,
-    year: @escaping @Sendable () async throws -> YearComparison?,
-    showingYear: @escaping ShowingYear, exits: Bool
-  ) {
-    self.simulation = simulation
-    self.network = network
-    self.ledger = ledger
-    self.server = server
-    self.client = client
-    self.sender = sender
-    self.serverAPI = serverAPI
-    self.keys = keys
-    self.simulatorPort = simulatorPort
-    self.settingsPath = settingsPath
-    self.year = year
-    self.showingYear = showingYear
-    self.exits = exits
+  private final class Outcome: Sendable {
+    let isAsExpected = Mutex(false)
   }
 
   /// Whether the story was played to its end and every outcome was as expected.
-  var isAsExpected: Bool { result.withLock { $0 } }
+  var isAsExpected: Bool { outcome.isAsExpected.withLock { $0 } }
 
   func run() async throws {
     do {
@@ -175,7 +157,7 @@ final class DemoStory: Service {
     let comparison = try await year()
     let isAsExpected =
       stage.checks.allSatisfy(\.isMet) && audit.isClean && comparison?.isClean ?? true
-    result.withLock { $0 = isAsExpected }
+    outcome.isAsExpected.withLock { $0 = isAsExpected }
     return stage.checks
   }
 
