@@ -28,6 +28,35 @@ struct BareStatements: Sendable {
   }
   private var jobSubject: String { submissionID.uuidString.lowercased() }
 
+  private static let transactionColumns = """
+    number, recorded_at, kind, purchased_at, original_purchased_at, charged_at, expires_at,
+    expires_as_of, revoked_at, revocation_at, revocation_reason, revocation_type,
+    revocation_percentage, revocation_as_of, unsigned_revocation_at,
+    unsigned_revocation_reason, unsigned_revocation_as_of, known_revocation_at,
+    revocation_known_at, not_revoked_as_of, not_mentioned_as_of, upgraded_as_of,
+    app_account_token, app_account_token_as_of, token_account_key, web_order_line_item_id,
+    product_type, subscription_group, quantity, ownership_type, period_type, offer_id,
+    price_milliunits, currency, is_commitment
+    """
+  private static let decisionColumns = """
+    charge_original_transaction_id, charge_transaction_id, charge_product_id,
+    owner_account_key, rule, ground, renewing_account_key, previous_original_transaction_id,
+    previous_transaction_id, previous_product_id, ground_status_as_of, switched_off_at,
+    is_provisional, decided_at, corrected_at
+    """
+  private static let holdingColumns = """
+    family_id, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at,
+    auto_renews, phase, grace_ends_at
+    """
+  private static let replacedTransaction = replaced("\(transactionColumns), \(decisionColumns)")
+  private static let replacedHolding = replaced(holdingColumns)
+
+  /// The assignments of an upsert.
+  private static func replaced(_ columns: String) -> String {
+    columns.split { $0 == "," || $0.isWhitespace }.map { "\($0) = excluded.\($0)" }
+      .joined(separator: ", ")
+  }
+
   /// Stores the receipt, and the account if it is new.
   var store: [SQL] {
     let retryAt = now + .seconds(60)
@@ -107,25 +136,8 @@ struct BareStatements: Sendable {
   private var loadLine: [SQL] {
     [
       select(
-        """
-        transaction_id, product_id, number, recorded_at, kind, purchased_at,
-        original_purchased_at, charged_at, expires_at, expires_as_of, revoked_at, revocation_at,
-        revocation_reason, revocation_type, revocation_percentage, revocation_as_of,
-        unsigned_revocation_at, unsigned_revocation_reason, unsigned_revocation_as_of,
-        known_revocation_at, revocation_known_at, not_revoked_as_of, not_mentioned_as_of,
-        upgraded_as_of,
-        app_account_token,
-        app_account_token_as_of, token_account_key, web_order_line_item_id, product_type,
-        subscription_group, quantity, ownership_type, period_type, offer_id, price_milliunits,
-        currency, is_commitment
-        """, from: "store_transaction"),
-      select(
-        """
-        charge_original_transaction_id, charge_transaction_id, charge_product_id,
-        owner_account_key, rule, ground, renewing_account_key, previous_original_transaction_id,
-        previous_transaction_id, previous_product_id, ground_status_as_of, switched_off_at,
-        is_provisional, decided_at, corrected_at, order_id, delivered_at
-        """, from: "store_transaction"),
+        "transaction_id, product_id, \(Self.transactionColumns)", from: "store_transaction"),
+      select("\(Self.decisionColumns), order_id, delivered_at", from: "store_transaction"),
       select(
         """
         number, as_of, auto_renews, phase, grace_ends_at, auto_renew_product_id,
@@ -215,8 +227,7 @@ struct BareStatements: Sendable {
       """,
       """
       SELECT account_id, environment, original_transaction_id, transaction_id, product_id,
-        family_id, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at,
-        auto_renews, phase, grace_ends_at
+        \(unescaped: Self.holdingColumns)
       FROM tenure.holding WHERE account_id = ANY(\([sample.accountID]))
       """,
       """
@@ -301,18 +312,8 @@ extension BareStatements {
     let (text, time, key, number): (String?, Timestamp?, UUID?, Int64?) = (nil, nil, nil, nil)
     return """
       INSERT INTO tenure.store_transaction (
-        environment, original_transaction_id, transaction_id, product_id, number, recorded_at,
-        kind, purchased_at, original_purchased_at, charged_at, expires_at, expires_as_of,
-        revoked_at, revocation_at, revocation_reason, revocation_type, revocation_percentage,
-        revocation_as_of, unsigned_revocation_at, unsigned_revocation_reason,
-        unsigned_revocation_as_of, known_revocation_at, revocation_known_at, not_revoked_as_of,
-        not_mentioned_as_of, upgraded_as_of, app_account_token,
-        app_account_token_as_of, token_account_key, web_order_line_item_id, product_type,
-        subscription_group, quantity, ownership_type, period_type, offer_id, price_milliunits,
-        currency, is_commitment, charge_original_transaction_id, charge_transaction_id,
-        charge_product_id, owner_account_key, rule, ground, renewing_account_key,
-        previous_original_transaction_id, previous_transaction_id, previous_product_id,
-        ground_status_as_of, switched_off_at, is_provisional, decided_at, corrected_at
+        environment, original_transaction_id, transaction_id, product_id,
+        \(unescaped: Self.transactionColumns), \(unescaped: Self.decisionColumns)
       ) VALUES (
         \(environment), \(line), \(transaction), \(product), \(1), \(now), \("unknown"), \(now),
         \(now), \(now), \(end), \(now), \(time), \(time), \(text), \(text), \(number),
@@ -323,43 +324,8 @@ extension BareStatements {
         \(sample.accountKey), \("submitter"), \("no_earlier_charge"), \(key), \(text), \(text),
         \(text), \(time), \(time), \(false), \(now), \(time)
       )
-      ON CONFLICT (environment, original_transaction_id, transaction_id, product_id) DO UPDATE SET
-        number = excluded.number, recorded_at = excluded.recorded_at, kind = excluded.kind,
-        purchased_at = excluded.purchased_at,
-        original_purchased_at = excluded.original_purchased_at, charged_at = excluded.charged_at,
-        expires_at = excluded.expires_at, expires_as_of = excluded.expires_as_of,
-        revoked_at = excluded.revoked_at, revocation_at = excluded.revocation_at,
-        revocation_reason = excluded.revocation_reason, revocation_type = excluded.revocation_type,
-        revocation_percentage = excluded.revocation_percentage,
-        revocation_as_of = excluded.revocation_as_of,
-        unsigned_revocation_at = excluded.unsigned_revocation_at,
-        unsigned_revocation_reason = excluded.unsigned_revocation_reason,
-        unsigned_revocation_as_of = excluded.unsigned_revocation_as_of,
-        known_revocation_at = excluded.known_revocation_at,
-        revocation_known_at = excluded.revocation_known_at,
-        not_revoked_as_of = excluded.not_revoked_as_of,
-        not_mentioned_as_of = excluded.not_mentioned_as_of,
-        upgraded_as_of = excluded.upgraded_as_of,
-        app_account_token = excluded.app_account_token,
-        app_account_token_as_of = excluded.app_account_token_as_of,
-        token_account_key = excluded.token_account_key,
-        web_order_line_item_id = excluded.web_order_line_item_id,
-        product_type = excluded.product_type, subscription_group = excluded.subscription_group,
-        quantity = excluded.quantity, ownership_type = excluded.ownership_type,
-        period_type = excluded.period_type, offer_id = excluded.offer_id,
-        price_milliunits = excluded.price_milliunits, currency = excluded.currency,
-        is_commitment = excluded.is_commitment,
-        charge_original_transaction_id = excluded.charge_original_transaction_id,
-        charge_transaction_id = excluded.charge_transaction_id,
-        charge_product_id = excluded.charge_product_id,
-        owner_account_key = excluded.owner_account_key, rule = excluded.rule,
-        ground = excluded.ground, renewing_account_key = excluded.renewing_account_key,
-        previous_original_transaction_id = excluded.previous_original_transaction_id,
-        previous_transaction_id = excluded.previous_transaction_id,
-        previous_product_id = excluded.previous_product_id,
-        ground_status_as_of = excluded.ground_status_as_of,
-        switched_off_at = excluded.switched_off_at, is_provisional = excluded.is_provisional,
-        decided_at = excluded.decided_at, corrected_at = excluded.corrected_at
+      ON CONFLICT (environment, original_transaction_id, transaction_id, product_id)
+      DO UPDATE SET \(unescaped: Self.replacedTransaction)
       """
   }
 
@@ -416,16 +382,11 @@ extension BareStatements {
     let (text, time): (String?, Timestamp?) = (nil, nil)
     return """
       INSERT INTO tenure.holding (account_id, environment, original_transaction_id,
-        transaction_id, product_id, family_id, product_type, period_type, starts_at, ends_at,
-        revoked_at, superseded_at, auto_renews, phase, grace_ends_at)
+        transaction_id, product_id, \(unescaped: Self.holdingColumns))
       VALUES (\(sample.accountID), \(environment), \(line), \(transaction), \(product), \(text),
         \(text), \("normal"), \(now), \(end), \(time), \(time), \(true), \("undisturbed"), \(time))
       ON CONFLICT (account_id, environment, original_transaction_id, transaction_id, product_id)
-      DO UPDATE SET family_id = excluded.family_id, product_type = excluded.product_type,
-        period_type = excluded.period_type, starts_at = excluded.starts_at,
-        ends_at = excluded.ends_at, revoked_at = excluded.revoked_at,
-        superseded_at = excluded.superseded_at, auto_renews = excluded.auto_renews,
-        phase = excluded.phase, grace_ends_at = excluded.grace_ends_at
+      DO UPDATE SET \(unescaped: Self.replacedHolding)
       """
   }
 
