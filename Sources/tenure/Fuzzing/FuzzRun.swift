@@ -12,12 +12,11 @@ struct FuzzDirectory: Sendable {
 
 /// A run of one target in this process, which crashes if the target does.
 struct FuzzRun: Sendable {
-  let target: FuzzTarget
   let subject: any FuzzSubject
   let directory: FuzzDirectory
 
   /// The result of a run without findings.
-  struct Summary: Sendable, Codable {
+  struct Summary: Sendable {
     var inputs = 0
     var accepted = 0
   }
