@@ -82,7 +82,7 @@ struct BenchTests {
         ).run()
         #expect(results.map(\.goal) == [0.85, 0.85])
         #expect(results.allSatisfy { $0.ratio > 0 })
-        #expect(results.allSatisfy { $0.limitName == "the same reads where there are 2" })
+        #expect(results.allSatisfy { $0.limitName == "the same reads of 2 accounts" })
       }
     }
   }

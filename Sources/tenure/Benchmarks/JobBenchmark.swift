@@ -5,30 +5,29 @@ import Logging
 import Postgres
 import Subscriptions
 
-/// How many jobs a second go through the queue and a worker, beside the bare SQL of the same.
+/// Jobs a second through the queue and a worker, compared with the bare SQL for the same work.
 ///
-/// The job is one whose effect is small: an order expires, and its account is told.
+/// Each job has a small effect: an order expires and an event is written.
 struct JobBenchmark: Sendable {
   private static let name = "jobs done"
   private static let goal = 0.8
   private static let queue = Job.Queue.clock
   /// More than pgbench's clients do, so that each of them finds a job.
   private static let surplus = 64
-  /// Long enough to have expired.
   private static let age = StoredOrder.lifetime + .days(1)
   private static let deadline: Duration = .seconds(600)
 
   /// As many connections as the worker has transactions at once.
   private static let clients = Worker.concurrency[queue] ?? 1
   private static let limitName = """
-    pgbench, \(clients) clients: claim a job with SKIP LOCKED, let its order expire, write the \
-    event, delete the job, commit; a worker commits several jobs together
+    pgbench, \(clients) clients: claim a job with SKIP LOCKED, expire its order, write the event, \
+    delete the job, commit; a worker commits several jobs together
     """
 
   let database: BenchDatabase
   let seconds: Int
   let rounds: Int
-  /// How many are done on either side until statements are prepared and the rate is known.
+  /// Jobs done on either side before measuring.
   var warmUp = 1000
   let directory: URL
   let logger: Logger
@@ -68,12 +67,12 @@ struct JobBenchmark: Sendable {
     }
   }
 
-  /// How many keep a round busy as long as was asked, at a rate that was measured.
+  /// The number of jobs that fills a round at a measured rate.
   private func count(after measurement: Measurement) -> Int {
     max(warmUp, Int(measurement.rate * Double(seconds)))
   }
 
-  /// What one of pgbench's clients does for a job: no lease, no retry, no generation.
+  /// The work of a pgbench client for one job, without leases, retries or generations.
   private static let script = """
     BEGIN;
     SELECT job_id, subject FROM tenure.job \
@@ -94,7 +93,7 @@ struct JobBenchmark: Sendable {
     COMMIT;
     """
 
-  /// Orders that wait to expire.
+  /// Orders that are due to expire.
   private struct Orders {
     private let database: ConnectionPool
     private let rows: CopiedRows
@@ -114,7 +113,7 @@ struct JobBenchmark: Sendable {
       try await forget()
     }
 
-    /// Opens orders whose time has passed.
+    /// Opens orders that have already expired.
     mutating func open(_ count: Int) async throws {
       let numbers = SampleCustomer.numbers(next...next + count - 1)
       for statement in rows.insert(numbers) {
@@ -133,16 +132,14 @@ struct JobBenchmark: Sendable {
         .decodeOnly(Int.self)
     }
 
-    /// Removes the jobs that are left.
     func forget() async throws {
       try await database.execute("DELETE FROM tenure.job")
     }
 
-    /// Makes sure that what is counted was done.
     func check() async throws {
       let found = try await expiredOrders() - expired
       guard found == opened else {
-        throw BenchError.wrongAnswer("of \(opened) orders \(found) have expired")
+        throw BenchError.wrongAnswer("\(found) of \(opened) orders have expired")
       }
     }
 

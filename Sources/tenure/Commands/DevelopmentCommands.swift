@@ -318,7 +318,7 @@ struct FuzzCommand: AsyncParsableCommand {
 
   private func work(_ target: FuzzTarget, seed: UInt64, in directory: FuzzDirectory) async throws {
     let subject = try target.subject(samples: FuzzSamples(folder: samples))
-    let run = FuzzRun(target: target, subject: subject, directory: directory)
+    let run = FuzzRun(subject: subject, directory: directory)
     let summary = try await run.run(seed: seed, for: .seconds(seconds))
     print("\(summary.inputs) inputs, \(summary.accepted) accepted")
   }
