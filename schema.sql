@@ -1,4 +1,5 @@
--- Tenure's whole schema, to be read from top to bottom.
+-- Tenure's data model, and the functions that recording calls, to be read from top to bottom. Each
+-- report's SQL is NAME.sql in Sources/Reports, and is applied after this file.
 --
 -- Apply it with `tenure migrate`, or with psql by the role that is to own it. It creates version 1 in a
 -- database without the schema, and refuses any other.
@@ -44,7 +45,9 @@ CREATE TABLE schema_version (
     applied_at timestamptz NOT NULL,
     -- The oldest version whose programs work with this one.
     serves_since integer   NOT NULL
-        CONSTRAINT schema_version_serves_since CHECK (serves_since BETWEEN 1 AND version)
+        CONSTRAINT schema_version_serves_since CHECK (serves_since BETWEEN 1 AND version),
+    -- The SHA-256 of the reports' SQL that was applied to this version; null: none yet.
+    reports_sha256 text CHECK (reports_sha256 ~ '^[0-9a-f]{64}$')
 );
 COMMENT ON TABLE schema_version IS 'Which steps of the schema were applied, and when. [reference]';
 
@@ -1780,7 +1783,7 @@ BEGIN
         REVOKE UPDATE ON movement_change FROM tenure_program;
         REVOKE UPDATE ON charge_change FROM tenure_program;
         REVOKE DELETE ON movement_day, charge_day FROM tenure_program;
-        REVOKE INSERT, UPDATE, DELETE ON exchange_rate, grant_movement FROM tenure_program;
+        REVOKE INSERT, UPDATE, DELETE ON exchange_rate FROM tenure_program;
         REVOKE INSERT, UPDATE, DELETE ON schema_version, schema_part FROM tenure_program;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenure TO tenure_program;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO tenure_program;

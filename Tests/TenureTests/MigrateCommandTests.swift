@@ -37,6 +37,22 @@ struct MigrateCommandTests {
     }
   }
 
+  @Test("applies the reports' SQL when it has changed, and --check says whether it has")
+  func appliesReports() async throws {
+    try await withScratchDatabase { database in
+      try await database.runScript("UPDATE tenure.schema_version SET reports_sha256 = NULL")
+      let environment = ["DATABASE_URL": database.uri]
+      let outdated = try await TenureProgram.run("migrate", "--check", environment: environment)
+      #expect(outdated.status == 0, "\(outdated.errors)")
+      #expect(outdated.output.contains("run `tenure migrate`"))
+      let applied = try await TenureProgram.run("migrate", environment: environment)
+      #expect(applied.status == 0, "\(applied.errors)")
+      #expect(applied.output.contains("The reports are brought up to date.\n"))
+      let checked = try await TenureProgram.run("migrate", "--check", environment: environment)
+      #expect(checked.output == "The schema is up to date: version \(current).\n")
+    }
+  }
+
   @Test("--check without a database says so and makes none")
   func checksNothing() async throws {
     try await withTemporaryDirectory { directory in

@@ -22,7 +22,7 @@ struct ReportOptionsTests {
   @Test("each is a choice of its own where the report has it, and is refused where not")
   func each() throws {
     #expect(Set(Self.given.keys) == Set(ReportParameter.allCases))
-    for report in Report.allCases {
+    for report in Report.all {
       var seen: Set<ReportChoices> = [ReportChoices()]
       for (parameter, arguments) in Self.given {
         let options = try ReportOptions.parse(arguments)

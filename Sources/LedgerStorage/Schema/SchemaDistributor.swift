@@ -65,7 +65,7 @@ package struct SchemaDistributor: Sendable {
       outcome.tables.append(table)
     }
     let changed = try await useInvokersRights()
-    if !outcome.tables.isEmpty || changed {
+    if !outcome.tables.isEmpty || changed || rewritten > 0 {
       // A local table is made anew by Citus, without the privileges on it and on its views.
       _ = try await database.query("SELECT tenure.grant_privileges()")
     }

@@ -25,7 +25,7 @@ package struct SchemaMigrator: Sendable {
   }
 
   /// A step may rewrite a large table: it has the time that it needs.
-  private static let deadline: Duration = .seconds(24 * 3600)
+  static let deadline: Duration = .seconds(24 * 3600)
 
   /// How long a step waits for tables that others use.
   struct Patience: Sendable {
@@ -43,13 +43,17 @@ package struct SchemaMigrator: Sendable {
   }
 
   let database: ConnectionPool
+  /// Nil: they are left as they are.
+  let reports: ReportSQL?
   private let logger: Logger
   private let steps: [SchemaStep]
   private let patience: Patience
 
   /// Works on a database, whatever it holds.
-  package init(database: ConnectionPool, logger: Logger) {
-    self.init(database: database, logger: logger, steps: Self.steps)
+  package init(database: ConnectionPool, reports: ReportSQL? = nil, logger: Logger) {
+    self.init(
+      database: database, reports: reports, logger: logger, steps: Self.steps,
+      patience: Patience())
   }
 
   /// Works on a database with other steps than the program's own, to see what a later version does
@@ -58,8 +62,12 @@ package struct SchemaMigrator: Sendable {
     self.init(database: database, logger: logger, steps: steps, patience: Patience())
   }
 
-  init(database: ConnectionPool, logger: Logger, steps: [SchemaStep], patience: Patience) {
+  init(
+    database: ConnectionPool, reports: ReportSQL? = nil, logger: Logger, steps: [SchemaStep],
+    patience: Patience
+  ) {
     self.database = database
+    self.reports = reports
     self.logger = logger
     self.steps = steps
     self.patience = patience
@@ -127,15 +135,18 @@ package struct SchemaMigrator: Sendable {
 
   // MARK: Migrating
 
-  /// Creates the schema, or applies the steps that it lacks.
+  /// Creates the schema, or applies the steps that it lacks; then the reports' SQL if it differs.
   ///
-  /// A later version that serves this program stays as it is.
+  /// A later version that serves this program stays as it is, and so do its reports.
   ///
   /// - Returns: The version before; nil if there was no schema.
   /// - Throws: ``LedgerError/schemaVersion(found:needed:)`` for a schema that is too new for this
   ///   program, ``LedgerError/schemaInUse(version:)`` where others kept the tables of a step.
   package func migrate() async throws -> Int? {
-    guard let found = try await Self.found(in: database) else {
+    let before = try await Self.found(in: database)
+    if let before {
+      if before.version >= latestVersion { _ = try Self.standing(of: before, for: latestVersion) }
+    } else {
       do {
         try await database.runScript(Self.schema, deadline: Self.deadline)
       } catch let error as PostgresError where error.sqlState == .duplicateSchema {
@@ -143,19 +154,29 @@ package struct SchemaMigrator: Sendable {
         return try await migrate()
       }
       logger.info("Schema created", metadata: ["version": "\(Self.currentVersion)"])
-      return nil
     }
-    let known = steps.last?.version ?? Self.currentVersion
-    if found.version >= known { _ = try Self.standing(of: found, for: known) }
     while let progress = try await applyNextPart() {
-      guard progress.isReached else { continue }
-      logger.info("A step of the schema is applied", metadata: ["version": "\(progress.version)"])
+      switch progress {
+      case .part: continue
+      case .version(let version):
+        logger.info("A step of the schema is applied", metadata: ["version": "\(version)"])
+      case .reports: logger.info("The reports' SQL is applied")
+      }
     }
-    return found.version
+    return before?.version
+  }
+
+  private var latestVersion: Int { steps.last?.version ?? Self.currentVersion }
+
+  private enum Progress {
+    case part
+    /// The last part of the step that leads to a version.
+    case version(Int)
+    case reports
   }
 
   /// Applies the next part, again and again until nobody is in its way.
-  private func applyNextPart() async throws -> (version: Int, isReached: Bool)? {
+  private func applyNextPart() async throws -> Progress? {
     let end = ContinuousClock.now + patience.total
     while true {
       do {
@@ -176,14 +197,13 @@ package struct SchemaMigrator: Sendable {
   }
 
   /// Applies the next part of the first step that the database lacks, together with the row that
-  /// says so.
+  /// says so; after the last step the reports' SQL.
   ///
   /// The lock ends with the transaction, so that behind a PgBouncer, too, nothing is left of it. On
   /// an error the transaction is left open, and its connection closed.
   ///
-  /// - Returns: The version to which the part leads, and whether it is reached with it; nil if
-  ///   there was nothing to do.
-  private func tryNextPart() async throws -> (version: Int, isReached: Bool)? {
+  /// - Returns: What was applied; nil if there was nothing to do.
+  private func tryNextPart() async throws -> Progress? {
     try await database.withConnection { connection in
       // Without a snapshot of its own while it waits for an index to be made.
       _ = try await connection.query("BEGIN ISOLATION LEVEL READ COMMITTED")
@@ -198,8 +218,11 @@ package struct SchemaMigrator: Sendable {
       // Another program may have applied it while this one waited.
       let found = try await Self.found(in: connection)?.version ?? 0
       guard let step = steps.first(where: { $0.version > found }) else {
+        try await limitLockWaits(of: connection)
+        let hasApplied =
+          found == latestVersion ? try await applyReports(in: connection) : false
         _ = try await connection.query("COMMIT")
-        return nil
+        return hasApplied ? .reports : nil
       }
       let applied =
         step.parts.count == 1
@@ -209,8 +232,7 @@ package struct SchemaMigrator: Sendable {
         ).decodeOnly(Int.self)
       switch step.parts[applied] {
       case .transaction(let text):
-        let milliseconds = Int(patience.lock / .milliseconds(1))
-        _ = try await connection.query("SET LOCAL lock_timeout = \(unescaped: "\(milliseconds)")")
+        try await limitLockWaits(of: connection)
         try await connection.runScript(text, deadline: Self.deadline)
       case .index(let statement):
         _ = try await connection.query("SET LOCAL idle_in_transaction_session_timeout = 0")
@@ -220,8 +242,13 @@ package struct SchemaMigrator: Sendable {
       _ = try await connection.query(
         isReached ? Self.note(step) : Self.note(part: applied + 1, of: step))
       _ = try await connection.query("COMMIT")
-      return (step.version, isReached)
+      return isReached ? .version(step.version) : .part
     }
+  }
+
+  private func limitLockWaits(of connection: Connection) async throws {
+    let milliseconds = Int(patience.lock / .milliseconds(1))
+    _ = try await connection.query("SET LOCAL lock_timeout = \(unescaped: "\(milliseconds)")")
   }
 
   private static func note(_ step: SchemaStep) -> SQL {

@@ -2,6 +2,7 @@ import Foundation
 import LedgerStorage
 import Logging
 import Postgres
+import Reports
 import Subscriptions
 
 /// How many lines of a file are imported in a second, beside COPY of the rows that this writes.
@@ -59,7 +60,9 @@ struct ImportBenchmark: Sendable {
   private func empty() async throws {
     try await database.withPool { pool in
       try await pool.runScript("DROP SCHEMA tenure CASCADE")
-      _ = try await SchemaMigrator(database: pool, logger: logger).migrate()
+      _ = try await SchemaMigrator(
+        database: pool, reports: ReportSQL(Report.sql), logger: logger
+      ).migrate()
     }
   }
 

@@ -2,12 +2,13 @@ import ArgumentParser
 import LedgerStorage
 import Logging
 import Postgres
+import Reports
 
 /// `tenure migrate`: the database's schema.
 struct MigrateCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "migrate",
-    abstract: "Creates the database's schema or brings it up to date.",
+    abstract: "Creates the database's schema and reports or brings them up to date.",
     discussion: """
       Uses TENURE_MIGRATION_DATABASE_URL, the schema's owner, or else DATABASE_URL. Running it \
       again changes nothing. Programs go on meanwhile as far as the new schema serves them: it \
@@ -41,10 +42,15 @@ struct MigrateCommand: AsyncParsableCommand {
   }
 
   private func run(on pool: ConnectionPool, logger: Logger) async throws {
-    let migrator = SchemaMigrator(database: pool, logger: logger)
+    let migrator = SchemaMigrator(
+      database: pool, reports: ReportSQL(Report.sql), logger: logger)
     let distributor = SchemaDistributor(database: pool, logger: logger)
     if check {
-      try await tell(try await migrator.check(), distributor)
+      let standing = try await migrator.check()
+      try await tell(standing, distributor)
+      if case .current = standing, try await !migrator.hasCurrentReports() {
+        print(ReportSQL.outdated)
+      }
     } else {
       try await migrate(migrator)
       let isBegun = try await distributor.isBegun()
@@ -69,10 +75,14 @@ struct MigrateCommand: AsyncParsableCommand {
 
   private func migrate(_ migrator: SchemaMigrator) async throws {
     let current = SchemaMigrator.currentVersion
+    let hadCurrentReports =
+      try await migrator.version() == nil ? false : migrator.hasCurrentReports()
     switch try await migrator.migrate() {
     case nil: print("The schema is created: version \(current).")
     case let version? where version > current: print(SchemaStanding.sentence(on: version))
-    case current?: print("The schema was up to date: version \(current).")
+    case current?:
+      print("The schema was up to date: version \(current).")
+      if !hadCurrentReports { print("The reports are brought up to date.") }
     case let before?: print("The schema is brought from version \(before) to \(current).")
     }
     // A later version has its own way to do it.

@@ -11,7 +11,7 @@ struct ReportCommand: AsyncParsableCommand {
     discussion: """
       The reports:
 
-      \(Report.allCases.map { "  \($0.rawValue): \($0.summary)" }.joined(separator: "\n"))
+      \(Report.all.map { "  \($0.name): \($0.summary)" }.joined(separator: "\n"))
 
       Each number is a column of the function (or view) report_NAME in the database; its \
       definition, which --definition prints, is there, and what it counts are the rows of \
@@ -72,7 +72,11 @@ extension ReportFault {
   }
 }
 
-extension Report: ExpressibleByArgument {}
+extension Report: ExpressibleByArgument {
+  public init?(argument: String) { self.init(exactly: argument) }
+
+  public static var allValueStrings: [String] { all.map(\.name) }
+}
 extension ReportFormat: ExpressibleByArgument {}
 
 /// What can be chosen of a report on the command line.
@@ -140,7 +144,7 @@ struct ReportOptions: ParsableArguments {
   func choices(for report: Report) throws -> ReportChoices {
     for parameter in given where !report.parameters.contains(parameter) {
       throw ValidationError(
-        "--\(Self.name(parameter)) is nothing to choose of \(report.rawValue).")
+        "--\(Self.name(parameter)) is not accepted by \(report.name).")
     }
     for (name, value, range) in [
       ("days", days, ReportChoices.dayRange), ("limit", limit, ReportChoices.limitRange),

@@ -15,10 +15,10 @@ struct OverviewPageController: Sendable {
     let charts = answers.tables[.active].map { ReportCharts(table: $0).pictures } ?? []
     let page = OverviewPage(
       page: frame, attention: answers.attention, groups: answers.groups,
-      activeChart: charts.first ?? ChartPicture(linesOf: Self.nothing("Active at the end")),
+      activeChart: charts.first ?? ChartPicture(linesOf: Self.nothing("Active subscriptions")),
       movementChart: charts.dropFirst().first
-        ?? ChartPicture(linesOf: Self.nothing("Came and went")),
-      acts: answers.acts, actsHref: PageAddress.report(Report.audit.rawValue))
+        ?? ChartPicture(linesOf: Self.nothing("Subscriber movement")),
+      acts: answers.acts, actsHref: PageAddress.report(Report.audit.name))
     return pages.response(page, .overview)
   }
 
@@ -170,7 +170,7 @@ enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
   /// Where the tile leads to: the same choices.
   var href: String {
     PageAddress.report(
-      report.rawValue,
+      report.name,
       choices: report.parameters.compactMap { parameter in
         choices.text(of: parameter).map { (parameter.rawValue, $0) }
       })

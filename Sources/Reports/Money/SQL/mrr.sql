@@ -1,7 +1,5 @@
--- mrr --------------------------------------------------------------------------------------------
-
--- Which column of report_mrr a movement is counted in; 'changed': it takes both halves of a change of
--- product to tell.
+-- The column of report_mrr in which a movement is counted; 'changed': both halves of the change of
+-- product decide.
 CREATE OR REPLACE FUNCTION mrr_measure(kind text, cause text, is_of_products boolean)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -14,9 +12,8 @@ RETURN CASE kind
     WHEN 'changed_to' THEN CASE WHEN is_of_products THEN 'expansion' ELSE 'changed' END
     WHEN 'changed_from' THEN CASE WHEN is_of_products THEN 'contraction' ELSE 'changed' END
 END;
-COMMENT ON FUNCTION mrr_measure IS 'Which column of report_mrr a movement is counted in.';
 
--- Changes of product, each half with what both together are.
+-- Changes of product, each half under the column that both together belong to.
 CREATE OR REPLACE FUNCTION mrr_change_item(
     from_day date, to_day date, time_zone text, environment text, include_family_shared boolean,
     known_at timestamptz, moment timestamptz)
@@ -36,8 +33,6 @@ BEGIN ATOMIC
         environment, include_family_shared, known_at, moment) AS i
     WINDOW change AS (PARTITION BY i.original_transaction_id, i.at);
 END;
-COMMENT ON FUNCTION mrr_change_item IS
-    'Changes of product, as report_mrr counts them: an expansion, a contraction, or between currencies.';
 
 CREATE OR REPLACE FUNCTION report_mrr(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -53,11 +48,8 @@ RETURNS TABLE (
     mrr_twelfths numeric)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    shown AS (
-        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    WITH shown AS (
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
     flow AS (
         SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
@@ -103,7 +95,7 @@ BEGIN ATOMIC
             coalesce(o.twelfths, 0) + sum(coalesce(f.twelfths, 0)) OVER days AS mrr,
             coalesce(o.from_catalogue, 0) + sum(coalesce(f.from_catalogue, 0)) OVER days
                 AS from_catalogue
-        FROM span
+        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
         CROSS JOIN (SELECT DISTINCT flow.product_id, flow.currency FROM flow) AS p
         LEFT JOIN flow AS f ON f.from_day = span.from_day AND f.currency = p.currency
             AND f.product_id IS NOT DISTINCT FROM p.product_id
@@ -112,19 +104,18 @@ BEGIN ATOMIC
         WINDOW days AS (PARTITION BY p.product_id, p.currency ORDER BY span.from_day)
     )
     SELECT c.from_day, c.to_day, c.product_id, c.currency,
-        round(sum(c.opening * c.before) / 12)::bigint,
+        round(sum((c.mrr - c.twelfths) * c.before) / 12)::bigint,
         round(sum(c.new * c.after) / 12)::bigint, round(sum(c.reactivated * c.after) / 12)::bigint,
         round(sum(c.expansion * c.after) / 12)::bigint,
         round(sum(c.contraction * c.after) / 12)::bigint,
         round(sum(c.churned * c.after) / 12)::bigint,
         round(sum(c.currency_changed * c.after) / 12)::bigint,
-        round(sum(c.opening * (c.after - c.before)) / 12)::bigint,
+        round(sum((c.mrr - c.twelfths) * (c.after - c.before)) / 12)::bigint,
         round(sum(c.mrr * c.after) / 12)::bigint,
         round(sum(c.from_catalogue * c.after) / 12)::bigint, sum(c.mrr * c.after)
     FROM (
-        SELECT s.from_day, s.to_day, s.product_id, s.mrr - s.twelfths AS opening, s.new,
-            s.reactivated, s.expansion, s.contraction, s.churned, s.currency_changed, s.mrr,
-            s.from_catalogue,
+        SELECT s.from_day, s.to_day, s.product_id, s.twelfths, s.new, s.reactivated, s.expansion,
+            s.contraction, s.churned, s.currency_changed, s.mrr, s.from_catalogue,
             CASE WHEN r.before * r.after IS NULL THEN s.currency
                 ELSE report_mrr.reporting_currency END AS currency,
             CASE WHEN r.before * r.after IS NULL THEN 1 ELSE r.before END AS before,
@@ -135,7 +126,7 @@ BEGIN ATOMIC
                     known_at) AS before,
                 exchange_rate_on(report_mrr.reporting_currency, s.currency, s.to_day, known_at) AS after
         ) AS r ON report_mrr.reporting_currency IS NOT NULL
-        -- Nothing was there, and nothing happened.
+        -- Rows without revenue and without movements are left out.
         WHERE s.mrr <> 0 OR s.twelfths <> 0 OR s.new <> 0 OR s.reactivated <> 0 OR s.expansion <> 0
             OR s.contraction <> 0 OR s.churned <> 0 OR s.currency_changed <> 0
     ) AS c
@@ -143,22 +134,23 @@ BEGIN ATOMIC
     ORDER BY c.from_day, c.product_id, c.currency;
 END;
 COMMENT ON FUNCTION report_mrr IS
-    'Monthly recurring revenue: the sum of the normalised prices of active paid subscriptions at the '
-    'end of each day, week or month (mrr), and how it came from that at its beginning (opening). '
-    'Normalised to a month: the price of a day x30, of a week x4, of 2 weeks x2, of a month x1, of 2 '
-    'months x1/2, of 3 months x1/3, of 6 months x1/6, of a year x1/12. Active as in report_active. The '
-    'price is that of the charge, frozen; where Apple gave none the catalogue''s of that date, which is '
-    'the part from_catalogue; where there is none, 0. mrr = opening + new + reactivated + expansion + '
-    'contraction + churned + currency_changed + exchange. new: paid for the first time; reactivated: '
-    'paid again after a lapse; expansion and contraction (negative): another price or product, higher '
-    'or lower; churned (negative): ended; currency_changed: left this currency for another one, or came '
-    'from it. With product or by_product a change of product is a contraction of the one and an '
-    'expansion of the other. Never summed across currencies, unless reporting_currency is given: then '
-    'currencies with a rate in exchange_rate, for the last day of the row and for the one before its '
-    'first, are converted and summed up: the opening at the rate of the day before, all else at that of '
-    'the last day, and the difference is exchange; others stay in rows of their own. Rates are those '
-    'known at known_at, or the first, where none was yet. Amounts are milliunits, each rounded on its own '
-    'half away from zero; mrr_twelfths is exact, in twelfths of a milliunit.';
+    'Monthly recurring revenue: the normalised prices of active paid subscriptions at the end of '
+    'each day, week or month (mrr), and how it came from that at its start (opening). Normalised '
+    'to a month: the price of a day x30, of a week x4, of 2 weeks x2, of a month x1, of 2 months '
+    'x1/2, of 3 months x1/3, of 6 months x1/6, of a year x1/12. Active as in report_active. The '
+    'price is that of the charge, frozen; if Apple gave none the catalogue''s of that date, which '
+    'is the part from_catalogue; without either 0. mrr = opening + new + reactivated + expansion + '
+    'contraction + churned + currency_changed + exchange. new: paid for the first time; '
+    'reactivated: paid again after a lapse; expansion and contraction (negative): a higher or '
+    'lower price or another product; churned (negative): ended; currency_changed: changed to or '
+    'from another currency. With product or by_product a change of product is a contraction of one '
+    'product and an expansion of the other. Never summed across currencies, unless '
+    'reporting_currency is given: currencies with a rate in exchange_rate, for the last day of the '
+    'row and for the day before its first, are then converted and summed up: the opening at the '
+    'rate of the day before, all else at that of the last day, and the difference is exchange; '
+    'others keep rows of their own. Rates are those known at known_at, or the first ones if none '
+    'was known yet. Amounts are milliunits, each rounded half away from zero; mrr_twelfths is '
+    'exact, in twelfths of a milliunit.';
 
 CREATE OR REPLACE FUNCTION report_mrr_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -172,8 +164,7 @@ RETURNS TABLE (
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH span AS (
-        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day, max(b.from_day) AS last_row
-        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     )
     SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id, c.at,
         c.origin_at, c.kind, c.currency, c.price_source, c.mrr_twelfths, a.account_id
@@ -209,6 +200,6 @@ BEGIN ATOMIC
     WHERE c.mrr_twelfths <> 0;
 END;
 COMMENT ON FUNCTION report_mrr_item IS
-    'What report_mrr adds up, in each charge''s own currency: mrr_twelfths are twelfths of a milliunit '
-    'a month. For mrr each subscription at the end of the last row, for the other columns each '
-    'movement; of a change of product both halves.';
+    'What report_mrr adds up, in each charge''s own currency: mrr_twelfths are twelfths of a '
+    'milliunit a month. Under mrr each subscription at the end of the last row, under the other '
+    'columns each movement; of a change of product both halves.';

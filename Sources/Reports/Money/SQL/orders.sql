@@ -1,6 +1,4 @@
--- orders -----------------------------------------------------------------------------------------
-
--- Orders and payments, each under the columns of report_orders that it is counted in.
+-- Orders opened between two moments, as known now or at known_at.
 CREATE OR REPLACE FUNCTION order_opened(
     product text, environment text, known_at timestamptz, first_moment timestamptz,
     last_moment timestamptz, moment timestamptz)
@@ -18,9 +16,8 @@ BEGIN ATOMIC
         AND p.created_at >= first_moment AND p.created_at < last_moment
         AND p.created_at <= moment AND (product IS NULL OR p.product_id = product);
 END;
-COMMENT ON FUNCTION order_opened IS
-    'Orders that were opened between two moments, as known now or at known_at.';
 
+-- Orders and charges, once for each column of report_orders in which they are counted.
 CREATE OR REPLACE FUNCTION order_item(
     from_date date, to_date date, bucket text, time_zone text, product text, environment text,
     known_at timestamptz, moment timestamptz)
@@ -31,10 +28,7 @@ RETURNS TABLE (
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH span AS (
-        SELECT day_start(min(b.from_day), time_zone) AS first_moment,
-            day_start(max(b.to_day) + 1, time_zone) AS last_moment,
-            min(b.from_day) AS first_day, max(b.to_day) AS last_day
-        FROM calendar_bucket(from_date, to_date, bucket, time_zone, moment) AS b
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, moment)
     )
     SELECT m.measure,
         calendar_bucket_start((o.created_at AT TIME ZONE time_zone)::date, span.first_day, bucket),
@@ -48,7 +42,7 @@ BEGIN ATOMIC
         AND t.environment = order_item.environment
         AND t.original_transaction_id = o.original_transaction_id
         AND t.transaction_id = o.transaction_id AND t.product_id = o.product_id
-        -- It names the order in its turn; and there is an index of those that do.
+        -- The charge names the order, too; an index has those that name one.
         AND t.order_id IS NOT NULL
         AND t.charged_at <= moment
     LEFT JOIN refund_movement(order_item.environment, known_at) AS r
@@ -56,10 +50,10 @@ BEGIN ATOMIC
         AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
     CROSS JOIN LATERAL unnest(CASE
         WHEN o.status = 'expired' THEN ARRAY['opened', 'expired']
-        -- It was not paid at the moment, or is not at all.
+        -- Unpaid, or not paid at the moment.
         WHEN t.charged_at IS NULL THEN ARRAY['opened', 'open']
         WHEN CASE WHEN known_at IS NULL
-            -- A refund whose date is not found has always been.
+            -- A refund without a known date counts at any moment.
             THEN o.status = 'refunded' AND (r.at > moment) IS NOT TRUE
             ELSE r.at <= moment END
             THEN ARRAY['opened', 'paid', 'refunded']
@@ -74,9 +68,8 @@ BEGIN ATOMIC
         false, known_at, moment) AS t
     WHERE t.measure IN ('paid_without_order', 'not_delivered');
 END;
-COMMENT ON FUNCTION order_item IS
-    'Orders and payments, once for each column of report_orders in which they are counted.';
 
+-- Charges between two moments, as known now or at known_at.
 CREATE OR REPLACE FUNCTION charged_between(
     first_moment timestamptz, last_moment timestamptz, environment text, known_at timestamptz)
 RETURNS TABLE (
@@ -92,8 +85,6 @@ BEGIN ATOMIC
         AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
             ELSE m.known_from <= known_at AND known_at < m.known_until END;
 END;
-COMMENT ON FUNCTION charged_between IS
-    'Charges between two moments, as known now or at known_at.';
 
 CREATE OR REPLACE FUNCTION report_orders_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -114,7 +105,7 @@ BEGIN ATOMIC
         CASE WHEN price.currency IS NOT NULL THEN price.amount_milliunits END, price.price_source,
         a.account_id
     FROM item AS i
-    -- What revenue counts of it.
+    -- The price as report_revenue counts it.
     LEFT JOIN charged_between((SELECT min(item.charged_at) FROM item),
         (SELECT max(item.charged_at) FROM item), environment, known_at) AS m
         ON m.at = i.charged_at AND m.transaction_id = i.transaction_id
@@ -124,7 +115,7 @@ BEGIN ATOMIC
         SELECT m.currency, m.amount_milliunits, m.price_source
         WHERE m.at IS NOT NULL
         UNION ALL
-        -- Of another name of a charge there is no movement.
+        -- There is no movement of another transaction of a charge.
         SELECT CASE WHEN i.amount_milliunits IS NOT NULL THEN i.currency END, i.amount_milliunits,
             CASE WHEN i.currency IS NOT NULL AND i.amount_milliunits IS NOT NULL THEN 'app_store' END
         WHERE m.at IS NULL
@@ -132,9 +123,9 @@ BEGIN ATOMIC
     LEFT JOIN account_by_key AS a ON a.account_key = i.account_key;
 END;
 COMMENT ON FUNCTION report_orders_item IS
-    'What report_orders counts, once for each column that it is in: orders, with the charge that paid '
-    'them, what that brought in (as in report_revenue) and the time between, and charges. at is the '
-    'date that counts: of an order when it was opened, of a charge its own.';
+    'What report_orders counts, once for each of its columns: orders, with the charge that paid '
+    'them, its price (as in report_revenue) and the time between, and charges. at is the date by '
+    'which it counts: when the order was opened, or the date of the charge.';
 
 CREATE OR REPLACE FUNCTION report_orders(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -148,8 +139,7 @@ RETURNS TABLE (
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH shown AS (
-        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day
-        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
     flow AS (
         SELECT c.from_day, CASE WHEN by_product THEN c.product_id END AS product_id,
@@ -177,7 +167,7 @@ BEGIN ATOMIC
                 least(as_of, known_at)) AS s
         ) AS c
         GROUP BY 1, 2
-        -- Changes that are not folded yet may cancel out.
+        -- Changes that are not rolled up yet may cancel out.
         HAVING sum(c.number) FILTER (WHERE c.measure = 'opened') <> 0
             OR sum(c.number) FILTER (WHERE c.measure = 'paid_without_order') <> 0
             OR sum(c.number) FILTER (WHERE c.measure = 'not_delivered') <> 0
@@ -192,15 +182,15 @@ BEGIN ATOMIC
     ORDER BY span.from_day, p.product_id;
 END;
 COMMENT ON FUNCTION report_orders IS
-    'Orders against payments: whoever ordered a trial has paid for it, too, and what is shared in a '
-    'family nobody orders. By the date on which the order was opened: opened = open + expired (opened '
-    'and never paid) + paid (matched with a charge), refunded being a part of paid; longest_wait and '
-    'average_wait are the times from the order to its charge (below zero: the order came late, or '
-    'clocks differ). By the date of the charge: paid_without_order: charges of an account that are no '
-    'renewals and fulfilled no order; not_delivered: consumables and what fulfilled an order, owned, '
-    'not revoked, and not acknowledged as delivered. An unpaid order has no environment and is counted '
-    'in each. At as_of an order is open whose charge is dated later, and not delivered what was '
-    'delivered or given back later; one that expired has always expired, for that date is not kept. As '
-    'known at known_at: an order that was not paid then is open, whether it had expired or not, and a '
-    'charge has the owner that it had then, and neither an order nor a refund that were not recorded '
-    'yet.';
+    'Orders compared with payments; a trial pays its order, too, and family sharing is never '
+    'ordered. By the date on which the order was opened: opened = open + expired (never paid) + '
+    'paid (matched with a charge), refunded being a part of paid; longest_wait and average_wait '
+    'are the times from the order to its charge (negative: the order came late, or clocks differ). '
+    'By the date of the charge: paid_without_order: charges of an account that are not renewals '
+    'and fulfilled no order; not_delivered: consumables and ordered charges that are owned, not '
+    'revoked, and not acknowledged as delivered. An unpaid order has no environment and counts in '
+    'each. At as_of an order is open if its charge is dated later, and what was delivered or '
+    'refunded later is not delivered; an expired order counts as expired at any time, since that '
+    'date is not kept. As known at known_at: an order that was not paid then is open, whether '
+    'expired or not, and a charge has the owner that it had then, and no order or refund that was '
+    'not recorded yet.';

@@ -1,6 +1,4 @@
--- refunds ----------------------------------------------------------------------------------------
-
--- How long after the charge a refund came, in classes that sort by their names.
+-- The class of days from a charge to its refund; the names of the classes sort.
 CREATE OR REPLACE FUNCTION refund_delay(days integer)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -9,7 +7,6 @@ RETURN CASE
     WHEN days <= 7 THEN '004-007' WHEN days <= 14 THEN '008-014' WHEN days <= 30 THEN '015-030'
     WHEN days <= 60 THEN '031-060' WHEN days <= 90 THEN '061-090' ELSE '091-'
 END;
-COMMENT ON FUNCTION refund_delay IS 'The class of days from a charge to its refund in report_refunds.';
 
 CREATE OR REPLACE FUNCTION report_refunds(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -23,11 +20,8 @@ RETURNS TABLE (
     refund_rate numeric)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    shown AS (
-        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    WITH shown AS (
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
     paid AS (
         SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
@@ -40,8 +34,7 @@ BEGIN ATOMIC
         GROUP BY 1, 2
     ),
     refund AS (
-        SELECT calendar_bucket_start(s.cohort, shown.first_day, bucket)
-                AS from_day,
+        SELECT calendar_bucket_start(s.cohort, shown.first_day, bucket) AS from_day,
             CASE WHEN by_product THEN s.product_id END AS product_id, s.cause AS reason,
             refund_delay(s.day - s.cohort) AS days_after, s.currency, -sum(s.number) AS number,
             sum(s.amount_milliunits) AS amount,
@@ -52,27 +45,27 @@ BEGIN ATOMIC
         WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
             AND (include_trials OR s.period_type <> 'trial')
         GROUP BY 1, 2, 3, 4, 5
-        -- What was taken back is no refund.
+        -- Refunds that were taken back are left out.
         HAVING sum(s.number) <> 0
     )
     SELECT span.from_day, span.to_day, p.product_id, r.reason, r.days_after, r.currency,
         coalesce(r.number, 0)::bigint, coalesce(r.amount, 0)::bigint,
         coalesce(r.from_catalogue, 0)::bigint, p.number::bigint,
         round(coalesce(r.number, 0) / nullif(p.number, 0), 6)
-    FROM span
+    FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     JOIN paid AS p ON p.from_day = span.from_day
     LEFT JOIN refund AS r ON r.from_day = p.from_day AND r.product_id IS NOT DISTINCT FROM p.product_id
     WHERE p.number <> 0 OR r.number <> 0
     ORDER BY span.from_day, p.product_id, r.reason, r.days_after, r.currency;
 END;
 COMMENT ON FUNCTION report_refunds IS
-    'Revoked charges by the date of the charge, whenever they were revoked by as_of: by product, by '
-    'Apple''s reason (empty: Apple gave none), by days from the charge to the refund (days_after: classes '
+    'Revoked charges by the date of the charge, revoked at any time up to as_of: by product, '
+    'Apple''s reason (empty: none given), days from the charge to the refund (days_after: classes '
     'of calendar days) and currency, with the money (negative; the part from_catalogue at the '
-    'catalogue''s price). paid: all charges of those days and of that product, in whatever currency; it '
-    'is repeated in each row, and a row without refunds has it alone. refund_rate = refunded / paid, '
-    'rounded to 6 digits; the rates of rows with the same paid add up. Upgrades are not refunds. Trials '
-    'and what is shared in a family are left out of both, unless included.';
+    'catalogue''s price). paid: all charges of those days and of that product, in any currency; it '
+    'is repeated in each row, and a row without refunds has it alone. refund_rate = refunded / '
+    'paid, rounded to 6 digits; the rates of rows with the same paid add up. Upgrades are not '
+    'refunds. Trials and family sharing are left out of both, unless included.';
 
 CREATE OR REPLACE FUNCTION report_refunds_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -87,24 +80,23 @@ RETURNS TABLE (
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH span AS (
-        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day
-        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     )
     SELECT c.measure, c.from_day, c.product_id, c.reason, c.days_after, c.original_transaction_id,
         c.transaction_id, c.charged_at, c.refunded_at, c.number, c.currency, c.amount_milliunits,
         c.price_source, a.account_id
     FROM (
-        SELECT 'refunded' AS measure, calendar_bucket_start(i.cohort, span.first_day, bucket)
-                AS from_day,
+        SELECT 'refunded' AS measure,
+            calendar_bucket_start(i.cohort, span.first_day, bucket) AS from_day,
             i.product_id, i.cause AS reason, refund_delay(i.day - i.cohort) AS days_after,
             i.original_transaction_id, i.transaction_id, i.origin_at AS charged_at,
             i.at AS refunded_at, -i.number AS number, i.currency, i.amount_milliunits,
             i.price_source, i.account_key
         FROM span
-        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['refunded'], span.first_day,
-            span.last_day, time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS i
-        WHERE include_trials OR i.period_type <> 'trial'
+        CROSS JOIN LATERAL movement_item(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
+            environment, include_family_shared, known_at, least(as_of, known_at)) AS i
+        WHERE (include_trials OR i.period_type <> 'trial')
+            AND is_within(i.origin_at, span.first_day, span.last_day, time_zone, 'infinity')
         UNION ALL
         SELECT 'paid', calendar_bucket_start(i.day, span.first_day, bucket), i.product_id, NULL, NULL,
             i.original_transaction_id, i.transaction_id, i.at, NULL, i.number, i.currency,

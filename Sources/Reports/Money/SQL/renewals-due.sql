@@ -1,7 +1,5 @@
--- renewals due -----------------------------------------------------------------------------------
-
--- Subscriptions that were set to renew at a moment, with the charge whose period ends. Of one table, and
--- joined by its line: a Citus asks each shard.
+-- Subscriptions that were set to renew at a moment, with the charge whose period ends. Reads one
+-- table, joined by its original transaction, so that Citus can ask each shard.
 CREATE OR REPLACE FUNCTION renewal_due(
     time_zone text, product text, environment text, include_family_shared boolean,
     include_trials boolean, known_at timestamptz, moment timestamptz, last_moment timestamptz)
@@ -33,7 +31,7 @@ BEGIN ATOMIC
         AND (include_family_shared OR d.ownership_type = 'purchased')
         AND (product IS NULL OR d.product_id = product)
         AND (d.cause = 'active_renewing' OR include_trials AND d.cause = 'trial_renewing')
-        -- Apple charges up to a day early: what goes on was renewed already.
+        -- Apple charges up to a day early: a subscription that continues was renewed already.
         AND NOT EXISTS (
             SELECT FROM movement AS m
             WHERE m.environment = renewal_due.environment
@@ -42,10 +40,9 @@ BEGIN ATOMIC
                 AND m.cause IN ('active_renewing', 'active_cancelled')
                 AND m.known_from <= known_at AND known_at < m.known_until);
 END;
-COMMENT ON FUNCTION renewal_due IS
-    'Subscriptions that were set to renew at a moment, with the charge whose period ends.';
 
--- The product that a charge is to be renewed as, by Apple's word. Joined by the charge's own line.
+-- The product that a charge will renew as, according to Apple; null: not reported. Joined by the
+-- charge's own original transaction.
 CREATE OR REPLACE FUNCTION renews_as(
     environment text, original_transaction_id text, transaction_id text, product_id text,
     charged_at timestamptz, is_now boolean, known_at timestamptz, moment timestamptz)
@@ -65,7 +62,7 @@ BEGIN ATOMIC
         WHERE r.environment = renews_as.environment
             AND r.original_transaction_id = renews_as.original_transaction_id
             AND r.auto_renew_product_id IS NOT NULL AND r.as_of <= moment
-            -- What was said before the charge is about that one: Apple renews up to a day early.
+            -- Earlier statuses are about that charge: Apple renews up to a day early.
             AND (r.as_of >= charged_at OR r.as_of >= charged_at - interval '24 hours' AND EXISTS (
                 SELECT FROM store_transaction AS t
                 LEFT JOIN store_transaction AS p ON p.environment = t.environment
@@ -82,8 +79,6 @@ BEGIN ATOMIC
         ORDER BY r.as_of DESC, r.number DESC LIMIT 1)
     END;
 END;
-COMMENT ON FUNCTION renews_as IS
-    'The product that a charge is to be renewed as, by Apple''s word; null: Apple has said nothing.';
 
 CREATE OR REPLACE FUNCTION report_renewals_due_item(
     days integer DEFAULT 30, time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
@@ -102,7 +97,7 @@ BEGIN ATOMIC
     FROM renewal_due(time_zone, product, environment, include_family_shared, include_trials,
         coalesce(known_at, as_of), least(as_of, known_at),
         least(as_of, known_at) + make_interval(hours => 24 * report_renewals_due_item.days)) AS d
-    -- Who asks of this moment has a clock of his own.
+    -- The caller's clock may differ from the database's.
     LEFT JOIN LATERAL renews_as(environment, d.charge_original_transaction_id,
         d.charge_transaction_id, d.product_id, d.charged_at,
         known_at IS NULL AND as_of >= now() - interval '1 minute', coalesce(known_at, as_of),
@@ -125,8 +120,8 @@ BEGIN ATOMIC
     LEFT JOIN account_by_key AS a ON a.account_key = d.account_key;
 END;
 COMMENT ON FUNCTION report_renewals_due_item IS
-    'Each subscription that report_renewals_due counts, with the charge whose period ends, what it '
-    'renews as, and the money expected.';
+    'Each subscription that report_renewals_due counts, with the charge whose period ends, the '
+    'product it renews as, and the money expected.';
 
 CREATE OR REPLACE FUNCTION report_renewals_due(
     days integer DEFAULT 30, time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
@@ -147,12 +142,11 @@ BEGIN ATOMIC
     ORDER BY i.day, i.product_id, i.renews_as, i.currency;
 END;
 COMMENT ON FUNCTION report_renewals_due IS
-    'Subscriptions that at the moment as_of are paid and set to renew, and whose period ends within so '
-    'many days of 24 hours after it, per day and product, with the money expected. renews_as: the '
-    'product of the next period, by Apple''s latest word since the latest charge. The money is the '
-    'price of the latest charge where the same product renews at its normal price, else (after an '
-    'introductory or other offer, a trial or a change of product, and where the charge has no price) '
-    'the catalogue''s as described then, which is the part from_catalogue; currency and money are null '
-    'where neither knows. With include_trials also trials set to renew. It is as known at as_of, or at '
-    'known_at if that is given: what is known by now of renewals since would leave only those that '
-    'failed.';
+    'Subscriptions that are paid and set to renew at as_of and whose period ends within this many '
+    'days of 24 hours after it, per day and product, with the money expected. renews_as: the '
+    'product of the next period, by Apple''s latest report since the latest charge. The money is '
+    'the price of the latest charge if the same product renews at its normal price; otherwise '
+    '(after an offer, a trial or a change of product, or without a price) the catalogue''s as '
+    'described then, which is the part from_catalogue; currency and money are null if neither is '
+    'known. include_trials adds trials set to renew. As known at as_of, or at known_at if given: '
+    'what is known by now of renewals since would leave only those that failed.';

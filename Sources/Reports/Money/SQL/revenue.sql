@@ -1,5 +1,3 @@
--- revenue ----------------------------------------------------------------------------------------
-
 CREATE OR REPLACE FUNCTION report_revenue(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
@@ -14,11 +12,8 @@ RETURNS TABLE (
     net_by_charge_milliunits bigint, net_by_refund_milliunits bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    shown AS (
-        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    WITH shown AS (
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
     counted AS (
         -- By the day, for the rates of currencies.
@@ -63,18 +58,6 @@ BEGIN ATOMIC
         ) AS c
         CROSS JOIN shown
         GROUP BY c.day, c.product_id, c.currency
-    ),
-    rated AS (
-        SELECT CASE WHEN rate.rate IS NULL THEN c.currency ELSE report_revenue.reporting_currency END
-                AS currency,
-            coalesce(rate.rate, 1) AS rate, c.day, c.product_id, c.charges, c.offers, c.trials,
-            c.family_shared, c.charged, c.from_catalogue, c.refunds, c.refunded,
-            c.refunds_of_charges, c.refunded_of_charges
-        FROM counted AS c
-        LEFT JOIN LATERAL (
-            SELECT exchange_rate_on(report_revenue.reporting_currency, c.currency, c.day, known_at)
-                AS rate
-        ) AS rate ON report_revenue.reporting_currency IS NOT NULL
     )
     SELECT r.from_day, span.to_day, r.product_id, r.currency, r.charges::bigint,
         r.offers::bigint, r.trials::bigint, r.family_shared::bigint, round(r.charged)::bigint,
@@ -82,38 +65,46 @@ BEGIN ATOMIC
         r.refunds_of_charges::bigint, round(r.refunded_of_charges)::bigint,
         round(r.charged + r.refunded_of_charges)::bigint, round(r.charged + r.refunded)::bigint
     FROM (
-        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
-            c.product_id, c.currency, coalesce(sum(c.charges), 0) AS charges,
-            coalesce(sum(c.offers), 0) AS offers, coalesce(sum(c.trials), 0) AS trials,
+        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day, c.product_id,
+            CASE WHEN x.rate IS NULL THEN c.currency ELSE report_revenue.reporting_currency END
+                AS currency,
+            coalesce(sum(c.charges), 0) AS charges, coalesce(sum(c.offers), 0) AS offers,
+            coalesce(sum(c.trials), 0) AS trials,
             coalesce(sum(c.family_shared), 0) AS family_shared,
-            coalesce(sum(c.charged * c.rate), 0) AS charged,
-            coalesce(sum(c.from_catalogue * c.rate), 0) AS from_catalogue,
-            coalesce(sum(c.refunds), 0) AS refunds, coalesce(sum(c.refunded * c.rate), 0) AS refunded,
+            coalesce(sum(c.charged * coalesce(x.rate, 1)), 0) AS charged,
+            coalesce(sum(c.from_catalogue * coalesce(x.rate, 1)), 0) AS from_catalogue,
+            coalesce(sum(c.refunds), 0) AS refunds,
+            coalesce(sum(c.refunded * coalesce(x.rate, 1)), 0) AS refunded,
             coalesce(sum(c.refunds_of_charges), 0) AS refunds_of_charges,
-            coalesce(sum(c.refunded_of_charges * c.rate), 0) AS refunded_of_charges
-        FROM rated AS c
+            coalesce(sum(c.refunded_of_charges * coalesce(x.rate, 1)), 0) AS refunded_of_charges
+        FROM counted AS c
         CROSS JOIN shown
+        LEFT JOIN LATERAL (
+            SELECT exchange_rate_on(report_revenue.reporting_currency, c.currency, c.day, known_at)
+                AS rate
+        ) AS x ON report_revenue.reporting_currency IS NOT NULL
         GROUP BY 1, 2, 3
     ) AS r
-    JOIN span ON span.from_day = r.from_day
+    JOIN calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+        ON span.from_day = r.from_day
     ORDER BY r.from_day, r.product_id, r.currency;
 END;
 COMMENT ON FUNCTION report_revenue IS
-    'Charges by the date of the transaction (Apple never tells the one of its settlement), of products '
-    'of every type, per currency. charges: paid ones of the purchaser, whatever the price; of these '
-    'offers: introductory or other offers that are no trial. trials and what somebody else of the family '
-    'paid for (family_shared, if it is included) have no price and stand apart. charged: what was paid, '
-    'before Apple''s commission and taxes; where Apple gave no price the catalogue''s of that date, which '
-    'is the part from_catalogue; where there is none, 0, in the row without a currency. Refunds both '
-    'ways: refunds and refunded by the date of the refund, refunds_of_charges and refunded_of_charges '
-    'those of the charges in this row, whenever they were refunded by as_of; amounts are negative, and a '
-    'trial that was taken back is no refund. '
-    'net_by_refund = charged + refunded, net_by_charge = charged + refunded_of_charges. Upgrades are '
-    'not refunds. Never summed across currencies, unless reporting_currency is given: then each '
-    'currency with a rate in exchange_rate is converted at that of the day on which it counts, and '
-    'summed up exactly; others stay in rows of their own. Rates are those known at '
-    'known_at, or the first, where none was yet. Amounts are milliunits, rounded last, half away from '
-    'zero. by_product: a row for each product.';
+    'Charges by the date of the transaction (Apple does not report the settlement date), of '
+    'products of every type, per currency. charges: paid by the purchaser, whatever the price; '
+    'offers: those of them at an introductory or other offer. trials, and family_shared (what '
+    'another member of the family paid for, if included), have no price and are separate. charged: '
+    'what was paid, before Apple''s commission and taxes; if Apple gave no price the catalogue''s '
+    'of that date, which is the part from_catalogue; without either 0, in the row without a '
+    'currency. Refunds both ways: refunds and refunded by the date of the refund, '
+    'refunds_of_charges and refunded_of_charges those of this row''s charges, refunded at any time '
+    'up to as_of; amounts are negative, and a revoked trial is not a refund. net_by_refund = '
+    'charged + refunded, net_by_charge = charged + refunded_of_charges. Upgrades are not refunds. '
+    'Never summed across currencies, unless reporting_currency is given: each currency with a rate '
+    'in exchange_rate is then converted at the rate of the day on which it counts, and summed up '
+    'exactly; others keep rows of their own. Rates are those known at known_at, or the first ones '
+    'if none was known yet. Amounts are milliunits, rounded last, half away from zero. by_product: '
+    'a row for each product.';
 
 CREATE OR REPLACE FUNCTION report_revenue_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -128,8 +119,7 @@ RETURNS TABLE (
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH span AS (
-        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day
-        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     )
     SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id, c.at,
         c.origin_at, c.cause, c.period_type, c.offer_id, c.ownership_type, c.number, c.currency,
@@ -156,15 +146,16 @@ BEGIN ATOMIC
             i.period_type, i.offer_id, i.ownership_type, abs(i.number), i.currency,
             i.amount_milliunits, i.price_source, i.account_key
         FROM span
-        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['refunded'], span.first_day,
-            span.last_day, time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS i
+        CROSS JOIN LATERAL movement_item(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
+            environment, include_family_shared, known_at, least(as_of, known_at)) AS i
         WHERE i.period_type <> 'trial'
+            AND is_within(i.origin_at, span.first_day, span.last_day, time_zone, 'infinity')
     ) AS c
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
 END;
 COMMENT ON FUNCTION report_revenue_item IS
-    'What report_revenue counts, in each charge''s own currency: charges (offers once more under '
+    'What report_revenue counts, in each charge''s own currency: charges (offers again under '
     'offers), trials, family_shared, and each refund under refunds by its own date and under '
-    'refunds_of_charges by that of its charge. charged is the sum of the amounts of charges, trials and '
-    'family_shared, refunded that of refunds, refunded_of_charges that of refunds_of_charges.';
+    'refunds_of_charges by that of its charge. charged is the sum of the amounts of charges, '
+    'trials and family_shared, refunded that of refunds, refunded_of_charges that of '
+    'refunds_of_charges.';

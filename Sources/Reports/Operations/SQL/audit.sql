@@ -1,5 +1,3 @@
--- audit ------------------------------------------------------------------------------------------
-
 CREATE OR REPLACE FUNCTION report_audit_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
     time_zone text DEFAULT 'UTC', known_at timestamptz DEFAULT NULL,
@@ -14,10 +12,7 @@ BEGIN ATOMIC
         administrator_reason(t.reason, t.account_key, a.account_id, t.previous_account_key,
             p.account_id),
         t.data, 1::bigint
-    FROM (
-        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day
-        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
-    ) AS span
+    FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     JOIN administrator_action AS t
         ON (t.acted_at AT TIME ZONE time_zone)::date BETWEEN span.first_day AND span.last_day
     LEFT JOIN account_by_key AS a ON a.account_key = t.account_key
@@ -26,10 +21,10 @@ BEGIN ATOMIC
     ORDER BY t.acted_at DESC, t.action_id DESC;
 END;
 COMMENT ON FUNCTION report_audit_item IS
-    'What administrators did, to whom, and why: each act, the latest first, with the account that it '
-    'concerns, and of a charge that was transferred the one that had it before. Accounts have the names '
-    'that they have now: their own, or a pseudonym. The table is only ever appended to, so that what is '
-    'known of a past day never changes.';
+    'Administrators'' actions, to whom and why, the latest first: each with the account that it '
+    'concerns and, of a transferred charge, the account that had it before. Accounts have their '
+    'current names: their own, or a pseudonym. Actions are only ever appended, so that those of a '
+    'past day never change.';
 
 CREATE OR REPLACE FUNCTION report_audit(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
@@ -45,5 +40,5 @@ BEGIN ATOMIC
     ORDER BY i.from_day, i.administrator, i.action;
 END;
 COMMENT ON FUNCTION report_audit IS
-    'How often which administrator (the name of an API key) did what, per day: what there is to see is '
-    'in report_audit_item.';
+    'How often each administrator (the name of an API key) did what, per day. report_audit_item '
+    'has the actions.';

@@ -1,4 +1,5 @@
--- Bindings that moved from one account to another, and where a second account came in.
+-- Bindings that moved between two moments, and those by which a second account shares a
+-- subscription.
 CREATE OR REPLACE FUNCTION binding_item(
     product text, environment text, include_family_shared boolean, known_at timestamptz,
     first_moment timestamptz, last_moment timestamptz, moment timestamptz)
@@ -24,7 +25,6 @@ BEGIN ATOMIC
         AND b.bound_at <= moment
         AND (product IS NULL OR b.product_id = product)
     UNION ALL
-    -- Where a second account comes in.
     SELECT 'shared', b.rule, b.product_id, b.original_transaction_id, b.transaction_id,
         b.bound_at, b.account_key, p.account_key, t.decided_at
     FROM account_binding AS b
@@ -52,7 +52,7 @@ BEGIN ATOMIC
         AND b.bound_at <= moment
         AND (product IS NULL OR b.product_id = product)
     UNION ALL
-    -- The same as it was known then.
+    -- Both as known at known_at.
     SELECT n.measure, m.rule, m.product_id, m.charge_original_transaction_id, m.transaction_id,
         m.at, m.account_key,
         CASE n.measure WHEN 'moved' THEN m.moved_from_key ELSE m.shared_with_key END,
@@ -68,10 +68,8 @@ BEGIN ATOMIC
         AND (include_family_shared OR m.ownership_type = 'purchased')
         AND (product IS NULL OR m.product_id = product);
 END;
-COMMENT ON FUNCTION binding_item IS
-    'Bindings that moved between two moments, and where a second account came in.';
 
--- The act that placed a charge by hand.
+-- The administrator's action that assigned a charge, as known at known_at.
 CREATE OR REPLACE FUNCTION placing_act(
     environment text, original_transaction_id text, transaction_id text, known_at timestamptz)
 RETURNS TABLE (
@@ -85,7 +83,6 @@ BEGIN ATOMIC
         AND (known_at IS NULL OR t.acted_at <= known_at)
     ORDER BY t.action_id DESC LIMIT 1;
 END;
-COMMENT ON FUNCTION placing_act IS 'The act that placed a charge by hand, as known at known_at.';
 
 CREATE OR REPLACE FUNCTION report_ownership_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
@@ -103,12 +100,7 @@ BEGIN ATOMIC
         a.account_id, f.account_id, c.decided_at, act.administrator,
         administrator_reason(act.reason, act.account_key, n.account_id, act.previous_account_key,
             p.account_id)
-    FROM (
-        SELECT day_start(min(b.from_day), time_zone) AS first_moment,
-            day_start(max(b.to_day) + 1, time_zone) AS last_moment,
-            min(b.from_day) AS first_day, max(b.to_day) AS last_day
-        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
-    ) AS span
+    FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN LATERAL (
         SELECT t.measure, t.rule, t.product_id, t.original_transaction_id, t.transaction_id, t.at,
             t.account_key, NULL::uuid AS from_account_key, t.at AS decided_at
@@ -129,12 +121,12 @@ BEGIN ATOMIC
     LEFT JOIN account_by_key AS p ON p.account_key = act.previous_account_key;
 END;
 COMMENT ON FUNCTION report_ownership_item IS
-    'What report_ownership counts: each charge that was decided or corrected, with its owner; each '
-    'binding that moved, with the account that it moved from, the one that it moved to and the charge '
-    'with which it did; for shared the charge with which a second account came in, with the first one. '
-    'decided_at is when it was decided who owns the charge (of a correction: corrected), which is mostly '
-    'later than the charge. administrator and reason are of the act that placed the charge by hand; an '
-    'import that placed a whole line is no such act.';
+    'What report_ownership counts: each charge that was decided or corrected, with its owner; '
+    'under moved each binding that moved, with both accounts and the charge with which it did; '
+    'under shared the charge with which a second account came in, with the first account. '
+    'decided_at is when the owner of the charge was decided (under corrected: corrected), mostly '
+    'later than the charge. administrator and reason are those of the action that assigned the '
+    'charge; an import that assigned a whole original transaction is not such an action.';
 
 CREATE OR REPLACE FUNCTION report_ownership(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
@@ -145,21 +137,15 @@ RETURNS TABLE (
     from_day date, to_day date, product_id text, measure text, rule text, number bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    shown AS (
-        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
-    )
     SELECT span.from_day, span.to_day, i.product_id, i.measure, i.rule, i.number
-    FROM span
+    FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     JOIN (
         SELECT c.from_day, CASE WHEN by_product THEN c.product_id END AS product_id, c.measure,
             c.rule, sum(c.number)::bigint AS number
         FROM (
             SELECT s.measure, calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
                 s.rule, s.product_id, s.number
-            FROM shown
+            FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS shown
             CROSS JOIN LATERAL charge_sum(ARRAY['decided', 'corrected'], shown.first_day,
                 shown.last_day, time_zone, product, environment, include_family_shared, known_at,
                 least(as_of, known_at)) AS s
@@ -175,9 +161,9 @@ BEGIN ATOMIC
     ORDER BY span.from_day, i.product_id, i.measure, i.rule;
 END;
 COMMENT ON FUNCTION report_ownership IS
-    'How charges found their owners, per day, by the rule that decided. decided: charges by the date '
-    'of the decision that holds (unclaimed: that nobody owns it); corrected: those whose owner '
-    'Apple''s late evidence corrected, by the date of the correction; moved: original transactions '
-    'whose binding went from one account (or nobody) to another, by the date of the charge with which '
-    'it did; shared: original transactions on which that was a second account. As known at known_at: '
-    'by which rule, whose and since when it was known then.';
+    'How charges found their owners, by the rule that decided. decided: charges by the date of the '
+    'decision in force (unclaimed: without an owner); corrected: those whose owner late evidence '
+    'from Apple corrected, by the date of the correction; moved: original transactions whose '
+    'binding moved from one account (or none) to another, by the date of the charge with which it '
+    'did; shared: original transactions to which that brought a second account. As known at '
+    'known_at: the rule, the owner and the date of the decision known then.';

@@ -1,5 +1,4 @@
--- unclaimed --------------------------------------------------------------------------------------
-
+-- Charges without an owner, as known now or at known_at.
 CREATE OR REPLACE FUNCTION unclaimed_charge(
     product text, environment text, include_family_shared boolean, include_trials boolean,
     known_at timestamptz, moment timestamptz)
@@ -20,8 +19,8 @@ BEGIN ATOMIC
         AND (include_trials OR m.period_type <> 'trial')
         AND (product IS NULL OR m.product_id = product);
 END;
-COMMENT ON FUNCTION unclaimed_charge IS 'Charges that no account owned, as known now or at known_at.';
 
+-- When a transaction was first recorded, and when its period ends.
 CREATE OR REPLACE FUNCTION first_seen(
     environment text, original_transaction_id text, transaction_id text, product_id text)
 RETURNS TABLE (recorded_at timestamptz, expires_at timestamptz)
@@ -33,7 +32,6 @@ BEGIN ATOMIC
         AND t.original_transaction_id = first_seen.original_transaction_id
         AND t.transaction_id = first_seen.transaction_id AND t.product_id = first_seen.product_id;
 END;
-COMMENT ON FUNCTION first_seen IS 'When a transaction was first recorded, and when its period ends.';
 
 CREATE OR REPLACE FUNCTION report_unclaimed_item(
     product text DEFAULT NULL, environment text DEFAULT 'production',
@@ -54,19 +52,19 @@ BEGIN ATOMIC
         AND u.original_transaction_id = m.charge_original_transaction_id
         AND u.transaction_id = m.transaction_id AND u.product_id = m.product_id
         AND u.rule IS NOT NULL AND u.owner_account_key IS NULL
-    -- One by one those that nobody owned at known_at, and somebody does now.
+    -- Looked up one by one: charges without an owner at known_at that have one now.
     LEFT JOIN LATERAL first_seen(
         CASE WHEN known_at IS NOT NULL AND u.recorded_at IS NULL
             THEN report_unclaimed_item.environment END,
         m.charge_original_transaction_id, m.transaction_id, m.product_id) AS c ON true
     CROSS JOIN LATERAL (
         SELECT coalesce(u.recorded_at, c.recorded_at) AS recorded_at,
-            -- What was not known any more by now was noted; all else is as it was.
+            -- The journal kept what has changed since; everything else is as it was.
             CASE WHEN known_at IS NOT NULL AND m.known_until < 'infinity'
                 THEN nullif(m.expires_at, 'infinity')
                 ELSE coalesce(u.expires_at, c.expires_at) END AS expires_at
     ) AS t
-    -- Rows, and no condition: so that a plan knows how few classes there are.
+    -- Rows instead of a CASE, so that the planner knows how few classes there are.
     JOIN (VALUES
         ('1: under an hour', least(as_of, known_at) - interval '1 hour', 'infinity'),
         ('2: under a day', least(as_of, known_at) - interval '24 hours',
@@ -100,9 +98,9 @@ BEGIN ATOMIC
     ORDER BY i.was_over, i.age, i.product_id, i.currency;
 END;
 COMMENT ON FUNCTION report_unclaimed IS
-    'Recorded charges that no account owns, at the moment as_of: by age (since they were first seen), '
-    'product and currency, with the money (the part from_catalogue at the catalogue''s price; without a '
-    'currency: no price is known). Those whose period was over when they were first seen stand apart '
-    '(was_over): that is the history that comes with a first receipt, and nobody will claim it. Trials and '
-    'what is shared in a family are left out, unless included. As known at known_at: whose they were, '
-    'and whether they were over, by what was known then.';
+    'Recorded charges without an owner at as_of: by age (since they were first seen), product and '
+    'currency, with the money (the part from_catalogue at the catalogue''s price; without a '
+    'currency: no price is known). was_over: the period had ended when the charge was first seen; '
+    'that is the history that comes with a first receipt and is not going to be claimed. Trials '
+    'and family sharing are left out, unless included. As known at known_at: the owner and the end '
+    'known then.';

@@ -1,14 +1,16 @@
--- What the reports have in common. Each counts by days of a time zone, from from_date to to_date (both
--- inclusive), a row for each day, ISO week or month; the first and the last row may be cut short.
---   environment            production, unless told otherwise.
---   include_family_shared  Also what somebody else of the family paid for.
---   known_at               As the ledger knew it at that moment; null: as it is known now.
---   as_of                  What is dated later has not happened yet. Nor has what is later than
---                          known_at: nobody could know.
--- What report_NAME_item(..) lists with the same parameters are the things that report_NAME(..) counts:
--- for each of its columns those with this name as their measure, whose numbers or amounts add up to it.
+-- Days, weeks and months, and the parameters that reports share.
+--
+-- A report of days counts by the days of a time zone, from from_date to to_date (inclusive), with a
+-- row for each day, ISO week or month; the first and the last row may be shorter.
+--   environment            'production' by default.
+--   include_family_shared  Includes what another member of the family paid for.
+--   known_at               As the ledger knew it then; null: as it is known now.
+--   as_of                  Leaves out what is dated later, or later than known_at.
+-- With the same parameters, report_NAME_item(..) lists what report_NAME(..) counts: the items whose
+-- measure is the name of a column add up to that column.
 
--- The days of a report, cut into rows.
+-- The days of a report, cut into rows. Without to_date up to the moment; without from_date 30 days,
+-- 12 weeks or 12 months; nothing after the moment.
 CREATE OR REPLACE FUNCTION calendar_bucket(
     from_date date, to_date date, bucket text, time_zone text, moment timestamptz)
 RETURNS TABLE (from_day date, to_day date)
@@ -29,23 +31,17 @@ BEGIN ATOMIC
         date_trunc(bucket, first_day::timestamp), last_day::timestamp, step) AS start
     WHERE first_day <= last_day;
 END;
-COMMENT ON FUNCTION calendar_bucket IS
-    'The days, ISO weeks (from Monday) or months from from_date to to_date, both inclusive: the first '
-    'and the last one may be cut short. Without to_date up to the moment; without from_date 30 days, '
-    '12 weeks or 12 months. Nothing after the moment.';
 
--- The first day of the row in which a day is counted; null: it is before all of them.
+-- The first day of the row in which a day is counted; null before the first row.
 CREATE OR REPLACE FUNCTION calendar_bucket_start(day date, first_day date, bucket text)
 RETURNS date
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN day >= first_day
     THEN greatest(date_trunc(bucket, day::timestamp)::date, first_day) END;
-COMMENT ON FUNCTION calendar_bucket_start IS
-    'The first day of the row of a report in which a day is counted; null before the first.';
 
--- The moment with which a day begins. Where clocks are set back at midnight it comes twice, and what
--- "AT TIME ZONE" gives is the second time: the first one is counted from the evening before. It is one
--- expression, so that it is a part of the plan of whoever asks.
+-- The moment at which a day begins. Where clocks are set back at midnight it comes twice, and "AT
+-- TIME ZONE" gives the second one: the first is counted from the evening before. One expression, so
+-- that the planner inlines it.
 CREATE OR REPLACE FUNCTION day_start(day date, time_zone text)
 RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -62,5 +58,24 @@ RETURN CASE
         AT TIME ZONE 'UTC')
     ELSE day::timestamp AT TIME ZONE time_zone
 END;
-COMMENT ON FUNCTION day_start IS
-    'The moment with which a day begins in a time zone: the first one that is of that day.';
+
+-- The first and last day of a report, the moments at which it begins and ends, and the first day of
+-- its last row.
+CREATE OR REPLACE FUNCTION calendar_span(
+    from_date date, to_date date, bucket text, time_zone text, moment timestamptz)
+RETURNS TABLE (
+    first_day date, last_day date, first_moment timestamptz, last_moment timestamptz, last_row date)
+LANGUAGE sql STABLE PARALLEL SAFE ROWS 1
+BEGIN ATOMIC
+    SELECT min(b.from_day), max(b.to_day), day_start(min(b.from_day), time_zone),
+        day_start(max(b.to_day) + 1, time_zone), max(b.from_day)
+    FROM calendar_bucket(from_date, to_date, bucket, time_zone, moment) AS b;
+END;
+
+-- Whether a moment is on one of some days, and no later than another one.
+CREATE OR REPLACE FUNCTION is_within(
+    at timestamptz, from_day date, to_day date, time_zone text, moment timestamptz)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN at >= day_start(from_day, time_zone) AND at < day_start(to_day + 1, time_zone)
+    AND at <= moment;

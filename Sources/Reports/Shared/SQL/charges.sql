@@ -1,7 +1,9 @@
--- ownership --------------------------------------------------------------------------------------
+-- Charges one by one and summed up: decisions, corrections, payments without an order, and what was
+-- not delivered.
 
--- Refunds as the journal has them, one at the most of each transaction that names a charge: the lines of
--- a charge and of its movements may differ, so that a Citus can't join the two by shards.
+-- Refunds in the journal, at most one of each transaction that names a charge, as known now or at
+-- known_at. A charge and its movements may belong to different original transactions, so that Citus
+-- can't join the two by shards.
 CREATE OR REPLACE FUNCTION refund_movement(environment text, known_at timestamptz)
 RETURNS TABLE (
     original_transaction_id text, transaction_id text, product_id text, at timestamptz)
@@ -13,10 +15,8 @@ BEGIN ATOMIC
         AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
             ELSE m.known_from <= known_at AND known_at < m.known_until END;
 END;
-COMMENT ON FUNCTION refund_movement IS
-    'Refunds, by the transaction that names the charge, as known now or at known_at.';
 
--- What the journal knew of charges at a moment and does not say any more: few ever change.
+-- Charges as they were known at a moment and are known no longer: few ever change.
 CREATE OR REPLACE FUNCTION charged_before(environment text, known_at timestamptz)
 RETURNS TABLE (
     charge_original_transaction_id text, transaction_id text, product_id text,
@@ -31,32 +31,19 @@ BEGIN ATOMIC
     WHERE m.environment = charged_before.environment AND m.kind = 'charged'
         AND m.known_from <= known_at AND known_at < m.known_until AND m.known_until < 'infinity';
 END;
-COMMENT ON FUNCTION charged_before IS
-    'What was known of charges at a moment and is known no more.';
 
-CREATE OR REPLACE FUNCTION order_account()
-RETURNS TABLE (order_id uuid, account_key uuid)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    SELECT l.order_id, l.account_key FROM purchase_order_account AS l;
-END;
-COMMENT ON FUNCTION order_account IS 'Orders with their accounts.';
-
+-- Orders that were fulfilled at a moment.
 CREATE OR REPLACE FUNCTION order_fulfilled(known_at timestamptz)
 RETURNS TABLE (order_id uuid)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT o.order_id
-    FROM order_account() AS l
-    JOIN purchase_order AS o ON o.account_key = l.account_key AND o.order_id = l.order_id
-    WHERE o.fulfilled_at <= known_at;
+    SELECT o.order_id FROM purchase_order AS o WHERE o.fulfilled_at <= known_at;
 END;
-COMMENT ON FUNCTION order_fulfilled IS 'Orders that were fulfilled at a moment.';
 
--- Charges with what was known of them at a moment. The journal closes its row of a charge when the charge
--- changes: rows closed since say how it was, and all else is as it was. Revoked was what the journal knew
--- of a refund, at its date, and what it calls none now
--- (an upgrade) since Apple's word and whatever the date; ordered was what had fulfilled its order.
+-- Charges with what was known of them at a moment. The journal closes its row of a charge when the
+-- charge changes: rows closed since say how it was, everything else is as it was. Revoked: a refund
+-- that the journal knew, at its date; what the journal does not call a refund now (an upgrade),
+-- since Apple reported it and whatever its date. Ordered: an order that was fulfilled.
 CREATE OR REPLACE FUNCTION charge_then(environment text, known_at timestamptz)
 RETURNS TABLE (
     original_transaction_id text, transaction_id text, product_id text, charged_at timestamptz,
@@ -70,7 +57,7 @@ BEGIN ATOMIC
         c.owner_account_key, c.rule, c.ground, c.decided_at, c.corrected_at,
         CASE
             WHEN r.at IS NOT NULL THEN r.at
-            -- What is a refund now was not known then.
+            -- It is a refund now, and was not known as one then.
             WHEN n.at IS NOT NULL THEN NULL
             WHEN c.revoked_as_of <= known_at THEN timestamptz '-infinity'
         END,
@@ -89,8 +76,8 @@ BEGIN ATOMIC
             AND m.transaction_id IS NULL
         UNION ALL
         SELECT t.environment, m.charge_original_transaction_id, m.transaction_id, m.product_id,
-            -- The date of the transaction that names the charge, which may be later than the charge's: as
-            -- it is, or was before Apple gave an earlier one.
+            -- The transaction's own date may be later than the charge's: as it is, or was before
+            -- Apple reported an earlier one.
             greatest(m.at, t.charged_at),
             CASE WHEN m.is_renewal THEN 'renewal' ELSE 'purchase' END,
             coalesce(m.product_type, 'unknown'), m.ownership_type, m.period_type,
@@ -109,8 +96,6 @@ BEGIN ATOMIC
         AND n.transaction_id = c.transaction_id AND n.product_id = c.product_id
     LEFT JOIN order_fulfilled(known_at) AS o ON o.order_id = c.order_id;
 END;
-COMMENT ON FUNCTION charge_then IS
-    'Charges with their owners, orders and deliveries, as was known at a moment.';
 
 -- What charge_item lists, as it was known at a moment.
 CREATE OR REPLACE FUNCTION charge_item_then(
@@ -122,64 +107,30 @@ RETURNS TABLE (
     account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT 'decided', t.decided_at, t.rule, t.product_id, t.original_transaction_id,
-        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
-        t.owner_account_key
+    SELECT b.measure, c.at, t.rule, t.product_id, t.original_transaction_id, t.transaction_id,
+        t.order_id, t.period_type, t.currency, t.price_milliunits, t.owner_account_key
     FROM charge_then(charge_item_then.environment, known_at) AS t
-    WHERE t.rule IS NOT NULL
-        AND t.decided_at >= day_start(from_day, time_zone)
-        AND t.decided_at < day_start(to_day + 1, time_zone)
-        AND t.decided_at <= moment
+    CROSS JOIN LATERAL charge_basis(t.rule, t.decided_at, t.corrected_at, t.charged_at,
+        -- As in charge_change: Apple names no kind, and the decision found a renewal.
+        CASE WHEN t.kind = 'unknown'
+            AND t.ground IN ('renewed_at_period_end', 'recovered_from_billing_problem')
+            THEN 'renewal' ELSE t.kind END,
+        t.product_type, t.ownership_type, t.owner_account_key IS NOT NULL,
+        (t.revoked_at <= moment) IS TRUE, t.order_id IS NOT NULL,
+        (t.delivered_at <= moment) IS TRUE) AS b
+    CROSS JOIN LATERAL (
+        SELECT CASE b.measure WHEN 'decided' THEN t.decided_at WHEN 'corrected' THEN t.corrected_at
+            ELSE t.charged_at END AS at
+    ) AS c
+    WHERE is_within(c.at, from_day, to_day, time_zone, moment)
         AND (include_family_shared OR t.ownership_type = 'purchased')
         AND (product IS NULL OR t.product_id = product)
-    UNION ALL
-    SELECT 'corrected', t.corrected_at, t.rule, t.product_id, t.original_transaction_id,
-        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
-        t.owner_account_key
-    FROM charge_then(charge_item_then.environment, known_at) AS t
-    WHERE t.rule IS NOT NULL
-        AND t.corrected_at >= day_start(from_day, time_zone)
-        AND t.corrected_at < day_start(to_day + 1, time_zone)
-        AND t.corrected_at <= moment
-        AND (include_family_shared OR t.ownership_type = 'purchased')
-        AND (product IS NULL OR t.product_id = product)
-    UNION ALL
-    SELECT 'paid_without_order', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
-        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
-        t.owner_account_key
-    FROM charge_then(charge_item_then.environment, known_at) AS t
-    WHERE t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
-        -- What Apple names no kind of, and was renewed without anybody's buying, as charge_change has it.
-        AND NOT (t.kind = 'unknown'
-            AND t.ground IN ('renewed_at_period_end', 'recovered_from_billing_problem'))
-        AND t.charged_at >= day_start(from_day, time_zone)
-        AND t.charged_at < day_start(to_day + 1, time_zone)
-        AND t.charged_at <= moment
-        AND (product IS NULL OR t.product_id = product)
-    UNION ALL
-    SELECT 'not_delivered', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
-        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
-        t.owner_account_key
-    FROM charge_then(charge_item_then.environment, known_at) AS t
-    WHERE t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased' AND (t.revoked_at IS NULL OR t.revoked_at > moment)
-        -- The first condition is the index's, and follows from the second.
-        AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
-            OR coalesce(t.product_type, 'consumable') = 'consumable')
-        AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
+        AND (b.measure <> 'not_delivered' OR b.cause <> 'unknown' OR (
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
-            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
-        AND (t.delivered_at IS NULL OR t.delivered_at > moment)
-        AND t.charged_at >= day_start(from_day, time_zone)
-        AND t.charged_at < day_start(to_day + 1, time_zone)
-        AND t.charged_at <= moment
-        AND (product IS NULL OR t.product_id = product);
+            ORDER BY p.valid_from DESC LIMIT 1) = 'consumable');
 END;
-COMMENT ON FUNCTION charge_item_then IS 'What charge_item lists, as it was known at a moment.';
 
--- Charges that were decided or corrected, that nobody had ordered, or that were not delivered: what
--- charge_basis counts, one by one, from a day to a moment.
+-- Charges, once for each measure of charge_basis that counts them, of some days and up to a moment.
 CREATE OR REPLACE FUNCTION charge_item(
     from_day date, to_day date, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)
@@ -189,16 +140,14 @@ RETURNS TABLE (
     account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    -- Citus refuses a condition without a column beside an outer join, so `known_at` is a part of others.
+    -- Citus refuses a condition without a column beside an outer join: `known_at` is part of
+    -- others.
     SELECT 'decided', t.decided_at, t.rule, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
     FROM store_transaction AS t
     WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
-        AND t.rule IS NOT NULL
-        AND t.decided_at >= day_start(from_day, time_zone)
-        AND t.decided_at < day_start(to_day + 1, time_zone)
-        AND t.decided_at <= moment
+        AND t.rule IS NOT NULL AND is_within(t.decided_at, from_day, to_day, time_zone, moment)
         AND (include_family_shared OR t.ownership_type = 'purchased')
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
@@ -207,10 +156,7 @@ BEGIN ATOMIC
         t.owner_account_key
     FROM store_transaction AS t
     WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
-        AND t.rule IS NOT NULL
-        AND t.corrected_at >= day_start(from_day, time_zone)
-        AND t.corrected_at < day_start(to_day + 1, time_zone)
-        AND t.corrected_at <= moment
+        AND t.rule IS NOT NULL AND is_within(t.corrected_at, from_day, to_day, time_zone, moment)
         AND (include_family_shared OR t.ownership_type = 'purchased')
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
@@ -221,12 +167,10 @@ BEGIN ATOMIC
     WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
         AND t.owner_account_key IS NOT NULL
         AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
-        -- What Apple names no kind of, and was renewed without anybody's buying, as charge_change has it.
+        -- As in charge_change: Apple names no kind, and the decision found a renewal.
         AND NOT (t.kind = 'unknown'
             AND t.ground IN ('renewed_at_period_end', 'recovered_from_billing_problem'))
-        AND t.charged_at >= day_start(from_day, time_zone)
-        AND t.charged_at < day_start(to_day + 1, time_zone)
-        AND t.charged_at <= moment
+        AND is_within(t.charged_at, from_day, to_day, time_zone, moment)
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
     SELECT 'not_delivered', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
@@ -238,103 +182,82 @@ BEGIN ATOMIC
         AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
     WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
         AND t.owner_account_key IS NOT NULL AND t.ownership_type = 'purchased'
-        -- Refunded by the journal, whichever transaction of the charge Apple told of; else an upgrade.
+        -- A refund in the journal, under whichever transaction of the charge; otherwise an upgrade.
         AND CASE WHEN r.at IS NULL THEN t.revoked_at IS NULL ELSE r.at > moment END
-        -- The first condition is the index's, and follows from the second.
+        -- The first condition is that of the index, and follows from the second.
         AND (t.kind <> 'renewal' OR t.order_id IS NOT NULL
             OR coalesce(t.product_type, 'consumable') = 'consumable')
         AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
             SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
             ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
         AND (t.delivered_at IS NULL OR t.delivered_at > moment)
-        AND t.charged_at >= day_start(from_day, time_zone)
-        AND t.charged_at < day_start(to_day + 1, time_zone)
-        AND t.charged_at <= moment
+        AND is_within(t.charged_at, from_day, to_day, time_zone, moment)
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
-    -- Of those once more what was delivered after the moment: the sums by the day lack it.
-    SELECT 'delivered_since', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
-        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
-        t.owner_account_key
-    FROM store_transaction AS t
-    LEFT JOIN refund_movement(charge_item.environment, NULL) AS r
-        ON r.original_transaction_id = t.original_transaction_id
-        AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
-    WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
-        AND t.owner_account_key IS NOT NULL AND t.ownership_type = 'purchased'
-        AND CASE WHEN r.at IS NULL THEN t.revoked_at IS NULL ELSE r.at > moment END
-        AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
-            SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
-            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
-        AND t.delivered_at > moment
-        AND t.charged_at >= day_start(from_day, time_zone)
-        AND t.charged_at < day_start(to_day + 1, time_zone)
-        AND t.charged_at <= moment
-        AND (product IS NULL OR t.product_id = product)
-    UNION ALL
-    -- What the sums by the day have otherwise, since they go by what Apple says now of the transaction that
-    -- names the charge: what was refunded later.
-    SELECT 'refunded_since', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
-        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
-        t.owner_account_key
-    FROM refund_movement(charge_item.environment, NULL) AS r
-    JOIN store_transaction AS t
-        ON t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
-        AND t.original_transaction_id = r.original_transaction_id
-        AND t.transaction_id = r.transaction_id AND t.product_id = r.product_id
-    WHERE r.at > moment AND t.revoked_at IS NOT NULL
-        AND t.owner_account_key IS NOT NULL AND t.ownership_type = 'purchased'
-        AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
-            SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
-            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
-        AND t.delivered_at IS NULL
-        AND t.charged_at >= day_start(from_day, time_zone)
-        AND t.charged_at < day_start(to_day + 1, time_zone)
-        AND t.charged_at <= moment
-        AND (product IS NULL OR t.product_id = product)
-    UNION ALL
-    -- And what was refunded under another transaction of the charge.
-    SELECT 'refunded_elsewhere', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
-        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
-        t.owner_account_key
-    FROM (
-        SELECT DISTINCT s.environment, s.charge_original_transaction_id, s.charge_transaction_id,
-            s.charge_product_id
-        FROM store_transaction AS s
-        WHERE s.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
-            AND s.rule IS NULL AND s.revoked_at IS NOT NULL
-    ) AS alias
-    JOIN store_transaction AS t ON t.environment = alias.environment
-        AND t.original_transaction_id = alias.charge_original_transaction_id
-        AND t.transaction_id = alias.charge_transaction_id
-        AND t.product_id = alias.charge_product_id
-    JOIN refund_movement(charge_item.environment, NULL) AS r
-        ON r.original_transaction_id = t.original_transaction_id
-        AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
-        AND r.at <= moment
-    WHERE t.revoked_at IS NULL AND t.owner_account_key IS NOT NULL
-        AND t.ownership_type = 'purchased'
-        AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
-            SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
-            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
-        AND t.delivered_at IS NULL
-        AND t.charged_at >= day_start(from_day, time_zone)
-        AND t.charged_at < day_start(to_day + 1, time_zone)
-        AND t.charged_at <= moment
-        AND (product IS NULL OR t.product_id = product)
-    UNION ALL
-    SELECT i.measure, i.at, i.rule, i.product_id, i.original_transaction_id, i.transaction_id, i.order_id,
-        i.period_type, i.currency, i.amount_milliunits, i.account_key
+    SELECT i.measure, i.at, i.rule, i.product_id, i.original_transaction_id, i.transaction_id,
+        i.order_id, i.period_type, i.currency, i.amount_milliunits, i.account_key
     FROM charge_item_then(from_day, to_day, time_zone, product, environment, include_family_shared,
         known_at, moment) AS i
     WHERE known_at IS NOT NULL;
 END;
-COMMENT ON FUNCTION charge_item IS
-    'Charges, once for each measure of charge_day under which they are counted, of some days and up to '
-    'a moment; and what the sums of not_delivered lack (delivered_since and refunded_since: after the '
-    'moment) or have too much (refunded_elsewhere: under another transaction of the charge).';
 
--- The same, summed up as far as possible, as movement_sum does it.
+-- Charges by which the daily sums of not_delivered, which are of now, differ from those of a
+-- moment: +1 for what was delivered or refunded later, -1 for what was refunded under another
+-- transaction of the charge, for the sums go by what Apple reports of the transaction that names
+-- it.
+CREATE OR REPLACE FUNCTION undelivered_change(
+    from_day date, to_day date, product text, environment text, moment timestamptz)
+RETURNS TABLE (at timestamptz, rule text, product_id text, number bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT c.at, c.rule, c.product_id, c.number
+    FROM (
+        SELECT t.charged_at AS at, t.rule, t.product_id, 1::bigint AS number, t.order_id,
+            t.product_type, t.owner_account_key, t.ownership_type
+        FROM store_transaction AS t
+        LEFT JOIN refund_movement(undelivered_change.environment, NULL) AS r
+            ON r.original_transaction_id = t.original_transaction_id
+            AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+        WHERE t.environment = undelivered_change.environment
+            AND CASE WHEN r.at IS NULL THEN t.revoked_at IS NULL ELSE r.at > moment END
+            AND t.delivered_at > moment
+        UNION ALL
+        SELECT t.charged_at, t.rule, t.product_id, 1, t.order_id, t.product_type,
+            t.owner_account_key, t.ownership_type
+        FROM refund_movement(undelivered_change.environment, NULL) AS r
+        JOIN store_transaction AS t ON t.environment = undelivered_change.environment
+            AND t.original_transaction_id = r.original_transaction_id
+            AND t.transaction_id = r.transaction_id AND t.product_id = r.product_id
+        WHERE r.at > moment AND t.revoked_at IS NOT NULL AND t.delivered_at IS NULL
+        UNION ALL
+        SELECT t.charged_at, t.rule, t.product_id, -1, t.order_id, t.product_type,
+            t.owner_account_key, t.ownership_type
+        FROM (
+            SELECT DISTINCT s.environment, s.charge_original_transaction_id,
+                s.charge_transaction_id, s.charge_product_id
+            FROM store_transaction AS s
+            WHERE s.environment = undelivered_change.environment AND s.rule IS NULL
+                AND s.revoked_at IS NOT NULL
+        ) AS alias
+        JOIN store_transaction AS t ON t.environment = alias.environment
+            AND t.original_transaction_id = alias.charge_original_transaction_id
+            AND t.transaction_id = alias.charge_transaction_id
+            AND t.product_id = alias.charge_product_id
+        JOIN refund_movement(undelivered_change.environment, NULL) AS r
+            ON r.original_transaction_id = t.original_transaction_id
+            AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
+            AND r.at <= moment
+        WHERE t.revoked_at IS NULL AND t.delivered_at IS NULL
+    ) AS c
+    WHERE c.owner_account_key IS NOT NULL AND c.ownership_type = 'purchased'
+        AND (c.order_id IS NOT NULL OR coalesce(c.product_type, (
+            SELECT p.type FROM product AS p WHERE p.product_id = c.product_id
+            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
+        AND is_within(c.at, from_day, to_day, 'UTC', moment)
+        AND (product IS NULL OR c.product_id = product);
+END;
+
+-- What charge_item lists, summed up as far as possible, as in movement_sum.
 CREATE OR REPLACE FUNCTION charge_sum(
     measures text[], from_day date, to_day date, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)
@@ -358,7 +281,7 @@ BEGIN ATOMIC
         AND d.day BETWEEN from_day AND to_day AND d.day < (moment AT TIME ZONE 'UTC')::date
         AND (include_family_shared OR d.ownership_type = 'purchased')
         AND (product IS NULL OR d.product_id = product)
-        -- What is of no known type is the catalogue's to name.
+        -- The catalogue names an unknown type.
         AND (d.measure <> 'not_delivered' OR d.cause <> 'unknown' OR (
             SELECT p.type FROM product AS p WHERE p.product_id = d.product_id
             ORDER BY p.valid_from DESC LIMIT 1) = 'consumable')
@@ -370,19 +293,13 @@ BEGIN ATOMIC
         to_day, time_zone, product, environment, include_family_shared, known_at, moment) AS i
     WHERE i.measure = ANY (measures)
     UNION ALL
-    -- The sums are those of now.
-    SELECT 'not_delivered', (i.at AT TIME ZONE 'UTC')::date, i.rule, i.product_id,
-        CASE i.measure WHEN 'refunded_elsewhere' THEN -1 ELSE 1 END
-    FROM charge_item(from_day, least(to_day, (moment AT TIME ZONE 'UTC')::date - 1), 'UTC', product,
-        environment, include_family_shared, NULL, moment) AS i
-    WHERE known_at IS NULL AND time_zone = 'UTC' AND 'not_delivered' = ANY (measures)
-        AND i.measure IN ('delivered_since', 'refunded_since', 'refunded_elsewhere');
+    SELECT 'not_delivered', (c.at AT TIME ZONE 'UTC')::date, c.rule, c.product_id, c.number
+    FROM undelivered_change(from_day, least(to_day, (moment AT TIME ZONE 'UTC')::date - 1), product,
+        environment, moment) AS c
+    WHERE known_at IS NULL AND time_zone = 'UTC' AND 'not_delivered' = ANY (measures);
 END;
-COMMENT ON FUNCTION charge_sum IS
-    'What charge_item lists, from the sums by the day where these can answer: for days of UTC, as known '
-    'now.';
 
--- What an administrator said of an act: accounts stand in it by their keys.
+-- An administrator's reason, with the current names of the accounts that it names by their keys.
 CREATE OR REPLACE FUNCTION administrator_reason(
     reason text, account_key uuid, account_id text, previous_account_key uuid,
     previous_account_id text)
@@ -392,5 +309,3 @@ RETURN replace(replace(reason,
     coalesce('{account:' || account_key || '}', ''), coalesce(account_id, 'erased')),
     coalesce('{account:' || previous_account_key || '}', ''),
     coalesce(previous_account_id, 'erased'));
-COMMENT ON FUNCTION administrator_reason IS
-    'The reason of an act, with the names that its accounts have now.';

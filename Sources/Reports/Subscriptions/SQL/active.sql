@@ -1,20 +1,17 @@
--- Which column of report_active a movement is counted in.
+-- The column of report_active in which a movement is counted. The conversion of a trial that was
+-- counted is not new.
 CREATE OR REPLACE FUNCTION active_measure(kind text, cause text)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE kind
     WHEN 'started' THEN 'new'
     WHEN 'trial_started' THEN 'new'
-    -- The conversion of a trial that was counted is nothing new.
     WHEN 'trial_ended' THEN CASE cause WHEN 'converted' THEN 'new' ELSE 'expired' END
     WHEN 'resumed' THEN 'resubscribed'
     WHEN 'ended' THEN 'expired'
     WHEN 'changed_to' THEN 'changed_in'
     WHEN 'changed_from' THEN 'changed_out'
 END;
-COMMENT ON FUNCTION active_measure IS 'Which column of report_active a movement is counted in.';
-
--- active -----------------------------------------------------------------------------------------
 
 CREATE OR REPLACE FUNCTION report_active(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -27,15 +24,11 @@ RETURNS TABLE (
     resubscribed bigint, churned bigint, changed_in bigint, changed_out bigint, active bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    shown AS (
-        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    WITH shown AS (
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
     flow AS (
-        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
-            c.product_id,
+        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day, c.product_id,
             sum(c.number) AS number,
             sum(c.number) FILTER (WHERE c.measure = 'new') AS new,
             -sum(c.number) FILTER (WHERE c.measure = 'expired') AS expired,
@@ -47,8 +40,8 @@ BEGIN ATOMIC
                 active_measure(s.kind, s.cause) AS measure, s.number
             FROM shown
             CROSS JOIN LATERAL movement_sum(active_kinds(include_trials), 'at', NULL,
-                shown.last_day, time_zone, product, environment,
-                include_family_shared, known_at, least(as_of, known_at)) AS s
+                shown.last_day, time_zone, product, environment, include_family_shared, known_at,
+                least(as_of, known_at)) AS s
             UNION ALL
             SELECT (g.at AT TIME ZONE time_zone)::date, NULL,
                 CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END, g.number
@@ -60,39 +53,33 @@ BEGIN ATOMIC
         CROSS JOIN shown
         GROUP BY 1, 2
     )
-    SELECT b.from_day, b.to_day, b.product_id, (b.active - b.number)::bigint, b.new::bigint,
-        b.expired::bigint, b.resubscribed::bigint, (b.expired - b.resubscribed)::bigint,
-        b.changed_in::bigint, b.changed_out::bigint, b.active::bigint
-    FROM (
-        SELECT span.from_day, span.to_day, p.product_id, coalesce(f.number, 0) AS number,
-            coalesce(f.new, 0) AS new, coalesce(f.expired, 0) AS expired,
-            coalesce(f.resubscribed, 0) AS resubscribed, coalesce(f.changed_in, 0) AS changed_in,
-            coalesce(f.changed_out, 0) AS changed_out,
-            coalesce(o.number, 0)
-                + sum(coalesce(f.number, 0)) OVER (PARTITION BY p.product_id ORDER BY span.from_day)
-                AS active
-        FROM span
-        CROSS JOIN (
-            SELECT flow.product_id FROM flow UNION SELECT NULL WHERE NOT by_product
-        ) AS p
-        LEFT JOIN flow AS f ON f.from_day = span.from_day
-            AND f.product_id IS NOT DISTINCT FROM p.product_id
-        LEFT JOIN flow AS o ON o.from_day IS NULL AND o.product_id IS NOT DISTINCT FROM p.product_id
-    ) AS b
-    ORDER BY b.from_day, b.product_id;
+    SELECT span.from_day, span.to_day, p.product_id,
+        (coalesce(o.number, 0) + sum(coalesce(f.number, 0)) OVER days - coalesce(f.number, 0))::bigint,
+        coalesce(f.new, 0)::bigint, coalesce(f.expired, 0)::bigint,
+        coalesce(f.resubscribed, 0)::bigint,
+        (coalesce(f.expired, 0) - coalesce(f.resubscribed, 0))::bigint,
+        coalesce(f.changed_in, 0)::bigint, coalesce(f.changed_out, 0)::bigint,
+        (coalesce(o.number, 0) + sum(coalesce(f.number, 0)) OVER days)::bigint
+    FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+    CROSS JOIN (SELECT flow.product_id FROM flow UNION SELECT NULL WHERE NOT by_product) AS p
+    LEFT JOIN flow AS f ON f.from_day = span.from_day
+        AND f.product_id IS NOT DISTINCT FROM p.product_id
+    LEFT JOIN flow AS o ON o.from_day IS NULL AND o.product_id IS NOT DISTINCT FROM p.product_id
+    WINDOW days AS (PARTITION BY p.product_id ORDER BY span.from_day)
+    ORDER BY span.from_day, p.product_id;
 END;
 COMMENT ON FUNCTION report_active IS
-    'Paid, unexpired subscriptions at the end of each day, week or month (active), and how it came '
-    'from those at its beginning (opening): active = opening + new - churned + changed_in - '
-    'changed_out, and churned = expired - resubscribed. Unexpired: the effective end is not reached, '
-    'which is the expiry, or the end of a grace period while in it, or the date of a refund; whoever '
-    'has switched renewal off counts until the end. new: paid for the first time. expired: ended '
-    'without a paid period that follows, for whatever reason, refunds included. resubscribed: paid '
-    'again after a lapse. changed_in, changed_out: changed to another product while paid; all products '
-    'together they are equal. With include_trials a trial counts from its start: new then are its '
-    'start and not its conversion, and expired its end without one, until it is taken back, as '
-    'report_trials says. With include_grants also what administrators granted, without a product. '
-    'by_product: a row for each product.';
+    'Paid, unexpired subscriptions at the end of each day, week or month (active), and how that '
+    'number came from the one at its start (opening): active = opening + new - churned + '
+    'changed_in - changed_out, and churned = expired - resubscribed. A subscription is unexpired '
+    'until its effective end: the expiry, the end of a grace period, or the date of a refund; with '
+    'auto-renew off it counts until then. new: paid for the first time. expired: ended without a '
+    'paid period that follows, refunds included. resubscribed: paid again after a lapse. '
+    'changed_in, changed_out: changed to another product while paid; equal over all products. '
+    'include_trials counts a trial from its start: new is then its start instead of its '
+    'conversion, and expired its end without one until that is taken back, as in report_trials. '
+    'include_grants adds administrators'' grants, without a product. by_product: a row for each '
+    'product.';
 
 CREATE OR REPLACE FUNCTION report_active_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -106,8 +93,7 @@ RETURNS TABLE (
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH span AS (
-        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day, max(b.from_day) AS last_row
-        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     )
     SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id, c.at,
         c.origin_at, c.kind, c.cause, c.number, coalesce(c.account_id, a.account_id)
@@ -153,6 +139,7 @@ BEGIN ATOMIC
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
 END;
 COMMENT ON FUNCTION report_active_item IS
-    'What report_active counts: for new, expired, resubscribed, changed_in and changed_out each '
-    'movement, for active each subscription, at the end of the last row alone (give its days to get '
-    'another one''s). churned is expired less resubscribed. Of a grant, transaction_id is the grant''s.';
+    'What report_active counts: each movement under new, expired, resubscribed, changed_in or '
+    'changed_out, and under active each subscription at the end of the last row only (ask for the '
+    'days of another row to get its). churned is expired less resubscribed. The transaction_id of '
+    'a grant is its ID.';

@@ -1,8 +1,7 @@
--- billing issues ---------------------------------------------------------------------------------
-
--- Who was in a state of trouble with billing at the end of a day. Whoever comes to such a state leaves
--- it, if only at a date that lies ahead: in it are those who leave it later, less those who come to it
--- later. They are few, and would be looked for one by one were the others not read at once.
+-- Subscriptions that are in_grace_period or in_billing_retry at the end of a day, since when and
+-- until when. Each entry into such a state has an exit, if only an expected one: in it are those
+-- that leave it later less those that enter it later. Those are few and would be looked up one by
+-- one, if the others were not read at once.
 CREATE OR REPLACE FUNCTION billing_issue_stock(
     state text, last_day date, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)
@@ -47,9 +46,6 @@ BEGIN ATOMIC
         AND b.original_transaction_id = s.original_transaction_id
     ORDER BY s.product_id, s.original_transaction_id, b.at DESC;
 END;
-COMMENT ON FUNCTION billing_issue_stock IS
-    'Subscriptions that are in_grace_period or in_billing_retry at the end of a day, since when and '
-    'until when.';
 
 CREATE OR REPLACE FUNCTION report_billing_issues_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -62,55 +58,41 @@ RETURNS TABLE (
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH span AS (
-        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day, max(b.from_day) AS last_row
-        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     )
     SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id,
         c.since, c.until, c.number, a.account_id
     FROM (
-        -- Each measure by itself: whoever asks for one does not wait for the others.
-        -- What has begun has an end, if only one that is expected: it may lie ahead.
+        -- One branch a measure, so that a request for one does not wait for the others. What has
+        -- begun has an end, which may be expected and lie ahead.
         SELECT 'entered' AS measure,
             calendar_bucket_start(i.cohort, span.first_day, bucket) AS from_day, i.product_id,
             i.original_transaction_id, i.transaction_id, i.origin_at AS since, i.at AS until,
             i.number, i.account_key
         FROM span
-        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['billing_recovered', 'billing_lost'],
-            span.first_day, span.last_day, time_zone, product, environment, include_family_shared,
-            known_at, 'infinity') AS i
-        WHERE i.origin_at <= least(as_of, known_at)
+        CROSS JOIN LATERAL movement_item(ARRAY['billing_recovered', 'billing_lost'], 'origin', NULL,
+            NULL, time_zone, product, environment, include_family_shared, known_at, 'infinity') AS i
+        WHERE is_within(i.origin_at, span.first_day, span.last_day, time_zone,
+            least(as_of, known_at))
         UNION ALL
-        SELECT 'recovered', calendar_bucket_start(i.day, span.first_day, bucket),
-            i.product_id, i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number,
-            i.account_key
+        SELECT k.measure, calendar_bucket_start(i.day, span.first_day, bucket), i.product_id,
+            i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number, i.account_key
         FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['billing_recovered'], 'at', span.first_day,
-            span.last_day, time_zone, product, environment, include_family_shared, known_at,
+        CROSS JOIN (VALUES ('recovered', 'billing_recovered'), ('lost', 'billing_lost'))
+            AS k (measure, kind)
+        CROSS JOIN LATERAL movement_item(ARRAY[k.kind], 'at', span.first_day, span.last_day,
+            time_zone, product, environment, include_family_shared, known_at,
             least(as_of, known_at)) AS i
         UNION ALL
-        SELECT 'lost', calendar_bucket_start(i.day, span.first_day, bucket),
-            i.product_id, i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number,
-            i.account_key
+        SELECT k.measure, calendar_bucket_start(i.cohort, span.first_day, bucket), i.product_id,
+            i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number, i.account_key
         FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['billing_lost'], 'at', span.first_day,
-            span.last_day, time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS i
-        UNION ALL
-        SELECT 'cohort_recovered', calendar_bucket_start(i.cohort, span.first_day, bucket),
-            i.product_id, i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number,
-            i.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['billing_recovered'], span.first_day,
-            span.last_day, time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS i
-        UNION ALL
-        SELECT 'cohort_lost', calendar_bucket_start(i.cohort, span.first_day, bucket),
-            i.product_id, i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number,
-            i.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_item_of_origin(ARRAY['billing_lost'], span.first_day,
-            span.last_day, time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS i
+        CROSS JOIN (VALUES ('cohort_recovered', 'billing_recovered'), ('cohort_lost', 'billing_lost'))
+            AS k (measure, kind)
+        CROSS JOIN LATERAL movement_item(ARRAY[k.kind], 'origin', NULL, NULL, time_zone, product,
+            environment, include_family_shared, known_at, least(as_of, known_at)) AS i
+        WHERE i.kind IN ('billing_recovered', 'billing_lost')
+            AND is_within(i.origin_at, span.first_day, span.last_day, time_zone, 'infinity')
         UNION ALL
         SELECT 'in_grace_period', span.last_row, s.product_id, s.original_transaction_id,
             s.transaction_id, s.since, s.until, s.number, s.account_key
@@ -127,9 +109,9 @@ BEGIN ATOMIC
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
 END;
 COMMENT ON FUNCTION report_billing_issues_item IS
-    'What report_billing_issues counts. For in_grace_period and in_billing_retry each subscription at '
-    'the end of the last row, since when it is in that state and until when it is expected to be; for '
-    'the others each event, with the beginning of the trouble and its end.';
+    'What report_billing_issues counts. Under in_grace_period and in_billing_retry each '
+    'subscription at the end of the last row, since when it is in that state and until when it is '
+    'expected to be; under the others each event, with the start and end of the billing issue.';
 
 CREATE OR REPLACE FUNCTION report_billing_issues(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -142,11 +124,8 @@ RETURNS TABLE (
     recovery_rate numeric)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    shown AS (
-        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    WITH shown AS (
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
     flow AS (
         SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
@@ -183,7 +162,7 @@ BEGIN ATOMIC
                 include_family_shared, known_at, least(as_of, known_at)) AS s
             WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
             UNION ALL
-            -- What has begun has an end, if only one that is expected: it may lie ahead.
+            -- What has begun has an end, which may be expected and lie ahead.
             SELECT s.cohort, s.product_id, 'entered', s.number
             FROM shown
             CROSS JOIN LATERAL movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'origin',
@@ -210,7 +189,7 @@ BEGIN ATOMIC
         coalesce(f.lost, 0)::bigint, coalesce(f.cohort_recovered, 0)::bigint,
         coalesce(f.cohort_lost, 0)::bigint,
         round(coalesce(f.cohort_recovered, 0) / nullif(f.entered, 0), 6)
-    FROM span
+    FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN (SELECT flow.product_id FROM flow UNION SELECT NULL WHERE NOT by_product) AS p
     LEFT JOIN flow AS f ON f.from_day = span.from_day
         AND f.product_id IS NOT DISTINCT FROM p.product_id
@@ -219,11 +198,11 @@ BEGIN ATOMIC
     ORDER BY span.from_day, p.product_id;
 END;
 COMMENT ON FUNCTION report_billing_issues IS
-    'Subscriptions whose renewal Apple could not charge, be it the first one after a trial. '
-    'in_grace_period (access goes on) and in_billing_retry (it does not) at the end of each day, week '
-    'or month. entered: in how many such trouble began; a retry that follows a grace period is the '
-    'same trouble. recovered: Apple was able to charge after all; lost: it gave up, or the customer '
-    'did; both by their own date. cohort_recovered and cohort_lost are the same by the day on which '
-    'the trouble began; the others of those entered are still open. recovery_rate = cohort_recovered / '
-    'entered, rounded to 6 digits; it is final only when none is open. Since when and until when: '
-    'report_billing_issues_item.';
+    'Subscriptions whose renewal Apple could not charge, including the first one after a trial. '
+    'in_grace_period (access continues) and in_billing_retry (it does not) at the end of each day, '
+    'week or month. entered: how many billing issues began; a retry that follows a grace period is '
+    'the same issue. recovered: Apple charged after all; lost: Apple gave up or the customer '
+    'cancelled; both by their own date. cohort_recovered and cohort_lost are the same by the day '
+    'on which the issue began; the others of those entered are still open. recovery_rate = '
+    'cohort_recovered / entered, rounded to 6 digits; final only when none is open. '
+    'report_billing_issues_item has since when and until when.';

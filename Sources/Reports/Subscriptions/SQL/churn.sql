@@ -1,12 +1,9 @@
--- churn ------------------------------------------------------------------------------------------
-
--- Why something ended that report_churn counts; null: it did not end.
+-- The cause under which report_churn counts a movement; null: it does not.
 CREATE OR REPLACE FUNCTION churn_cause(kind text, cause text)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN kind = 'ended' OR kind = 'trial_ended' AND cause <> 'converted'
     THEN cause END;
-COMMENT ON FUNCTION churn_cause IS 'Why a movement is counted by report_churn; null: it is not.';
 
 CREATE OR REPLACE FUNCTION report_churn(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -21,29 +18,30 @@ RETURNS TABLE (
     expiry_rate numeric)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    shown AS (
-        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    WITH shown AS (
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
     flow AS (
-        SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
-            CASE WHEN by_product THEN s.product_id END AS product_id, sum(s.number) AS number,
-            -sum(s.number) FILTER (WHERE churn_cause(s.kind, s.cause)
-                IN ('voluntary', 'price_not_consented')) AS voluntary,
-            -sum(s.number) FILTER (WHERE churn_cause(s.kind, s.cause) = 'price_not_consented')
-                AS price_not_consented,
-            -sum(s.number) FILTER (WHERE churn_cause(s.kind, s.cause) = 'billing') AS involuntary,
-            -sum(s.number) FILTER (WHERE churn_cause(s.kind, s.cause) = 'product_withdrawn')
-                AS product_withdrawn,
-            -sum(s.number) FILTER (WHERE churn_cause(s.kind, s.cause) = 'unknown') AS unknown,
-            -sum(s.number) FILTER (WHERE churn_cause(s.kind, s.cause) = 'refunded') AS refunded,
-            sum(s.number) FILTER (WHERE s.kind = 'resumed') AS resubscribed
-        FROM shown
-        CROSS JOIN LATERAL movement_sum(active_kinds(include_trials), 'at', NULL, shown.last_day,
-            time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS s
+        SELECT c.from_day, c.product_id, sum(c.number) AS number,
+            -sum(c.number) FILTER (WHERE c.cause IN ('voluntary', 'price_not_consented'))
+                AS voluntary,
+            -sum(c.number) FILTER (WHERE c.cause = 'price_not_consented') AS price_not_consented,
+            -sum(c.number) FILTER (WHERE c.cause = 'billing') AS involuntary,
+            -sum(c.number) FILTER (WHERE c.cause = 'product_withdrawn') AS product_withdrawn,
+            -sum(c.number) FILTER (WHERE c.cause = 'unknown') AS unknown,
+            -sum(c.number) FILTER (WHERE c.cause IN ('voluntary', 'price_not_consented', 'billing',
+                'product_withdrawn', 'unknown')) AS expired,
+            -sum(c.number) FILTER (WHERE c.cause = 'refunded') AS refunded,
+            sum(c.number) FILTER (WHERE c.kind = 'resumed') AS resubscribed
+        FROM (
+            SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
+                CASE WHEN by_product THEN s.product_id END AS product_id, s.kind,
+                churn_cause(s.kind, s.cause) AS cause, s.number
+            FROM shown
+            CROSS JOIN LATERAL movement_sum(active_kinds(include_trials), 'at', NULL,
+                shown.last_day, time_zone, product, environment, include_family_shared, known_at,
+                least(as_of, known_at)) AS s
+        ) AS c
         GROUP BY 1, 2
     )
     SELECT b.from_day, b.to_day, b.product_id, b.opening::bigint, b.voluntary::bigint,
@@ -54,37 +52,33 @@ BEGIN ATOMIC
         round(b.expired / nullif(b.opening, 0), 6)
     FROM (
         SELECT span.from_day, span.to_day, p.product_id,
-            coalesce(o.number, 0)
-                + sum(coalesce(f.number, 0)) OVER (PARTITION BY p.product_id ORDER BY span.from_day)
-                - coalesce(f.number, 0) AS opening,
+            coalesce(o.number, 0) + sum(coalesce(f.number, 0)) OVER days - coalesce(f.number, 0)
+                AS opening,
             coalesce(f.voluntary, 0) AS voluntary,
             coalesce(f.price_not_consented, 0) AS price_not_consented,
             coalesce(f.involuntary, 0) AS involuntary,
             coalesce(f.product_withdrawn, 0) AS product_withdrawn,
-            coalesce(f.unknown, 0) AS unknown,
-            coalesce(f.voluntary, 0) + coalesce(f.involuntary, 0) + coalesce(f.product_withdrawn, 0)
-                + coalesce(f.unknown, 0) AS expired,
+            coalesce(f.unknown, 0) AS unknown, coalesce(f.expired, 0) AS expired,
             coalesce(f.resubscribed, 0) AS resubscribed, coalesce(f.refunded, 0) AS refunded
-        FROM span
-        CROSS JOIN (
-            SELECT flow.product_id FROM flow UNION SELECT NULL WHERE NOT by_product
-        ) AS p
+        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+        CROSS JOIN (SELECT flow.product_id FROM flow UNION SELECT NULL WHERE NOT by_product) AS p
         LEFT JOIN flow AS f ON f.from_day = span.from_day
             AND f.product_id IS NOT DISTINCT FROM p.product_id
         LEFT JOIN flow AS o ON o.from_day IS NULL AND o.product_id IS NOT DISTINCT FROM p.product_id
+        WINDOW days AS (PARTITION BY p.product_id ORDER BY span.from_day)
     ) AS b
     ORDER BY b.from_day, b.product_id;
 END;
 COMMENT ON FUNCTION report_churn IS
     'Paid subscriptions that churned in each day, week or month, compared with those active at its '
-    'start (active_at_start, as in report_active). Expired are those whose effective end came without '
-    'a paid period that follows, by cause: voluntary (the customer cancelled, or, as '
-    'price_not_consented says, did not consent to a price), involuntary (billing), product_withdrawn, '
-    'unknown (Apple never said). churned = expired - resubscribed (paid again after a lapse). Ends by '
-    'a refund stand apart (refunded) and are in neither. churn_rate = churned / active_at_start, '
-    'expiry_rate = expired / active_at_start, rounded to 6 digits; null without anybody at the start. '
-    'With include_trials also trials, whose conversion is no churn. by_product: a row for each '
-    'product; a change to another product is no churn.';
+    'start (active_at_start, as in report_active). Expired are those whose effective end came '
+    'without a paid period that follows, by cause: voluntary (the customer cancelled or, counted '
+    'again in price_not_consented, did not consent to a price), involuntary (billing), '
+    'product_withdrawn, unknown (Apple gave no reason). churned = expired - resubscribed (paid '
+    'again after a lapse). Ends by a refund are separate (refunded) and in neither. churn_rate = '
+    'churned / active_at_start and expiry_rate = expired / active_at_start, rounded to 6 digits; '
+    'null if none was active. include_trials adds trials; a conversion is not churn. by_product: a '
+    'row for each product; a change of product is not churn.';
 
 CREATE OR REPLACE FUNCTION report_churn_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -97,8 +91,7 @@ RETURNS TABLE (
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH span AS (
-        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day, min(b.from_day) AS first_row
-        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     )
     SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id, c.at,
         c.origin_at, c.cause, c.number, a.account_id
@@ -121,7 +114,7 @@ BEGIN ATOMIC
                 WHEN 'product_withdrawn' THEN ARRAY['product_withdrawn', 'expired']
                 WHEN 'unknown' THEN ARRAY['unknown', 'expired'] END END) AS m (measure)
         UNION ALL
-        SELECT 'active_at_start', span.first_row, s.product_id, s.original_transaction_id,
+        SELECT 'active_at_start', span.first_day, s.product_id, s.original_transaction_id,
             s.transaction_id, s.since, s.origin_at, NULL, s.number, s.account_key
         FROM span
         CROSS JOIN LATERAL movement_stock(active_kinds(include_trials), span.first_day - 1, false,
@@ -131,6 +124,6 @@ BEGIN ATOMIC
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
 END;
 COMMENT ON FUNCTION report_churn_item IS
-    'What report_churn counts: each end, once for each column that it is in (with a number below zero '
-    'where it is taken back), and each return; for active_at_start each subscription, at the start of '
-    'the first row alone.';
+    'What report_churn counts: each end, once for each of its columns (with a negative number '
+    'where it is taken back), and each return; under active_at_start each subscription, at the '
+    'start of the first row only.';

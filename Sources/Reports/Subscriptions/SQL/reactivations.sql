@@ -1,14 +1,3 @@
--- reactivations ----------------------------------------------------------------------------------
-
--- Which column of report_reactivations a movement is counted in.
-CREATE OR REPLACE FUNCTION reactivation_measure(kind text)
-RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE kind WHEN 'auto_renew_off' THEN 'switched_off' WHEN 'auto_renew_on' THEN 'switched_on'
-    WHEN 'resumed' THEN 'resubscribed' END;
-COMMENT ON FUNCTION reactivation_measure IS
-    'Which column of report_reactivations a movement is counted in.';
-
 CREATE OR REPLACE FUNCTION report_reactivations(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
@@ -20,43 +9,38 @@ RETURNS TABLE (
     resubscribed bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    shown AS (
-        SELECT min(span.from_day) AS first_day, max(span.to_day) AS last_day FROM span
+    WITH shown AS (
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
     flow AS (
         SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
             CASE WHEN by_product THEN s.product_id END AS product_id,
-            reactivation_measure(s.kind) AS measure, sum(s.number) AS number
+            sum(s.number) FILTER (WHERE s.kind = 'auto_renew_off') AS switched_off,
+            sum(s.number) FILTER (WHERE s.kind = 'auto_renew_on') AS switched_on,
+            sum(s.number) FILTER (WHERE s.kind = 'resumed') AS resubscribed
         FROM shown
         CROSS JOIN LATERAL movement_sum(ARRAY['auto_renew_off', 'auto_renew_on', 'resumed'], 'at',
-            shown.first_day, shown.last_day, time_zone,
-            product, environment, include_family_shared, known_at, least(as_of, known_at)) AS s
+            shown.first_day, shown.last_day, time_zone, product, environment,
+            include_family_shared, known_at, least(as_of, known_at)) AS s
         WHERE (include_trials OR s.period_type <> 'trial')
             AND NOT (s.kind = 'resumed' AND s.cause = 'recovered')
-        GROUP BY 1, 2, 3
+        GROUP BY 1, 2
     )
-    SELECT span.from_day, span.to_day, p.product_id,
-        coalesce(sum(f.number) FILTER (WHERE f.measure = 'switched_off'), 0)::bigint,
-        coalesce(sum(f.number) FILTER (WHERE f.measure = 'switched_on'), 0)::bigint,
-        coalesce(sum(f.number) FILTER (WHERE f.measure = 'resubscribed'), 0)::bigint
-    FROM span
+    SELECT span.from_day, span.to_day, p.product_id, coalesce(f.switched_off, 0)::bigint,
+        coalesce(f.switched_on, 0)::bigint, coalesce(f.resubscribed, 0)::bigint
+    FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN (SELECT flow.product_id FROM flow UNION SELECT NULL WHERE NOT by_product) AS p
     LEFT JOIN flow AS f ON f.from_day = span.from_day
         AND f.product_id IS NOT DISTINCT FROM p.product_id
-    GROUP BY span.from_day, span.to_day, p.product_id
     ORDER BY span.from_day, p.product_id;
 END;
 COMMENT ON FUNCTION report_reactivations IS
-    'Two things that are called reactivation, and are not the same: switched_on: the customer switched '
-    'renewal on again before the subscription ended, by Apple''s date of the switch; resubscribed: it '
-    'had lapsed and the customer paid again, by the date of that charge (as in report_active, but '
-    'without those whom Apple was able to charge after trying for a while: nobody reactivated '
-    'anything, and report_billing_issues has them as recovered). And switched_off, from which the '
-    'first one comes back. Switches while in a trial are left out, unless included. by_product: a row '
-    'for each product.';
+    'Two different things that are called reactivation. switched_on: the customer switched '
+    'auto-renew on again before the subscription ended, by Apple''s date of the switch. '
+    'resubscribed: it had lapsed and the customer paid again, by the date of that charge (as in '
+    'report_active, but without those that Apple charged after retrying, which '
+    'report_billing_issues counts as recovered). switched_off: what switched_on comes back from. '
+    'Switches during a trial are left out, unless included. by_product: a row for each product.';
 
 CREATE OR REPLACE FUNCTION report_reactivations_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -68,13 +52,12 @@ RETURNS TABLE (
     at timestamptz, origin_at timestamptz, number bigint, account_id text)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT reactivation_measure(i.kind), calendar_bucket_start(i.day, span.first_day, bucket),
+    SELECT CASE i.kind WHEN 'auto_renew_off' THEN 'switched_off'
+            WHEN 'auto_renew_on' THEN 'switched_on' ELSE 'resubscribed' END,
+        calendar_bucket_start(i.day, span.first_day, bucket),
         i.product_id, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.number,
         a.account_id
-    FROM (
-        SELECT min(b.from_day) AS first_day, max(b.to_day) AS last_day
-        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS b
-    ) AS span
+    FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN LATERAL movement_item(ARRAY['auto_renew_off', 'auto_renew_on', 'resumed'], 'at',
         span.first_day, span.last_day, time_zone, product, environment, include_family_shared,
         known_at, least(as_of, known_at)) AS i

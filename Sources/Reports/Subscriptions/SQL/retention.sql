@@ -1,5 +1,3 @@
--- retention --------------------------------------------------------------------------------------
-
 CREATE OR REPLACE FUNCTION report_retention(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, time_zone text DEFAULT 'UTC',
     product text DEFAULT NULL, environment text DEFAULT 'production',
@@ -43,13 +41,13 @@ BEGIN ATOMIC
     ORDER BY 1, 2;
 END;
 COMMENT ON FUNCTION report_retention IS
-    'Of the subscriptions that were first paid in a month (cohort, cohort_size) those that are paid '
-    'and unexpired at the end of that month (period 0) and of each following one (period 1, 2, ..; '
-    'to_day): retained. The last period ends with the moment as_of. A trial is in no cohort: the first '
-    'charge is. Whoever lapsed and paid again is retained again, in the cohort of the first time. '
-    'retention_rate = retained / cohort_size, rounded to 6 digits. from_date and to_date choose the '
-    'cohorts, by whole months. With product only starts with that product and whoever is on it then '
-    'are counted: changes to it are retained, changes from it are not.';
+    'Of the subscriptions first paid in a month (cohort, cohort_size) those that are paid and '
+    'unexpired at the end of that month (period 0) and of each following one (period 1, 2, ..; '
+    'to_day): retained. The last period ends at as_of. A trial is in no cohort until its first '
+    'charge. Customers who resubscribe count as retained in their original cohort. retention_rate '
+    '= retained / cohort_size, rounded to 6 digits. from_date and to_date choose the cohorts, by '
+    'whole months. With product only starts with that product and subscriptions to it count: '
+    'changes to it are retained, changes from it are not.';
 
 CREATE OR REPLACE FUNCTION report_retention_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, time_zone text DEFAULT 'UTC',
@@ -94,5 +92,5 @@ BEGIN ATOMIC
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
 END;
 COMMENT ON FUNCTION report_retention_item IS
-    'What report_retention counts: for cohort_size each start, for retained each subscription that is '
-    'paid at the end of the period that is given; without one at the moment as_of.';
+    'What report_retention counts: under cohort_size each start, under retained each subscription '
+    'that is paid at the end of the given period, or at as_of without one.';

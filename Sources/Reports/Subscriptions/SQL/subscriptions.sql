@@ -1,5 +1,3 @@
--- subscriptions ----------------------------------------------------------------------------------
-
 CREATE OR REPLACE FUNCTION report_subscriptions(
     product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_grants boolean DEFAULT false,
@@ -21,13 +19,13 @@ BEGIN ATOMIC
     ORDER BY 1, 2;
 END;
 COMMENT ON FUNCTION report_subscriptions IS
-    'Subscriptions to auto-renewable products by product and state at the moment as_of. Lines that '
-    'Apple links are one subscription. Its state is that of its latest charge: active_renewing (paid, '
-    'and set to renew), active_cancelled (paid, and set to end), trial_renewing and trial_cancelled '
-    '(in a trial), in_grace_period (the renewal failed, access goes on), in_billing_retry (access is '
-    'over, Apple goes on trying), revoked (refunded), expired. With include_grants also what '
-    'administrators granted, as state granted without a product. Production only and without what is '
-    'shared in a family, unless told otherwise.';
+    'Subscriptions to auto-renewable products by product and state at as_of. Original transactions '
+    'that Apple links are one subscription. The state is that of its latest charge: '
+    'active_renewing (paid, set to renew), active_cancelled (paid, set to end), trial_renewing and '
+    'trial_cancelled (in a trial), in_grace_period (the renewal failed, access continues), '
+    'in_billing_retry (access has ended, Apple keeps trying), revoked (refunded), expired. '
+    'include_grants adds administrators'' grants, in the state granted and without a product. '
+    'Production only and without family sharing, unless chosen otherwise.';
 
 CREATE OR REPLACE FUNCTION report_subscriptions_item(
     product text DEFAULT NULL, environment text DEFAULT 'production',
@@ -52,6 +50,6 @@ BEGIN ATOMIC
     HAVING sum(g.number) <> 0;
 END;
 COMMENT ON FUNCTION report_subscriptions_item IS
-    'The subscriptions that report_subscriptions counts, each with the charge with which it came to be '
-    'in its state, since when, and the account that owned that charge. Of a grant, transaction_id is '
-    'the grant''s.';
+    'The subscriptions that report_subscriptions counts, each with the charge that put it into its '
+    'state, since when, and the account that owned that charge. The transaction_id of a grant is '
+    'its ID.';
