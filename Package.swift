@@ -208,7 +208,7 @@ let package = Package(
     .testTarget(
       name: "LedgerStorageTests",
       dependencies: [
-        "LedgerStorage", "Postgres", "PrivatePostgres", "ScratchDatabases", "Secrets",
+        "LedgerStorage", "Postgres", "PrivatePostgres", "Reports", "ScratchDatabases", "Secrets",
         "Subscriptions", crypto, logging,
       ],
       swiftSettings: strict),
