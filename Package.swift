@@ -123,6 +123,9 @@ let package = Package(
 
     .target(
       name: "Reports", dependencies: ["JSONText", "Postgres", "Subscriptions"],
+      resources: ["Shared", "Subscriptions", "Money", "Operations"].map {
+        .embedInCode("\($0)/SQL")
+      },
       swiftSettings: strict),
 
     // Apple.
@@ -186,7 +189,9 @@ let package = Package(
     // so many of them run at once as a machine can bear.
     .target(
       name: "ScratchDatabases",
-      dependencies: ["LedgerStorage", "Postgres", "PrivatePostgres", "Secrets", logging],
+      dependencies: [
+        "LedgerStorage", "Postgres", "PrivatePostgres", "Reports", "Secrets", logging,
+      ],
       path: "Tests/ScratchDatabases", swiftSettings: strict),
     // One test target's dependency is enough: all of them are linked into one program.
     .target(name: "TestWidth", path: "Tests/TestWidth"),
@@ -203,13 +208,15 @@ let package = Package(
     .testTarget(
       name: "LedgerStorageTests",
       dependencies: [
-        "LedgerStorage", "Postgres", "PrivatePostgres", "ScratchDatabases", "Secrets",
+        "LedgerStorage", "Postgres", "PrivatePostgres", "Reports", "ScratchDatabases", "Secrets",
         "Subscriptions", crypto, logging,
       ],
       swiftSettings: strict),
     .testTarget(
       name: "ReportsTests",
-      dependencies: ["LedgerStorage", "Postgres", "Reports", "ScratchDatabases", "Subscriptions"],
+      dependencies: [
+        "LedgerStorage", "Postgres", "Reports", "ScratchDatabases", "Subscriptions", logging,
+      ],
       resources: [.copy("Samples")], swiftSettings: strict),
     .testTarget(
       name: "AppStoreTests",

@@ -33,7 +33,9 @@ enum ImportTable {
         "Reports", "Secrets", "Subscriptions",
       ]
     ),
-    ("ScratchDatabases", ["LedgerStorage", "Postgres", "PrivatePostgres", "Secrets"]),
+    (
+      "ScratchDatabases", ["LedgerStorage", "Postgres", "PrivatePostgres", "Reports", "Secrets"]
+    ),
   ]
 
   /// What every test target may import beside what it tests.

@@ -3,9 +3,11 @@ import LedgerStorage
 import Logging
 package import Postgres
 import PrivatePostgres
+import Reports
 import Secrets
 
-/// Runs a test on a database of its own: a clone of a template that was made from `schema.sql`.
+/// Runs a test on a database of its own: a clone of a template with the schema and
+/// the reports.
 ///
 /// All tests of a process share one server, which is forgetful and fast; cloning takes a few
 /// milliseconds, so tests run beside each other and see nothing of one another. With
@@ -184,7 +186,9 @@ private actor ScratchServer {
     let uri = if let own { await own.uri() } else { place.server ?? "" }
     try await run(["CREATE DATABASE \(place.template)"], on: uri)
     try await withPool(ScratchPlace.uri(uri, database: place.template)) { pool in
-      _ = try await SchemaMigrator(database: pool, logger: quiet).migrate()
+      _ = try await SchemaMigrator(
+        database: pool, reports: ReportSQL(Report.sql), logger: quiet
+      ).migrate()
     }
     return (.plain(uri: uri), own)
   }

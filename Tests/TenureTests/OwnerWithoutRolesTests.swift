@@ -44,7 +44,7 @@ struct OwnerWithoutRolesTests {
       ]
       let created = try await TenureProgram.run("migrate", environment: owner)
       #expect(created.status == 0)
-      #expect(created.output.contains("The schema is created"))
+      #expect(created.output.contains("Created the schema"))
       for role in ["tenure_program", "tenure_reader"] {
         #expect(created.output.contains("The role \(role) is missing"), "\(created.output)")
       }

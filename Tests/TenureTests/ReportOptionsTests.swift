@@ -23,7 +23,7 @@ struct ReportOptionsTests {
   func each() throws {
     #expect(Set(Self.given.keys) == Set(ReportParameter.allCases))
     let given = try Self.given.mapValues(ReportOptions.parse)
-    for report in Report.allCases {
+    for report in Report.all {
       var seen: Set<ReportChoices> = [ReportChoices()]
       for (parameter, options) in given {
         if report.parameters.contains(parameter) {

@@ -62,7 +62,7 @@ package struct SchemaDistributor: Sendable {
       outcome.tables.append(table)
     }
     let changed = try await useInvokersRights()
-    if !outcome.tables.isEmpty || changed {
+    if !outcome.tables.isEmpty || changed || rewritten > 0 {
       // Citus recreates local tables without the privileges on them and their views.
       _ = try await database.query("SELECT tenure.grant_privileges()")
     }

@@ -22,7 +22,7 @@ package struct SchemaMigrator: Sendable {
   }
 
   /// The timeout of a step, which may rewrite a large table.
-  private static let deadline: Duration = .seconds(24 * 3600)
+  static let deadline: Duration = .seconds(24 * 3600)
 
   /// The timing of retries while a step's tables are in use.
   struct Patience: Sendable {
@@ -38,12 +38,16 @@ package struct SchemaMigrator: Sendable {
   }
 
   let database: ConnectionPool
+  /// Nil: they are left as they are.
+  let reports: ReportSQL?
   private let logger: Logger
   private let steps: [SchemaStep]
   private let patience: Patience
 
-  package init(database: ConnectionPool, logger: Logger) {
-    self.init(database: database, logger: logger, steps: Self.steps)
+  package init(database: ConnectionPool, reports: ReportSQL? = nil, logger: Logger) {
+    self.init(
+      database: database, reports: reports, logger: logger, steps: Self.steps,
+      patience: Patience())
   }
 
   /// Uses other steps than the program's own, to test upgrades to a later version.
@@ -51,8 +55,12 @@ package struct SchemaMigrator: Sendable {
     self.init(database: database, logger: logger, steps: steps, patience: Patience())
   }
 
-  init(database: ConnectionPool, logger: Logger, steps: [SchemaStep], patience: Patience) {
+  init(
+    database: ConnectionPool, reports: ReportSQL? = nil, logger: Logger, steps: [SchemaStep],
+    patience: Patience
+  ) {
     self.database = database
+    self.reports = reports
     self.logger = logger
     self.steps = steps
     self.patience = patience
@@ -114,15 +122,18 @@ package struct SchemaMigrator: Sendable {
 
   // MARK: Migrating
 
-  /// Creates the schema or applies the missing steps.
+  /// Creates the schema or applies the missing steps, then applies the reports' SQL if it differs.
   ///
-  /// A later compatible version is left unchanged.
+  /// A later compatible version is left unchanged, and so are its reports.
   ///
   /// - Returns: The previous version; nil if there was no schema.
   /// - Throws: ``LedgerError/schemaVersion(found:needed:)`` for a schema newer than this program
   ///   supports, ``LedgerError/schemaInUse(version:)`` if a step's tables stayed locked.
   package func migrate() async throws -> Int? {
-    guard let found = try await Self.found(in: database) else {
+    let before = try await Self.found(in: database)
+    if let before {
+      if before.version >= latestVersion { _ = try Self.standing(of: before, for: latestVersion) }
+    } else {
       do {
         try await database.runScript(Self.schema, deadline: Self.deadline)
       } catch let error as PostgresError where error.sqlState == .duplicateSchema {
@@ -130,19 +141,29 @@ package struct SchemaMigrator: Sendable {
         return try await migrate()
       }
       logger.info("Schema created", metadata: ["version": "\(Self.currentVersion)"])
-      return nil
     }
-    let known = steps.last?.version ?? Self.currentVersion
-    if found.version >= known { _ = try Self.standing(of: found, for: known) }
     while let progress = try await applyNextPart() {
-      guard progress.isReached else { continue }
-      logger.info("Schema step applied", metadata: ["version": "\(progress.version)"])
+      switch progress {
+      case .part: continue
+      case .version(let version):
+        logger.info("Schema step applied", metadata: ["version": "\(version)"])
+      case .reports: logger.info("Reports applied")
+      }
     }
-    return found.version
+    return before?.version
+  }
+
+  private var latestVersion: Int { steps.last?.version ?? Self.currentVersion }
+
+  private enum Progress {
+    case part
+    /// The last part of the step that leads to a version.
+    case version(Int)
+    case reports
   }
 
   /// Applies the next part, retrying while its tables are in use.
-  private func applyNextPart() async throws -> (version: Int, isReached: Bool)? {
+  private func applyNextPart() async throws -> Progress? {
     let end = ContinuousClock.now + patience.total
     while true {
       do {
@@ -162,13 +183,14 @@ package struct SchemaMigrator: Sendable {
     }
   }
 
-  /// Applies the next part of the first missing step, with the row that records it.
+  /// Applies the next part of the first missing step, with the row that records it; after the last
+  /// step the reports' SQL.
   ///
   /// The lock ends with the transaction, so none is left behind PgBouncer. On an error the
   /// transaction stays open and its connection is closed.
   ///
-  /// - Returns: The step's version, and whether this was its last part; nil if no step is missing.
-  private func tryNextPart() async throws -> (version: Int, isReached: Bool)? {
+  /// - Returns: What was applied; nil if nothing was missing.
+  private func tryNextPart() async throws -> Progress? {
     try await database.withConnection { connection in
       // READ COMMITTED, so that it holds no snapshot while an index is created.
       _ = try await connection.query("BEGIN ISOLATION LEVEL READ COMMITTED")
@@ -182,8 +204,11 @@ package struct SchemaMigrator: Sendable {
       // It may have been applied concurrently.
       let found = try await Self.found(in: connection)?.version ?? 0
       guard let step = steps.first(where: { $0.version > found }) else {
+        try await limitLockWaits(of: connection)
+        let hasApplied =
+          found == latestVersion ? try await applyReports(in: connection) : false
         _ = try await connection.query("COMMIT")
-        return nil
+        return hasApplied ? .reports : nil
       }
       let applied =
         step.parts.count == 1
@@ -193,8 +218,7 @@ package struct SchemaMigrator: Sendable {
         ).decodeOnly(Int.self)
       switch step.parts[applied] {
       case .transaction(let text):
-        let milliseconds = Int(patience.lock / .milliseconds(1))
-        _ = try await connection.query("SET LOCAL lock_timeout = \(unescaped: "\(milliseconds)")")
+        try await limitLockWaits(of: connection)
         try await connection.runScript(text, deadline: Self.deadline)
       case .index(let statement):
         _ = try await connection.query("SET LOCAL idle_in_transaction_session_timeout = 0")
@@ -204,8 +228,13 @@ package struct SchemaMigrator: Sendable {
       _ = try await connection.query(
         isReached ? Self.note(step) : Self.note(part: applied + 1, of: step))
       _ = try await connection.query("COMMIT")
-      return (step.version, isReached)
+      return isReached ? .version(step.version) : .part
     }
+  }
+
+  private func limitLockWaits(of connection: Connection) async throws {
+    let milliseconds = Int(patience.lock / .milliseconds(1))
+    _ = try await connection.query("SET LOCAL lock_timeout = \(unescaped: "\(milliseconds)")")
   }
 
   private static func note(_ step: SchemaStep) -> SQL {

@@ -3,6 +3,7 @@ import LedgerStorage
 import Logging
 import Postgres
 import PrivatePostgres
+import Reports
 import Secrets
 
 struct BenchDatabase: Sendable {
@@ -41,7 +42,8 @@ struct BenchDatabase: Sendable {
 
   private func created(isKept: Bool = false) async throws -> BenchDatabase {
     try await withPool { pool in
-      let schema = SchemaMigrator(database: pool, logger: logger)
+      let schema = SchemaMigrator(
+        database: pool, reports: ReportSQL(Report.sql), logger: logger)
       let isEmpty = try await schema.version() == nil
       guard isEmpty || isKept else { throw BenchError.databaseInUse }
       _ = try await schema.migrate()

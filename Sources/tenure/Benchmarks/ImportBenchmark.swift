@@ -2,6 +2,7 @@ import Foundation
 import LedgerStorage
 import Logging
 import Postgres
+import Reports
 import Subscriptions
 
 /// Imported rows a second, compared with COPY of the database rows that the import writes.
@@ -59,7 +60,9 @@ struct ImportBenchmark: Sendable {
   private func empty() async throws {
     try await database.withPool { pool in
       try await pool.runScript("DROP SCHEMA tenure CASCADE")
-      _ = try await SchemaMigrator(database: pool, logger: logger).migrate()
+      _ = try await SchemaMigrator(
+        database: pool, reports: ReportSQL(Report.sql), logger: logger
+      ).migrate()
     }
   }
 

@@ -142,9 +142,9 @@ struct ReportsBenchmark: Sendable {
     let years = Timestamp.now - SampleLives.span
     let from = String("\(years)".prefix(10))
     var questions: [Question] = []
-    for report in Report.allCases {
+    for report in Report.all {
       let long = report.parameters.contains(.from) ? "from=\(from)&bucket=month" : nil
-      let name = report.rawValue
+      let name = report.name
       questions.append(Question(name: "GET \(name)", path: "/v1/reports/\(name)"))
       if let long {
         let query = report.parameters.contains(.bucket) ? long : "from=\(from)"
@@ -152,8 +152,8 @@ struct ReportsBenchmark: Sendable {
           Question(name: "GET \(name), three years", path: "/v1/reports/\(name)?\(query)"))
       }
     }
-    for report in Report.allCases {
-      let name = report.rawValue
+    for report in Report.all {
+      let name = report.name
       questions.append(
         Question(name: "page \(name)", path: "/admin/reports/\(name)", hasNumbers: true))
       guard report.parameters.contains(.from) else { continue }
@@ -279,8 +279,8 @@ struct ReportsBenchmark: Sendable {
     let reads = try EntitlementReads(
       of: SampleCustomer.numbers(0...subscriptions - 1), from: server, in: directory)
     let from = String("\(Timestamp.now - SampleLives.span)".prefix(10))
-    let paths = Report.allCases.map { report in
-      "/v1/reports/\(report.rawValue)"
+    let paths = Report.all.map { report in
+      "/v1/reports/\(report.name)"
         + (report.parameters.contains(.from) ? "?from=\(from)" : "")
     }
     var figures: [(measured: Measurement, limit: Measurement)] = []

@@ -3,6 +3,7 @@ import LedgerStorage
 import Logging
 import Postgres
 import PrivatePostgres
+import Reports
 import Secrets
 
 /// A program's database: the configured one, or a private server of its own.
@@ -18,13 +19,18 @@ struct Database: Sendable {
   static func open(_ settings: Settings, logger: Logger) async throws -> Database {
     guard let url = settings.databaseURL else {
       let database = try await startPrivate(settings, logger: logger)
-      _ = try await SchemaMigrator(database: database.pool, logger: logger).migrate()
+      _ = try await SchemaMigrator(
+        database: database.pool, reports: ReportSQL(Report.sql), logger: logger
+      ).migrate()
       return database
     }
     let pool = try await openPool(url, settings, logger: logger)
-    let migrator = SchemaMigrator(database: pool, logger: logger)
+    let migrator = SchemaMigrator(
+      database: pool, reports: ReportSQL(Report.sql), logger: logger)
     if case .ahead(let version) = try await migrator.check() {
       logger.warning("\(SchemaStanding.sentence(on: version))")
+    } else if try await !migrator.hasCurrentReports() {
+      logger.warning("\(ReportSQL.outdated)")
     }
     if try await migrator.roleCanRewriteLedger() {
       logger.warning(

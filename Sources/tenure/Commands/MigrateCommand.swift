@@ -2,11 +2,12 @@ import ArgumentParser
 import LedgerStorage
 import Logging
 import Postgres
+import Reports
 
 struct MigrateCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "migrate",
-    abstract: "Creates the database's schema or brings it up to date.",
+    abstract: "Creates or upgrades the schema and the reports.",
     discussion: """
       Connects as the schema's owner, with TENURE_MIGRATION_DATABASE_URL or else DATABASE_URL. \
       Repeating it is a no-op. Programs that are compatible with the new schema may keep running: \
@@ -39,10 +40,15 @@ struct MigrateCommand: AsyncParsableCommand {
   }
 
   private func run(on pool: ConnectionPool, logger: Logger) async throws {
-    let migrator = SchemaMigrator(database: pool, logger: logger)
+    let migrator = SchemaMigrator(
+      database: pool, reports: ReportSQL(Report.sql), logger: logger)
     let distributor = SchemaDistributor(database: pool, logger: logger)
     if check {
-      try await tell(try await migrator.check(), distributor)
+      let standing = try await migrator.check()
+      try await tell(standing, distributor)
+      if case .current = standing, try await !migrator.hasCurrentReports() {
+        print(ReportSQL.outdated)
+      }
     } else {
       try await migrate(migrator)
       let isBegun = try await distributor.isBegun()
@@ -67,11 +73,15 @@ struct MigrateCommand: AsyncParsableCommand {
 
   private func migrate(_ migrator: SchemaMigrator) async throws {
     let current = SchemaMigrator.currentVersion
+    let hadCurrentReports =
+      try await migrator.version() == nil ? false : migrator.hasCurrentReports()
     switch try await migrator.migrate() {
-    case nil: print("The schema is created: version \(current).")
+    case nil: print("Created the schema: version \(current).")
     case let version? where version > current: print(SchemaStanding.sentence(on: version))
-    case current?: print("The schema was up to date: version \(current).")
-    case let before?: print("The schema is brought from version \(before) to \(current).")
+    case current?:
+      print("The schema was already up to date: version \(current).")
+      if !hadCurrentReports { print("Updated the reports.") }
+    case let before?: print("Upgraded the schema from version \(before) to \(current).")
     }
     // A later version grants its privileges itself.
     guard case .current = try await migrator.check() else { return }

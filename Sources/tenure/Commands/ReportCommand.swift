@@ -10,7 +10,7 @@ struct ReportCommand: AsyncParsableCommand {
     discussion: """
       The reports:
 
-      \(Report.allCases.map { "  \($0.rawValue): \($0.summary)" }.joined(separator: "\n"))
+      \(Report.all.map { "  \($0.name): \($0.summary)" }.joined(separator: "\n"))
 
       Each number is a column of the database function or view report_NAME; --definition prints \
       its definition. The counted rows come from report_NAME_item: --items lists them, --column \
@@ -67,7 +67,11 @@ extension ReportFault {
   }
 }
 
-extension Report: ExpressibleByArgument {}
+extension Report: ExpressibleByArgument {
+  public init?(argument: String) { self.init(exactly: argument) }
+
+  public static var allValueStrings: [String] { all.map(\.name) }
+}
 extension ReportFormat: ExpressibleByArgument {}
 
 /// The options of reports; each report accepts some of them.
@@ -134,7 +138,7 @@ struct ReportOptions: ParsableArguments {
   func choices(for report: Report) throws -> ReportChoices {
     for parameter in given where !report.parameters.contains(parameter) {
       throw ValidationError(
-        "--\(Self.name(parameter)) is nothing to choose of \(report.rawValue).")
+        "--\(Self.name(parameter)) is not accepted by \(report.name).")
     }
     for (name, value, range) in [
       ("days", days, ReportChoices.dayRange), ("limit", limit, ReportChoices.limitRange),

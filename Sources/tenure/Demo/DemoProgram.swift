@@ -9,6 +9,7 @@ import LedgerStorage
 import Logging
 import Postgres
 import PrivatePostgres
+import Reports
 import Secrets
 import ServiceLifecycle
 import Subscriptions
@@ -106,7 +107,9 @@ struct DemoProgram {
   ) async throws -> Value {
     let pool = ConnectionPool(configuration: .init(uri: Secret(uri)), logger: logger)
     return try await Database(pool: pool, server: nil).use { database in
-      _ = try await SchemaMigrator(database: database, logger: logger).migrate()
+      _ = try await SchemaMigrator(
+        database: database, reports: ReportSQL(Report.sql), logger: logger
+      ).migrate()
       return try await body(database)
     }
   }

@@ -2,6 +2,7 @@ import BackgroundJobs
 import LedgerStorage
 import Logging
 import Postgres
+import Reports
 import Secrets
 import Subscriptions
 
@@ -267,7 +268,8 @@ extension Doctor {
   // MARK: The schema
 
   private func schema(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
-    let migrator = SchemaMigrator(database: pool, logger: logger)
+    let migrator = SchemaMigrator(
+      database: pool, reports: ReportSQL(Report.sql), logger: logger)
     let standing: SchemaStanding
     do {
       standing = try await migrator.check()
@@ -276,7 +278,18 @@ extension Doctor {
         .fault("database.schema", "\(error)", remedy: remedy(error))
       ]
     }
-    return [finding(on: standing), try await role(migrator), try await distribution(pool)]
+    return [finding(on: standing)]
+      + (standing == .current ? [try await reports(migrator)] : [])
+      + [try await role(migrator), try await distribution(pool)]
+  }
+
+  private func reports(_ migrator: SchemaMigrator) async throws -> DoctorFinding {
+    let check = "database.reports"
+    return try await migrator.hasCurrentReports()
+      ? .ok(check, "The reports are those of this program.")
+      : .warning(
+        check, "The reports in the database are not those of this program.",
+        remedy: "Run `tenure migrate`.")
   }
 
   private func role(_ migrator: SchemaMigrator) async throws -> DoctorFinding {

@@ -56,7 +56,7 @@ struct ReportPageTests {
     throws -> String
   {
     PageAddress.report(
-      report.rawValue,
+      report.name,
       choices: (report.parameters.contains(.asOf) ? [("as_of", moment)] : []) + more)
   }
 
@@ -181,10 +181,10 @@ struct ReportPageTests {
             ("from", "2026-03-18"), ("to", "2026-03-31"), ("bucket", "week"), ("product", "month"),
           ]), &browser)
       #expect(
-        try Self.rows("Active at the end", in: weeks)
+        try Self.rows("Active subscriptions", in: weeks)
           == [["2026-03-30", "2"], ["2026-03-23", "2"], ["2026-03-18", "3"]])
       #expect(
-        try Self.rows("Came and went", in: weeks) == [
+        try Self.rows("Subscriber movement", in: weeks) == [
           // New, resubscribed, expired, changed in, changed out, net.
           ["2026-03-30", "0", "0", "0", "0", "0", "0"],
           ["2026-03-23", "0", "0", "0", "0", "−1", "−1"],
@@ -197,13 +197,13 @@ struct ReportPageTests {
           [("from", "2026-01-01"), ("to", "2026-04-30"), ("reporting_currency", "EUR")]),
         &browser)
       #expect(
-        try Self.rows("MRR at the end, EUR", in: months) == [
+        try Self.rows("MRR, EUR", in: months) == [
           ["2026-04-01", "22.527 EUR"], ["2026-03-01", "24.43 EUR"],
           ["2026-02-01", "44.524 EUR"], ["2026-01-01", "39.96 EUR"],
         ])
       let none = "0.00 EUR"
       #expect(
-        try Self.rows("How MRR came, EUR", in: months) == [
+        try Self.rows("MRR movement, EUR", in: months) == [
           // New, reactivated, expansion, contraction, churned, currencies, net.
           ["2026-04-01", none, "7.562 EUR", none, none, "−9.99 EUR", "0.525 EUR", "−1.903 EUR"],
           [
@@ -225,17 +225,17 @@ struct ReportPageTests {
       }
       #expect(!overview.contains("Not available"))
       let list = try await browser.get("/admin/reports")
-      for report in Report.allCases {
-        #expect(list.contains("href=\"\(PageAddress.report(report.rawValue))\""))
+      for report in Report.all {
+        #expect(list.contains("href=\"\(PageAddress.report(report.name))\""))
       }
-      #expect(Set(Report.groups.flatMap(\.reports)) == Set(Report.allCases))
+      #expect(Set(Report.all.map(\.group)) == Set(Report.Group.allCases))
     }
   }
 
   @Test func `each page has the report's numbers, its definition and its file`() async throws {
     try await withSamples { api, browser in
       let definitions = try await api.api.reports.definitions()
-      for report in Report.allCases {
+      for report in Report.all {
         let path = try Self.address(report)
         let page = try await get(path, &browser)
         #expect(page.status == 200, "\(report)")
@@ -268,14 +268,14 @@ struct ReportPageTests {
       #expect(churn.contains("<figure class=\"chart\""))
       let days = try await get(
         try Self.address(.churn, [("from", "2023-01-01"), ("bucket", "day")]), &browser)
-      #expect(days.contains("There are more rows than these 1000"))
+      #expect(days.contains("Only the first 1000 rows are shown"))
       #expect(!days.contains("<figure class=\"chart\""))
     }
   }
 
   @Test func `each number leads to what is counted in it`() async throws {
     try await withSamples { api, browser in
-      for report in Report.allCases {
+      for report in Report.all {
         let table = try await api.api.reports.table(
           of: report, try Self.choices(report), at: api.api.now())
         let request = ReportRequest(
@@ -385,14 +385,14 @@ struct ReportPageTests {
       // Some is not known as it was, and that is said.
       for (report, more, words) in [
         ("ownership", "", "as far as the definition says"),
-        ("mrr", "&reporting_currency=EUR", "exchange rates that stand in the table now"),
+        ("mrr", "&reporting_currency=EUR", "exchange rates that are in the table now"),
       ] {
         let path = "/admin/reports/\(report)?known_at=2026-03-31T00:00:00Z\(more)"
         let page = try await get(path, &browser)
         #expect(page.contains(words) && !page.contains("this never changes"), "\(report)")
       }
       let future = try await get("/admin/reports/active?known_at=2030-01-01", &browser)
-      #expect(future.contains("which has not come"))
+      #expect(future.contains("which is in the future"))
     }
   }
 }

@@ -75,9 +75,9 @@ struct ReportRequestTests {
     choices.days = 7
     choices.period = 3
     choices.includesSandbox = true
-    for report in Report.allCases {
+    for report in Report.all {
       let asked = ReportRequest(report, query: nil, at: Self.now)
-      let address = PageAddress.report(report.rawValue, choices: asked.query(choices))
+      let address = PageAddress.report(report.name, choices: asked.query(choices))
       let read = ReportRequest(report, query: Self.query(address), at: Self.now)
       #expect(read.faults.isEmpty, "\(address): \(read.faults)")
       for parameter in report.parameters where parameter != .column {
@@ -158,7 +158,7 @@ struct ReportChartTests {
         row("2026-03-01", "b", 0, 2, 1, 1, 2, 0, 4),
       ], isCutShort: false)
     let pictures = ReportCharts(table: table).pictures
-    #expect(pictures.map(\.title) == ["Active at the end", "Came and went"])
+    #expect(pictures.map(\.title) == ["Active subscriptions", "Subscriber movement"])
     #expect(texts(pictures[0]) == [["2026-03-01", "7"], ["2026-02-01", "5"]])
     #expect(
       pictures[1].table.columns.map(\.label)

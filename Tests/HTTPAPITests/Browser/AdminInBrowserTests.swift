@@ -91,7 +91,7 @@ struct AdminInBrowserTests {
       try await browser.see(reason)
       try await browser.open("/admin/reports/audit")
       try await browser.click("td.number a")
-      try await browser.see("What is counted")
+      try await browser.see("Items")
       let row = try await browser.texts("main tbody tr > *")
       #expect(row.contains("ops") && row.contains("transfer") && row.contains(reason), "\(row)")
     }
@@ -158,7 +158,7 @@ struct AdminInBrowserTests {
       let browser = story.browser
       try await story.logIn(for: "/admin/reports")
       try await browser.click(.link("Active subscriptions"))
-      try await browser.see("Active at the end")
+      try await browser.see("Active subscriptions")
       try await browser.click("#choice-bucket option[value=week]")
       try await browser.click(".choices button")
       try await browser.wait(
@@ -199,7 +199,7 @@ struct AdminInBrowserTests {
       let most = try #require(active.max())
       let place = try #require(active.firstIndex(of: most)) + 1
       try await browser.click(.selector("\(table):nth-child(\(place)) > :last-child a"))
-      try await browser.see("What is counted")
+      try await browser.see("Items")
       #expect(try await browser.texts(".number-of") == [most])
       #expect(try await browser.texts("\(table) a[href^='/admin/original']").count == Int(most))
     }
@@ -227,7 +227,7 @@ struct AdminInBrowserTests {
           "/admin/accounts/ben/export",
           story.line, "\(transaction)?environment=production&product_id=monthly",
           "/admin/unclaimed", "/admin/parked", "/admin/rejected", "/admin/reports", drillDown,
-        ] + Report.allCases.map { PageAddress.report($0.rawValue) }
+        ] + Report.all.map { PageAddress.report($0.name) }
       for page in pages {
         try await browser.open(page)
         try await expectGood(browser)

@@ -19,7 +19,7 @@ struct OverviewPageController: Sendable {
       activeChart: charts.first ?? ChartPicture(linesOf: Self.nothing("Active subscriptions")),
       movementChart: charts.dropFirst().first
         ?? ChartPicture(linesOf: Self.nothing("Subscriber movement")),
-      acts: answers.acts, actsHref: PageAddress.report(Report.audit.rawValue))
+      acts: answers.acts, actsHref: PageAddress.report(Report.audit.name))
     return pages.response(page, .overview)
   }
 
@@ -180,7 +180,7 @@ enum OverviewQuestion: String, CaseIterable, Hashable, Sendable {
   /// The report's page with the same choices.
   var href: String {
     PageAddress.report(
-      report.rawValue,
+      report.name,
       choices: report.parameters.compactMap { parameter in
         choices.text(of: parameter).map { (parameter.rawValue, $0) }
       })
