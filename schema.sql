@@ -6,7 +6,7 @@
 --
 -- Conventions
 --   * Everything lives in the schema `tenure`. Text has a length check, times are timestamptz, money
---     is bigint milliunits (1/1000 of the currency's unit) beside an ISO 4217 currency.
+--     is bigint milliunits (1/1000 of the currency's unit) with an ISO 4217 currency.
 --   * `environment` is 'production' or 'sandbox' and part of every key of Apple's: the two never mix.
 --   * Apple's identifiers are text, whatever digits they consist of today.
 --   * The ledger (ledger_entry) is the truth and is only ever appended to. Everything marked
@@ -1242,7 +1242,7 @@ ORDER BY account_id, entitlement, active DESC,
 COMMENT ON VIEW current_entitlement IS 'What accounts may use now.';
 
 -- ------------------------------------------------------------------------------------------------
--- The journal that reports count: what happened to subscriptions and to money, and when.
+-- Movements, which reports count: dated changes of subscriptions and money.
 -- ------------------------------------------------------------------------------------------------
 
 -- A dated, signed change. All movements are derived from an original transaction, the rule and the

@@ -58,11 +58,14 @@ extension Query<Void> {
 }
 
 extension StatementRunner {
+  /// Sends a query, unless it has no statements.
+  func read<Value>(_ query: Query<Value>) async throws -> Value {
+    try query.value(from: query.statements.isEmpty ? [] : await batch(query.statements))
+  }
+
   /// Sends queries in one round trip, none if they have no statements.
   func read<each Value>(_ queries: repeat Query<each Value>) async throws -> (repeat each Value) {
-    let query = Query(repeat each queries)
-    return try query.value(
-      from: query.statements.isEmpty ? [] : await batch(query.statements))
+    try await read(Query(repeat each queries))
   }
 }
 

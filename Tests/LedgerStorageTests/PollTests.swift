@@ -70,7 +70,7 @@ struct PollTests {
     try await withLedger { ledger in
       let submission = try await ledger.store(by: "anna", on: 0)
       try await ledger.database.runScript(
-        "ALTER TABLE tenure.submission ADD CONSTRAINT full CHECK (status <> 'verified')")
+        "ALTER TABLE tenure.submission ADD CONSTRAINT never_verified CHECK (status <> 'verified')")
       await #expect(throws: PostgresError.self) {
         _ = try await ledger.record(
           Ledger.VerifiedSubmission(
@@ -78,7 +78,8 @@ struct PollTests {
             evidence: [charge("1", on: 0)], bundleID: "a.b", selected: [key("1")], exchanges: []),
           at: day(0), terms: .everything)
       }
-      try await ledger.database.runScript("ALTER TABLE tenure.submission DROP CONSTRAINT full")
+      try await ledger.database.runScript(
+        "ALTER TABLE tenure.submission DROP CONSTRAINT never_verified")
       #expect(try await plans(ledger).isEmpty)
       #expect(try await sources(ledger).isEmpty)
 

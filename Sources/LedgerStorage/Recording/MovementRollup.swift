@@ -175,7 +175,7 @@ struct CountedCharge: Hashable, Sendable {
   }
 }
 
-/// The sums of charges beside movements.
+/// The sums of charges that movements do not give.
 ///
 /// Every write of a row of `store_transaction` also records the change of the sums.
 ///

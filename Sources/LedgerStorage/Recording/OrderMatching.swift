@@ -1,6 +1,6 @@
 import Foundation
 import Postgres
-import Subscriptions
+package import Subscriptions
 
 /// The charges that a submission claims, and the order that it names.
 struct SubmittedCharges: Sendable {
@@ -304,9 +304,9 @@ extension Ledger {
       orders.accounts = try await accounts(ofOrders: ids, in: transaction)
     }
     let misassigned = matching.misassigned(orders.accounts)
-    orders.misassigned = try await transaction.read(
-      Query.all(misassigned.map { Self.lockQuery(order: $0.order, of: $0.account) })
-    ).flatMap(\.self)
+    let locked = try await transaction.read(
+      Query.all(misassigned.map { Self.lockQuery(order: $0.order, of: $0.account) }))
+    orders.misassigned = locked.flatMap(\.self)
     // A merge may have moved it since the orders were read.
     if let missing, orders.accounts[missing.id] == missing.account {
       orders.named = try await transaction.read(

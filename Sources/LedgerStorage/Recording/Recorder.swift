@@ -248,7 +248,7 @@ package struct Recording: Sendable {
     for id in family.line.heads.keys { families[id] = family }
   }
 
-  /// The family in which a transaction stands; nil if the arrival did not touch it.
+  /// The family of a transaction; nil if the arrival did not touch it.
   package func family(of transaction: TransactionKey) -> RecordedFamily? {
     families[transaction.line]
   }

@@ -18,7 +18,7 @@ package struct Holding: Hashable, Sendable {
   package var revokedAt: Timestamp?
   /// The moment from which another charge replaces this one.
   package var supersededAt: Timestamp?
-  /// Set on the latest charge alone, whoever owns the earlier ones.
+  /// Set on the latest charge alone, also where the earlier ones have other owners.
   package var renewal: Renewal?
 
   /// Apple's latest statement about the next renewal.
@@ -66,7 +66,7 @@ extension Line {
     }
   }
 
-  /// A charge as it is held, whoever owns it.
+  /// A charge as it is held, with any owner or none.
   package func holding(ofChargeAt position: Int, in rule: OwnershipRule) -> Holding {
     let charge = rule.charges[position]
     let periodType = charge.transactions.compactMap { history[$0]?.periodType }.min()

@@ -213,7 +213,7 @@ package struct RenewalFinding: Hashable, Sendable {
     case billingRetryOver = "billing_retry_over"
     case tokenOfAnotherAccount = "token_of_another_account"
     case orderedByAnotherAccount = "ordered_by_another_account"
-    /// An administrator released the charge, whoever may have been renewing.
+    /// An administrator released the charge.
     case released
     // There is nothing to decide:
     case reportsAnotherCharge = "reports_another_charge"
