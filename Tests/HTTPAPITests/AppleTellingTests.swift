@@ -11,7 +11,6 @@ import Testing
 
 @testable import HTTPAPI
 
-/// What Apple is told by itself, and what of it stays here.
 struct AppleTellingTests {
   /// A story with both settings on, and a worker for what they put into the queue.
   private struct Stage: Sendable {
@@ -23,7 +22,7 @@ struct AppleTellingTests {
 
     var simulation: AppStoreSimulation { api.apple.simulation }
 
-    /// Does what is due, as a worker does.
+    /// Runs due jobs like a worker.
     func work(_ teller: AppleTeller? = nil) async throws -> [AppleTeller.Outcome] {
       let teller = teller ?? self.teller
       let jobs = try await api.ledger.claimJobs(
@@ -61,7 +60,7 @@ struct AppleTellingTests {
       return try #require(answer["app_account_token"]?.string.flatMap(UUID.init(uuidString:)))
     }
 
-    /// What stands in the record, in order.
+    /// The recorded write-backs, in order.
     func record() async throws -> [String] {
       try await api.database.query(
         """
@@ -158,7 +157,7 @@ struct AppleTellingTests {
       let tokens = stage.simulation.truth(of: "phone").map(\.appAccountToken)
       #expect(tokens == [try await stage.token(of: "anna"), ben, ben])
 
-      // What comes back from Apple moves nothing, and is told nobody again.
+      // Signed data with the token moves nothing and is not written back.
       _ = try await stage.api.submit("anna", from: "phone")
       _ = try await stage.api.poll.pollNow(line)
       let told = try await stage.api.get("/v1/original-transactions/\(line.originalTransactionID)")
@@ -194,7 +193,7 @@ struct AppleTellingTests {
     }
   }
 
-  /// What Apple answers, and what of it stands in the record at once.
+  /// Apple's responses and what is recorded of them.
   private static let faults: [(SimulatedFault, AppleTelling.Outcome?)] = [
     (.unavailable, nil),
     (.serverError(4_040_002), nil),
@@ -376,7 +375,7 @@ struct AppleTellingTests {
       }
       stage.simulation.advance(by: .hours(13))
       #expect(try await stage.work() == [.told(.skipped(.tooLate))])
-      // Asked once more, Apple is told.
+      // The next question is answered.
       stage.api.apple.setDown(false)
       try await stage.askForMoney(of: bought)
       #expect(try await stage.work() == [.told(.accepted)])

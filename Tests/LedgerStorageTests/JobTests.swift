@@ -6,9 +6,8 @@ import Testing
 
 @testable import LedgerStorage
 
-/// The queue, and who may do what with a job.
 struct JobTests {
-  /// Runs a test on a submission whose job is due at the beginning.
+  /// Runs a test with a submission whose job is due at the start.
   private func withJob(
     _ test: @Sendable (Ledger, Submission) async throws -> Void
   ) async throws {

@@ -5,7 +5,6 @@ import Testing
 
 @testable import LedgerStorage
 
-/// How workers share the queue.
 @Suite("The queue")
 struct QueueTests {
   private static func order(_ number: Int) -> Job.Key {
@@ -76,7 +75,7 @@ struct QueueTests {
             while true {
               let jobs = try await ledger.claimJobs(
                 limits: [.notifications: 7], worker: "w\(worker)", at: start, lease: .seconds(20))
-              // What another one is just claiming is passed over, not waited for.
+              // Jobs that another worker is claiming are skipped.
               let left = try await ledger.nextJobs()
               claimed += jobs.map(\.key)
               for job in jobs { try await ledger.complete(job) }
@@ -106,7 +105,7 @@ struct QueueTests {
       #expect(jobs.count == 2)
       let kept = try await ledger.extendLeases(of: [jobs[0]], until: start + .seconds(40))
       #expect(kept == [jobs[0].id])
-      // A shorter one takes nothing away.
+      // A lease is never shortened.
       try await ledger.extendLeases(of: [jobs[0]], until: start + .seconds(30))
       #expect(try await claim("b", after: .seconds(19)).isEmpty)
       #expect(try await claim("b", after: .seconds(20)).map(\.key) == [jobs[1].key])
@@ -148,7 +147,7 @@ struct QueueTests {
       let again = try await ledger.claimJobs(
         limits: [.notifications: 9], worker: "b", at: start, lease: .seconds(20))
       #expect(again.map(\.attempts) == [1, 1])
-      // Who gives back late takes nothing from who has it now.
+      // Returning jobs late does not release another worker's claim.
       try await ledger.giveBack(jobs)
       #expect(try await holders(ledger) == ["b", "b", "b"])
     }
@@ -225,7 +224,7 @@ struct QueueTests {
           limits: [.maintenance: 1], worker: "a", at: start, lease: .seconds(20)
         ).isEmpty)
       #expect(try await ledger.nextJobs().isEmpty)
-      // Operators see it all the same.
+      // Operators see and retry them all the same.
       #expect(try await ledger.jobCounts(at: start).map(\.queue) == ["attic", "maintenance"])
       #expect(try await ledger.restartJobs(.named(["all"]), at: start) == 2)
     }
@@ -335,7 +334,7 @@ struct QueueTests {
       #expect(try await ledger.jobs(named: "n6", at: start).map(\.state) == [.waiting])
       #expect(try await state("n7") == nil)
 
-      // One that a worker is at stays as it is.
+      // A running job is not retried.
       #expect(try await ledger.restartJobs(.named(["n1", "n3", "\(second.id)"]), at: now) == 2)
       #expect(try await state("n3") == .running)
       #expect(try await state("n1") == .due)

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("tenure jobs")
 struct JobsCommandTests {
-  /// Runs a test on a database with a notification that was given up.
+  /// Runs a test with a parked notification.
   private func withParkedJob(
     _ test:
       @Sendable (
@@ -85,7 +85,7 @@ struct JobsCommandTests {
       #expect(others.output == "retried  0\n")
       let all = try await run(["retry", "--kind", "process_notification"])
       #expect(all.output == "retried  1\n", "\(all.errors)")
-      // A reason is recorded, and none is asked for.
+      // A reason is optional.
       let acts = try await ledger.administratorActs(limit: 10)
       #expect(acts.map(\.reason) == [nil])
       #expect(acts.first?.administrator.hasPrefix("cli") == true)

@@ -16,7 +16,7 @@ import Testing
 
 @Suite("The worker")
 struct WorkerTests {
-  /// Apple, which does not answer about some receipts, and about the others says no.
+  /// An App Store that hangs on some receipts and rejects the others.
   private final class DeafAppStore: AppStoreTransport {
     private let state = Mutex((isDown: true, answered: 0))
     let stuck = Latch()
@@ -47,7 +47,7 @@ struct WorkerTests {
       return id
     }
 
-    /// Waits until something is so, five minutes at the most.
+    /// Waits for a condition, at most five minutes.
     func until(_ isSo: () async throws -> Bool) async throws {
       let end = ContinuousClock.now + .seconds(300)
       while ContinuousClock.now < end {
@@ -57,7 +57,7 @@ struct WorkerTests {
       Issue.record("It did not happen.")
     }
 
-    /// Stores a notification of version 1, whose receipt a worker shows to Apple.
+    /// Stores a notification of version 1, whose receipt a worker verifies.
     func store(
       _ id: String, receipt: String = "cmVjZWlwdA==", processAt: Timestamp? = nil
     ) async throws {
@@ -109,7 +109,7 @@ struct WorkerTests {
       _ = try await stage.submit("stuck")
       for number in 0..<20 { _ = try await stage.submit("receipt\(number)") }
       stage.apple.setUp()
-      // Less than a lease: nobody claims a second time.
+      // Less than a lease, so no job is claimed twice.
       stage.clock.advance(by: .seconds(15))
       try await stage.until { stage.apple.answered == 20 }
       #expect(try await stage.count("attempts > 1") == 0)
@@ -179,7 +179,7 @@ struct WorkerTests {
         limits: [.notifications: 1], worker: "dead", at: later, lease: .seconds(20))
       #expect(claimed.count == 1)
       stage.clock.advance(to: later + .seconds(19))
-      // Another job is done meanwhile, so the worker has looked.
+      // Another job is done, so the worker has read the queue.
       try await stage.store("other")
       try await stage.until { try await stage.count("true") == 1 }
       #expect(try await stage.count("locked_by = 'dead'") == 1)
@@ -207,7 +207,7 @@ struct WorkerTests {
         tasks.addTask { try await group.run() }
         try await stage.until { try await stage.count("locked_by IS NOT NULL") == 2 }
         await group.triggerGracefulShutdown()
-        // Both wait for Apple, and nothing else is begun.
+        // Both wait for Apple, and no other job starts.
         #expect(try await stage.count("locked_by IS NOT NULL") == 2)
         apple.stuck.open()
         try await tasks.waitForAll()
@@ -229,7 +229,7 @@ struct WorkerTests {
           flags: ["TENURE_BUNDLE_IDS": "com.example.app"], environment: [:]))
       let assembly = try await Assembly(
         database: database, settings: settings, transport: apple, logger: quiet)
-      // It does not look by itself for as long as the test lasts.
+      // It does not poll during the test.
       let worker = Worker(
         tools: assembly.jobTools, name: "w", deafSleep: .hours(1), logger: quiet,
         clock: WorkClock(longestSleep: .hours(1)) { .now })
@@ -273,7 +273,7 @@ struct WorkerTests {
       stage.clock.advance(by: .days(29))
       try await stage.until { try await attempts() == 2 }
       #expect(try await !isParked())
-      // Its server had the first minute.
+      // The server's retries took the first minute.
       stage.clock.advance(by: .days(1) + .minutes(1))
       try await stage.until { try await isParked() }
       guard case .pending(_, nil, let problem, _) = try await stage.assembly.intake.standing(of: id)
@@ -350,7 +350,7 @@ struct WorkerTests {
   @Test("a notification that a dead server left behind is processed")
   func leftBehind() async throws {
     try await withWorker { stage in
-      // It was stored, and its server was killed before it had asked anybody.
+      // Its server was killed right after storing it.
       try await stage.store("v1:1")
       func attempts() async throws -> Int {
         try await stage.database.query("SELECT attempts FROM tenure.notification")

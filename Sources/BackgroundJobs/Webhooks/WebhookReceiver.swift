@@ -44,32 +44,30 @@ package struct WebhookReceiver: Sendable {
     guard let parts = URL(string: url.revealed), let scheme = parts.scheme?.lowercased(),
       ["http", "https"].contains(scheme), (1...65_535).contains(parts.port ?? 443),
       let host = parts.host(percentEncoded: true), !host.isEmpty
-    else { throw Fault(url: "it is no address of a receiver: write https://HOST/PATH") }
+    else { throw Fault(url: "must be a URL such as https://HOST/PATH") }
     guard parts.user == nil, parts.password == nil, parts.fragment == nil else {
       throw Fault(
-        url: "it has a user name, a password or a fragment, which are not sent: events are signed")
+        url: "must not have a user name, password or fragment; events are signed instead")
     }
     // With other characters the HTTP client might read another host, and the checked address would
     // not be the one that it connects to.
     let usual = /[A-Za-z0-9._\-]+|\[?[0-9A-Fa-f:.]+\]?/
     guard host.wholeMatch(of: usual) != nil else {
-      throw Fault(url: "its host has characters that no host has: write a name as in DNS")
+      throw Fault(url: "its host has characters that are not allowed in a DNS name")
     }
     self.host = host.trimmingCharacters(in: ["[", "]"])
     guard allowsPrivateAddresses || IPAddress(self.host)?.isPublic ?? true else {
       throw Fault(
-        url: "its address is none of the public Internet: set TENURE_WEBHOOK_ALLOW_PRIVATE to on "
-          + "if that is meant")
+        url: "the address is private; set TENURE_WEBHOOK_ALLOW_PRIVATE to on to allow this")
     }
     guard (1...Self.mostSecrets).contains(secrets.count) else {
       throw Fault(
-        secrets: "there are \(secrets.count) of them: write one, or two while one takes the "
-          + "other's place")
+        secrets: "must be one secret, or two during a rotation (got \(secrets.count))")
     }
     guard secrets.allSatisfy({ $0.revealed.utf8.count >= Self.shortestSecret }) else {
       throw Fault(
-        secrets: "it is shorter than \(Self.shortestSecret) characters: `openssl rand -hex 32` "
-          + "makes a good one")
+        secrets: "must have at least \(Self.shortestSecret) characters, such as those of "
+          + "`openssl rand -hex 32`")
     }
     self.url = url
     self.secrets = secrets

@@ -67,14 +67,14 @@ package struct WebhookSender: Sendable {
       group.cancelAll()
       // It may have responded and still be sending its body.
       if try await group.next() == .delivered { return .delivered }
-      return .failed("The receiver did not answer within \(timeout).")
+      return .failed("The receiver did not respond within \(timeout).")
     }
   }
 
   /// Checks with a `HEAD` request whether the receiver can be reached, and returns its HTTP status.
   package func reach() async -> Result<Int, Unreachable> {
     do {
-      var fault = "The name of the receiver leads to no address."
+      var fault = "The receiver's host name has no address."
       for address in try await checkedAddresses().prefix(Self.addressLimit) {
         do {
           return .success(try await head(at: address))
@@ -113,7 +113,7 @@ package struct WebhookSender: Sendable {
   }
 
   private func push(_ body: [UInt8], signature: String) async -> Outcome {
-    var fault = "The name of the receiver leads to no address."
+    var fault = "The receiver's host name has no address."
     do {
       for address in try await checkedAddresses().prefix(Self.addressLimit) {
         do {
@@ -141,12 +141,13 @@ package struct WebhookSender: Sendable {
   private func checkedAddresses() async throws -> [String] {
     let found = try await addresses(receiver.host).map { text in
       guard let address = IPAddress(text) else {
-        throw Refusal(reason: "The receiver's address can't be read.")
+        throw Refusal(reason: "The receiver's address is invalid.")
       }
       guard address.isPublic || receiver.allowsPrivateAddresses else {
         throw Refusal(
-          reason: "The name of the receiver leads to \(text), which is no address of the public "
-            + "Internet: if that is meant, set TENURE_WEBHOOK_ALLOW_PRIVATE to on.")
+          reason:
+            "The receiver's host name resolves to the private address \(text); to allow this, "
+            + "set TENURE_WEBHOOK_ALLOW_PRIVATE to on.")
       }
       return (text: text, length: address.bytes.count)
     }
@@ -179,8 +180,9 @@ package struct WebhookSender: Sendable {
   private static func outcome(of status: Int) -> Outcome {
     switch status {
     case 200..<300: .delivered
-    case 300..<400: .failed("The receiver answered HTTP \(status): redirects are not followed.")
-    default: .failed("The receiver answered HTTP \(status).")
+    case 300..<400:
+      .failed("The receiver responded with HTTP \(status); redirects are not followed.")
+    default: .failed("The receiver responded with HTTP \(status).")
     }
   }
 
@@ -198,12 +200,12 @@ package struct WebhookSender: Sendable {
   private static func sentence(_ error: any Error) -> String {
     switch error {
     case let error where isNotConnected(error):
-      "No connection to the receiver could be made: \(error)."
+      "Can't connect to the receiver: \(error)."
     case is NIOSSLError, is NIOSSLExtraError, is BoringSSLError:
-      "No trusted connection to the receiver could be made: \(error)."
+      "Can't establish a trusted connection to the receiver: \(error)."
     case is HTTPClientError, is ChannelError, is IOError, is HTTPParserError:
       "The connection to the receiver was lost: \(error)."
-    default: "The receiver could not be asked: \(error)."
+    default: "The request to the receiver failed: \(error)."
     }
   }
 }
