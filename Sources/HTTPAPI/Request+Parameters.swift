@@ -96,6 +96,8 @@ struct Query {
     fields = EncodedFields(query, .query)
   }
 
+  init(_ name: String, _ value: String) { fields = EncodedFields(name, value) }
+
   subscript(name: String) -> ExactText? { fields[name] }
 
   func text(_ field: TextField) throws -> String? {

@@ -18,6 +18,10 @@ struct EncodedFields: Sendable {
 
   init() {}
 
+  init(_ name: String, _ value: String) {
+    fields = [(ExactText(name), ExactText(value))]
+  }
+
   init(_ text: String, _ form: Form) {
     for pair in text.utf8.split(separator: UInt8(ascii: "&")) {
       let parts = pair.split(

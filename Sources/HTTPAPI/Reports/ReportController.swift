@@ -145,34 +145,44 @@ extension ReportChoices {
   init(of report: Report, from query: Query?) throws {
     self.init()
     guard let query else { return }
-    for parameter in ReportParameter.allCases
-    where query[parameter.rawValue] != nil && !report.parameters.contains(parameter) {
-      throw Problem.invalid(parameter.rawValue, "is not accepted by this report")
+    for parameter in ReportParameter.allCases {
+      guard let text = query[parameter.rawValue]?.rawValue else { continue }
+      try set(parameter, of: report, to: text)
     }
-    from = try query.day("from")
-    to = try query.day("to")
-    bucket = try query["bucket"].map { text in
-      guard let bucket = Bucket(exactly: text.rawValue) else {
-        throw Problem.invalid("bucket", "must be day, week or month")
-      }
-      return bucket
-    }
-    timeZone = query["time_zone"]?.rawValue ?? timeZone
-    product = query["product"]?.rawValue
-    environment = try query.environment() ?? environment
-    includesFamilyShared = try query.flag("include_family_shared") ?? includesFamilyShared
-    includesTrials = try query.flag("include_trials") ?? includesTrials
-    includesGrants = try query.flag("include_grants") ?? includesGrants
-    splitsByProduct = try query.flag("by_product")
-    reportingCurrency = query["reporting_currency"]?.rawValue
-    knownAt = try query.moment("known_at")
-    asOf = try query.moment("as_of")
-    days = try query.integer("days", in: Self.dayRange) ?? days
-    period = try query.integer("period", in: Self.periodRange)
-    includesSandbox = try query.flag("include_sandbox") ?? includesSandbox
     listsItems = try query.flag("items") ?? listsItems
-    column = query["column"]?.rawValue
     limit = try query.integer("limit", in: Self.limitRange)
+  }
+
+  /// - Throws: A ``Problem`` that names the parameter.
+  mutating func set(_ parameter: ReportParameter, of report: Report, to text: String) throws {
+    let name = parameter.rawValue
+    guard report.parameters.contains(parameter) else {
+      throw Problem.invalid(name, "is not accepted by this report")
+    }
+    let query = Query(name, text)
+    switch parameter {
+    case .from: from = try query.day(name)
+    case .to: to = try query.day(name)
+    case .bucket:
+      guard let bucket = Bucket(exactly: text) else {
+        throw Problem.invalid(name, "must be day, week or month")
+      }
+      self.bucket = bucket
+    case .timeZone: timeZone = text
+    case .product: product = text
+    case .environment: environment = try query.environment() ?? environment
+    case .includeFamilyShared: includesFamilyShared = try query.flag(name) ?? false
+    case .includeTrials: includesTrials = try query.flag(name) ?? false
+    case .includeGrants: includesGrants = try query.flag(name) ?? false
+    case .byProduct: splitsByProduct = try query.flag(name)
+    case .reportingCurrency: reportingCurrency = text
+    case .knownAt: knownAt = try query.moment(name)
+    case .asOf: asOf = try query.moment(name)
+    case .days: days = try query.integer(name, in: Self.dayRange) ?? days
+    case .period: period = try query.integer(name, in: Self.periodRange)
+    case .includeSandbox: includesSandbox = try query.flag(name) ?? false
+    case .column: column = text
+    }
   }
 }
 

@@ -1,5 +1,4 @@
 import Foundation
-import HummingbirdCore
 import Reports
 import Subscriptions
 
@@ -33,12 +32,9 @@ struct ReportRequest: Sendable {
       {
         continue
       }
-      let one = PageAddress.report(
-        report.name, choices: [(name, end.map { "\($0)" } ?? text)])
       do {
         // One at a time, so that each field has its own message.
-        let choice = try ReportChoices(of: report, from: Query(URI(one)))
-        take(parameter, from: choice)
+        try choices.set(parameter, of: report, to: end.map { "\($0)" } ?? text)
       } catch let problem as Problem {
         faults[name] = Self.words(of: problem)
       } catch {
@@ -107,28 +103,6 @@ struct ReportRequest: Sendable {
     let name = problem.field.map { "`\($0)` " } ?? ""
     return problem.detail.hasPrefix(name)
       ? String(problem.detail.dropFirst(name.count)) : problem.detail
-  }
-
-  private mutating func take(_ parameter: ReportParameter, from other: ReportChoices) {
-    switch parameter {
-    case .from: choices.from = other.from
-    case .to: choices.to = other.to
-    case .bucket: choices.bucket = other.bucket
-    case .timeZone: choices.timeZone = other.timeZone
-    case .product: choices.product = other.product
-    case .environment: choices.environment = other.environment
-    case .includeFamilyShared: choices.includesFamilyShared = other.includesFamilyShared
-    case .includeTrials: choices.includesTrials = other.includesTrials
-    case .includeGrants: choices.includesGrants = other.includesGrants
-    case .byProduct: choices.splitsByProduct = other.splitsByProduct
-    case .reportingCurrency: choices.reportingCurrency = other.reportingCurrency
-    case .knownAt: choices.knownAt = other.knownAt
-    case .asOf: choices.asOf = other.asOf
-    case .days: choices.days = other.days
-    case .period: choices.period = other.period
-    case .includeSandbox: choices.includesSandbox = other.includesSandbox
-    case .column: break
-    }
   }
 }
 
