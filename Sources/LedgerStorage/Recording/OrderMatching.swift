@@ -10,8 +10,8 @@ struct SubmittedCharges: Sendable {
   let orders: SubmittedOrders
 }
 
-/// Matches orders with a recording: charges fulfil them, refunds mark them as refunded, and a charge
-/// that turns out to be another account's reopens the order that it fulfilled.
+/// Matches orders with a recording: charges fulfil them, refunds mark them as refunded, and a
+/// charge that turns out to be another account's reopens the order that it fulfilled.
 struct OrderMatching: Sendable {
   private let recording: Recording
   private let submitted: SubmittedCharges?
